@@ -1,0 +1,24 @@
+# shellcheck shell=sh
+# Sourced by the other scripts, which have set $root. Standard sh, and no process is started but cmp
+# once all is in place, so that it costs a few milliseconds only.
+
+# need_environment LOCK...: makes $root/.venv hold what these lock files ask for.
+need_environment() {
+    for lock; do
+        [ -x "$root/.venv/bin/python" ] && cmp -s "$root/$lock" "$root/.venv/installed/$lock" && continue
+        set_up "$@"
+        return
+    done
+}
+
+# No newer Python than these: the locked packages have no wheels for it.
+set_up() {
+    for python in python3 python3.14 python3.13 python3.12 python3.11 python; do
+        if "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
+            "$python" -I "$root/scripts/setup.py" "$@" || exit
+            return
+        fi
+    done
+    echo "Baton needs Python 3.11 to 3.14 and found none: install one, for example python3.13, and run this again." >&2
+    exit 1
+}
