@@ -1,0 +1,1 @@
+"""What runs in child processes. Imports nothing of baton but `domain`."""

@@ -1,0 +1,258 @@
+"""What workers are given and what they give back, and what a conversation is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Sequence
+
+from baton.domain.labels import Label
+
+TASK_KINDS = (
+    "math",
+    "calculation",
+    "code",
+    "knowledge",
+    "reasoning",
+    "writing",
+    "rewriting",
+    "summary",
+    "extraction",
+    "translation",
+    "planning",
+    "chat",
+)
+"""The twelve kinds of task, the same everywhere."""
+
+
+class Role(StrEnum):
+    """Who speaks, in the field's standard terms."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class Purpose(StrEnum):
+    """Why a worker was called."""
+
+    ANSWER = "answer"
+    PLAN = "plan"
+    STEP = "step"
+    VERIFY = "verify"
+    TITLE = "title"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as a worker sees it."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One use of one worker. `max_tokens` None means as many as the worker's card allows."""
+
+    messages: tuple[Message, ...]
+    purpose: Purpose = Purpose.ANSWER
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+
+
+# What a worker yields, in order: any Loading and Reading, then Text and Writing, then one Usage.
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """The worker is being loaded; `fraction` from 0 to 1."""
+
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The worker has read `done` of the `total` prompt tokens that it didn't know yet."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How fast the worker writes; comes between pieces of text, not with each."""
+
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The worker fell over before its first word and is tried again in `delay` seconds."""
+
+    reason: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer, standing for `tokens` tokens."""
+
+    text: str
+    tokens: int = 1
+
+
+class Finish(StrEnum):
+    """Why an answer ended: of itself, or at its cap."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The genuine end of an answer, as the worker counted it.
+
+    Tokens: `tokens_in` is the whole prompt, `cached` the part of it reused from the turn before,
+    `context` the size of the worker's context.
+    """
+
+    tokens_in: int
+    tokens_out: int
+    finish: Finish
+    cached: int = 0
+    context: int = 0
+
+
+Chunk = Loading | Reading | Retrying | Text | Writing | Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What is known of a worker: enough to choose it, and to tell a person what it is.
+
+    `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
+    sentence for people; `hardware` says where it runs once that is known ("CPU only",
+    "24/32 layers on GPU").
+    """
+
+    id: str
+    kind: str
+    name: str
+    privacy: Label = Label.LOCAL
+    context: int = 0
+    max_output: int = 4096
+    size: int = 0
+    parameters: int = 0
+    licence: str = ""
+    note: str = ""
+    hardware: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file's text that goes along with a prompt. `size` is the file's, in bytes."""
+
+    name: str
+    text: str
+    size: int
+    label: Label = Label.CLOUD
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a person asked. A `system` text replaces the worker's own for this conversation."""
+
+    text: str
+    files: tuple[Attachment, ...] = ()
+    system: str | None = None
+
+
+class TurnStatus(StrEnum):
+    """How a turn stands. Everything but `done` is shown to the person."""
+
+    STREAMING = "streaming"
+    DONE = "done"
+    CUT = "cut"  # reached its length cap
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    LOST = "lost"  # Baton was killed while it was being written
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One node of a conversation's tree: what was typed, or one answer to it.
+
+    `parent` is the turn before it (None for a first prompt), so an edited prompt and a regenerated
+    answer are siblings of what they replace. `created` is in seconds since the epoch, UTC.
+    """
+
+    id: str
+    conversation: str
+    parent: str | None
+    role: Role
+    text: str
+    status: TurnStatus
+    label: Label
+    created: float
+    worker: str = ""
+    run: str | None = None
+    files: tuple[Attachment, ...] = field(default=())
+
+
+def with_files(text: str, files: Sequence[Attachment]) -> str:
+    """Return the text a worker reads for a prompt with files: each file named and fenced first."""
+    if not files:
+        return text
+    blocks = [f"File {file.name}:\n{_fenced(file.text)}" for file in files]
+    return "\n\n".join([*blocks, text]) if text else "\n\n".join(blocks)
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def about_tokens(text: str) -> int:
+    """Guess how many tokens a text has, without a tokenizer: for showing sizes before sending."""
+    return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def keep_latest(turns: Sequence[Turn], tokens: int) -> int:
+    """Return how many of the oldest turns to leave out so that about `tokens` tokens remain.
+
+    Prompts and their answers leave together, and the newest prompt always stays.
+    """
+    sizes = [about_tokens(with_files(turn.text, turn.files)) for turn in turns]
+    starts = [i for i, turn in enumerate(turns) if turn.role is Role.USER]
+    for start in starts[1:-1]:
+        if sum(sizes[start:]) <= tokens:
+            return start
+    return starts[-1] if starts else 0
+
+
+def conversation(system: str, turns: Sequence[Turn]) -> tuple[Message, ...]:
+    """Return what a worker is shown of a conversation, oldest first.
+
+    A prompt whose answer never got a word leaves together with it, so that roles alternate, as
+    chat templates demand.
+    """
+    shown: list[Message] = [Message(Role.SYSTEM, system)] if system else []
+    for turn, after in zip(turns, [*turns[1:], None], strict=True):
+        unanswered = after is not None and after.role is Role.ASSISTANT and not after.text
+        if turn.role is Role.USER and not unanswered:
+            shown.append(Message(Role.USER, with_files(turn.text, turn.files)))
+        elif turn.role is Role.ASSISTANT and turn.text:
+            shown.append(Message(Role.ASSISTANT, turn.text))
+    return tuple(shown)
+
+
+def title_of(text: str, limit: int = 48) -> str:
+    """Name a conversation by the first words of its first prompt, cut at a word's end."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line or "Untitled"
+    return line[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"

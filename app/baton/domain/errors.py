@@ -1,0 +1,105 @@
+"""Everything Baton tells a person when something went wrong.
+
+    BatonError(message, hint)
+      ConfigError            a setting or an argument is wrong          exit 2
+      SecretMissing          no key for a provider                      exit 3
+      BudgetExceeded         refused before spending                    exit 4
+      ModelFileError         a model file is missing, broken, too large exit 5
+      WorkerError            a worker failed                            exit 6
+        WorkerUnavailable      it may work when tried again
+        ContextTooLong         the prompt doesn't fit
+      StoreError             history could not be read or written       exit 1
+
+A class exists because somebody catches it differently. `message` says what happened and what was
+kept, `hint` says what to do. Cancellation is no error, and bugs are never wrapped.
+"""
+
+from __future__ import annotations
+
+
+class BatonError(Exception):
+    """Something a person can understand and mend.
+
+    Both texts are plain sentences. They may quote outside text, so they are sanitised where they
+    are shown.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class ConfigError(BatonError):
+    """A setting, an option or an argument is wrong."""
+
+    exit_code = 2
+
+
+class SecretMissing(BatonError):
+    """A provider needs a key that isn't there."""
+
+    exit_code = 3
+
+
+class BudgetExceeded(BatonError):
+    """A call was refused before it could cost more than the ceiling."""
+
+    exit_code = 4
+
+
+class ModelFileError(BatonError):
+    """A model file is missing, unreadable, broken or too large for this machine."""
+
+    exit_code = 5
+
+
+class WorkerError(BatonError):
+    """A worker could not do what it was asked."""
+
+    exit_code = 6
+
+
+class WorkerUnavailable(WorkerError):
+    """A worker died or didn't answer; trying again may work."""
+
+
+class ContextTooLong(WorkerError):
+    """The prompt and the room for the answer don't fit the worker's context.
+
+    Sizes are in tokens: `needed` for prompt and answer together, `limit` is the context.
+    """
+
+    def __init__(self, needed: int, limit: int) -> None:
+        super().__init__(
+            f"This conversation needs {needed:,} tokens, and the worker can hold {limit:,}.",
+            "Drop the oldest turns, or start a new conversation.",
+        )
+        self.needed = needed
+        self.limit = limit
+
+
+class StoreError(BatonError):
+    """The history could not be read or written."""
+
+
+BY_NAME: dict[str, type[BatonError]] = {
+    cls.__name__: cls
+    for cls in (
+        BatonError,
+        ConfigError,
+        SecretMissing,
+        BudgetExceeded,
+        ModelFileError,
+        WorkerError,
+        WorkerUnavailable,
+        ContextTooLong,
+        StoreError,
+    )
+}
+"""Names as they stand in stored events and in `--json`, back to classes (for the exit code)."""

@@ -1,0 +1,187 @@
+"""The typed facts of a run. Everything a person sees of a run is a fold over these.
+
+`at` is in seconds since the run began. Exactly one of Finished, Failed and Cancelled ends a run.
+`StepText` and `Progress` are transient: shown as they come, never stored one by one (the text is in
+the answer's turn, the times are in `Called`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from baton.domain.chat import Finish, Purpose
+from baton.domain.plan import Plan
+
+
+class Phase(StrEnum):
+    """What a worker is doing right now."""
+
+    LOADING = "loading"
+    READING = "reading"
+    WRITING = "writing"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The prompt is on disk; nothing has been called yet."""
+
+    at: float
+    run: str
+    conversation: str
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Where the prompt goes (local, plan or cloud), and why, in a sentence."""
+
+    at: float
+    where: str
+    why: str
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The steps that will be played."""
+
+    at: float
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A step was given to its worker."""
+
+    at: float
+    step: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A step's phase: how far it is (0 to 1, None if unknown), and its speed while writing."""
+
+    at: float
+    step: int
+    phase: Phase
+    fraction: float | None = None
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """A piece of a step's text."""
+
+    at: float
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRetried:
+    """A step's worker fell over before its first word; it is tried again after `delay` seconds."""
+
+    at: float
+    step: int
+    reason: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """The person chose to leave the conversation's oldest turns out from here on."""
+
+    at: float
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One use of one worker is over. Times in seconds, cost in nano-dollars.
+
+    `first_token` counts from the call; `loading` is the part of it spent on loading the model.
+    `finish` is None when the call ended before the worker's own end.
+    """
+
+    at: float
+    step: int
+    worker: str
+    purpose: Purpose
+    tokens_in: int
+    tokens_out: int
+    cached: int
+    context: int
+    cost: int
+    confirmed: bool
+    seconds: float
+    first_token: float | None
+    loading: float
+    finish: Finish | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinished:
+    """A step has its text."""
+
+    at: float
+    step: int
+    finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """A step ended without its text (or with part of it, which is kept)."""
+
+    at: float
+    step: int
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run has its answer."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The run ended with an error: its class name, what happened and what to do."""
+
+    at: float
+    error: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The person stopped the run; the text so far is kept."""
+
+    at: float
+
+
+Event = (
+    Started
+    | Routed
+    | Planned
+    | StepStarted
+    | Progress
+    | StepText
+    | StepRetried
+    | Trimmed
+    | Called
+    | StepFinished
+    | StepFailed
+    | Finished
+    | Failed
+    | Cancelled
+)
+
+Terminal = Finished | Failed | Cancelled
+TERMINAL = (Finished, Failed, Cancelled)
+TRANSIENT = (StepText, Progress)

@@ -1,0 +1,54 @@
+"""What is remembered: conversations, search hits and runs, as front ends are shown them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baton.domain.chat import Role
+from baton.domain.events import Event
+from baton.domain.labels import Label
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation without its turns. Times in seconds since the epoch, UTC.
+
+    `head` is the newest turn of the branch that was last looked at; turns before `sent_from` (None:
+    none) are not sent any more.
+    """
+
+    id: str
+    title: str
+    label: Label
+    created: float
+    updated: float
+    turns: int
+    head: str | None
+    sent_from: str | None
+    system: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it."""
+
+    conversation: str
+    title: str
+    turn: str
+    role: Role
+    snippet: str
+    spans: tuple[tuple[int, int], ...]
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run with the events it left behind; `status` as in RunView, or "lost"."""
+
+    id: str
+    conversation: str
+    prompt: str
+    answer: str
+    status: str
+    created: float
+    events: tuple[Event, ...]

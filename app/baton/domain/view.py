@@ -1,0 +1,151 @@
+"""The fold over events that screen, command line, endpoint and replay share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from baton.domain.events import (
+    Called,
+    Cancelled,
+    Event,
+    Failed,
+    Finished,
+    Phase,
+    Planned,
+    Progress,
+    Routed,
+    Started,
+    StepFailed,
+    StepFinished,
+    StepRetried,
+    StepStarted,
+    StepText,
+    Trimmed,
+)
+from baton.domain.plan import Plan, Step
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step as it stands: waiting, loading, reading, writing, done or failed."""
+
+    number: int
+    step: Step
+    status: str = "waiting"
+    text: str = ""
+    fraction: float | None = None
+    tokens_per_second: float | None = None
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as it stands after some of its events.
+
+    `status` is running, finished, failed or cancelled. `notice` is the last thing worth telling
+    that isn't an error (a retry, turns left out). `seconds` is the time of the last event.
+    """
+
+    status: str = "running"
+    started: Started | None = None
+    routed: Routed | None = None
+    plan: Plan | None = None
+    steps: tuple[StepView, ...] = ()
+    calls: tuple[Called, ...] = ()
+    notice: str = ""
+    failure: Failed | None = None
+    seconds: float = 0.0
+
+    @property
+    def answer(self) -> str:
+        """The answer's text so far: the answer steps' texts, in order."""
+        numbers = self.plan.answer if self.plan else ()
+        return "\n\n".join(self.steps[n - 1].text for n in numbers if self.steps[n - 1].text)
+
+    @property
+    def current(self) -> StepView | None:
+        """The step that is being worked on, if any."""
+        return next((s for s in self.steps if s.status in set(Phase)), None)
+
+    @property
+    def cost(self) -> int:
+        """What the calls have cost so far, in nano-dollars."""
+        return sum(call.cost for call in self.calls)
+
+    @property
+    def cut(self) -> bool:
+        """Whether an answer step stopped at its length cap."""
+        return any(s.cut for s in self.steps)
+
+    def apply(self, event: Event) -> RunView:
+        """Return the view after one more event."""
+        view = replace(self, seconds=event.at)
+        match event:
+            case Started():
+                return replace(view, started=event)
+            case Routed():
+                return replace(view, routed=event)
+            case Planned(plan=plan):
+                steps = tuple(StepView(n, step) for n, step in enumerate(plan.steps, start=1))
+                return replace(view, plan=plan, steps=steps)
+            case Trimmed(turns=turns):
+                return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
+            case Called():
+                return replace(view, calls=(*self.calls, event))
+            case Finished():
+                return replace(view, status="finished")
+            case Failed():
+                return replace(view, status="failed", failure=event)
+            case Cancelled():
+                return replace(view, status="cancelled")
+            case _:
+                return view._apply_to_step(event)
+
+    def _apply_to_step(
+        self, event: StepStarted | Progress | StepText | StepRetried | StepFinished | StepFailed
+    ) -> RunView:
+        old = self.steps[event.step - 1]
+        view = self
+        match event:
+            case StepStarted():
+                new = replace(old, status=Phase.LOADING.value)
+            case Progress():
+                new = replace(
+                    old,
+                    status=event.phase.value,
+                    fraction=event.fraction,
+                    tokens_per_second=event.tokens_per_second or old.tokens_per_second,
+                )
+            case StepText():
+                new = replace(old, status=Phase.WRITING.value, text=old.text + event.text)
+            case StepRetried():
+                new = replace(old, status=Phase.LOADING.value, fraction=None)
+                view = replace(self, notice=f"{event.reason} Trying again.")
+            case StepFinished():
+                new = replace(old, status="done", cut=event.finish == "length")
+            case StepFailed():
+                new = replace(old, status="failed")
+        steps = (*self.steps[: event.step - 1], new, *self.steps[event.step :])
+        return replace(view, steps=steps)
+
+
+def doing(view: RunView) -> str:
+    """Say in a few words what is happening now: the left side of the footer."""
+    if view.status == "finished":
+        return f"finished in {view.seconds:.1f} s"
+    if view.status == "cancelled":
+        return f"stopped after {view.seconds:.1f} s"
+    if view.status == "failed":
+        return "failed"
+    step = view.current
+    if step is None:
+        return "starting"
+    done = "" if step.fraction is None else f" {step.fraction * 100:.0f} %"
+    match step.status:
+        case Phase.LOADING:
+            return f"loading {step.step.worker}{done}"
+        case Phase.READING:
+            return f"reading prompt{done}"
+        case _:
+            speed = step.tokens_per_second
+            return f"writing {speed:.0f} tokens/s" if speed else "writing"

@@ -1,0 +1,74 @@
+"""Every worker that anyone is handed is metered, so no call can go unrecorded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from baton.domain.chat import Card, Chunk, Loading, Request, Text, Usage
+from baton.engine.ports import Worker
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one call used. Times in seconds; `usage` stays None unless the worker truly ended."""
+
+    worker: str
+    request: Request
+    tokens_out: int = 0
+    seconds: float = 0.0
+    first_token: float | None = None
+    loading: float = 0.0
+    usage: Usage | None = None
+
+
+class Metered:
+    """A worker that reports every call to `record`, however the call ends."""
+
+    def __init__(self, worker: Worker, record: Callable[[Tally], Awaitable[None]]) -> None:
+        self._worker = worker
+        self._record = record
+
+    @property
+    def card(self) -> Card:
+        """The card of the worker inside."""
+        return self._worker.card
+
+    def warm(self) -> None:
+        """Warm the worker inside."""
+        self._worker.warm()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Pass the worker's chunks on, and count them."""
+        tally = Tally(self.card.id, request)
+        start = time.monotonic()
+        try:
+            async with aclosing(self._worker.stream(request)) as chunks:
+                async for chunk in chunks:
+                    _count(tally, chunk, time.monotonic() - start)
+                    yield chunk
+        finally:
+            tally.seconds = time.monotonic() - start
+            await asyncio.shield(self._record(tally))
+
+    async def aclose(self) -> None:
+        """Close the worker inside."""
+        await self._worker.aclose()
+
+
+def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:
+    match chunk:
+        case Loading():
+            tally.loading = elapsed
+        case Text(tokens=tokens):
+            tally.tokens_out += tokens
+            if tally.first_token is None:
+                tally.first_token = elapsed
+        case Usage():
+            tally.usage = chunk
+            tally.tokens_out = chunk.tokens_out
+        case _:
+            pass

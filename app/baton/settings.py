@@ -1,0 +1,216 @@
+"""One frozen tree of settings: defaults < config.toml < environment < typed flags.
+
+Read once, in `cli`; everybody else receives plain arguments. Secrets never stand here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from baton.domain.errors import ConfigError
+from baton.domain.money import parse_usd
+
+Mode = Literal["auto", "local", "mini", "ultra"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+Theme = Literal["dark", "light", "high-contrast"]
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ceilings in US dollars, as text so that they stay exact. Cloud stays off while all are 0."""
+
+    session: str = "0"
+    day: str = "0"
+    month: str = "0"
+
+
+class LocalWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker on this machine: `model` is a GGUF file's path or `smollm2-135m`.
+
+    None in `context` (tokens), `threads` and `gpu_layers` means as in `[local]`; in `max_output`
+    (tokens), `temperature` and `system` what suits the model.
+    """
+
+    id: str
+    kind: Literal["local"] = "local"
+    model: str = "smollm2-135m"
+    system: str | None = None
+    context: int | None = None
+    max_output: int | None = None
+    temperature: float | None = None
+    threads: int | None = None
+    gpu_layers: int | None = None
+
+
+class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How local models run.
+
+    `threads` 0 is one per physical core; `gpu_layers` -1 is as many as fit; `context` is in tokens;
+    `memory_gb` 0 is four fifths of this machine's; a model that has been idle for `idle_minutes`
+    is unloaded (0: never).
+    """
+
+    threads: int = 0
+    gpu_layers: int = -1
+    context: int = 8192
+    memory_gb: float = 0
+    idle_minutes: float = 10
+
+
+class Screen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the app looks; `mouse` off leaves selecting to the terminal."""
+
+    theme: Theme = "dark"
+    mouse: bool = True
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set. `worker` is the id of the default worker."""
+
+    mode: Mode = "auto"
+    offline: bool = False
+    worker: str = "small"
+    budget: Budget = Budget()
+    workers: tuple[LocalWorker, ...] = ()
+    local: Local = Local()
+    screen: Screen = Screen()
+    keys: dict[str, str] = {}
+
+    @property
+    def roster(self) -> tuple[LocalWorker, ...]:
+        """The built-in workers and the person's own; the same id replaces."""
+        return tuple({w.id: w for w in (LocalWorker("small"), *self.workers)}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where Baton keeps its things. Folders are made when something is first written to them."""
+
+    config: Path
+    data: Path
+    state: Path
+    cache: Path
+
+    @property
+    def config_file(self) -> Path:
+        """The settings a person edits."""
+        return self.config / "config.toml"
+
+    @property
+    def database(self) -> Path:
+        """History and traces."""
+        return self.data / "baton.db"
+
+    @property
+    def logs(self) -> Path:
+        """Crash reports and the children's own prints."""
+        return self.state / "log"
+
+
+def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
+    """Return Baton's folders: all under BATON_HOME if that is set, else where the system wants."""
+    if home := environ.get("BATON_HOME"):
+        root = Path(home).expanduser().absolute()
+        return Paths(root / "config", root / "data", root / "state", root / "cache")
+    from platformdirs import PlatformDirs
+
+    dirs = PlatformDirs("baton", appauthor=False)
+    return Paths(
+        dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path
+    )
+
+
+def load(
+    file: Path, environ: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
+) -> Settings:
+    """Read all sources and return the settings; a missing file is an empty one.
+
+    `flags` holds only what was typed. Raises ConfigError, naming the source and the nearest key.
+    """
+    sources = [
+        (str(file), _read(file)),
+        ("the environment", _from_environment(environ)),
+        ("the command line", dict(flags or {})),
+    ]
+    raw: dict[str, Any] = {}
+    for name, source in sources:
+        _refuse_unknown(source, Settings, name)
+        _merge(raw, source)
+    raw["offline"] = any(_is_on(source.get("offline")) for _, source in sources)
+    settings = _convert(raw, ", ".join(name for name, source in sources if source))
+    for ceiling in (settings.budget.session, settings.budget.day, settings.budget.month):
+        parse_usd(ceiling)
+    return settings
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8 text.", "Save it as UTF-8.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}.", "`baton config edit`.") from error
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Turn BATON_LOCAL__THREADS=2 into {"local": {"threads": "2"}}."""
+    tree: dict[str, Any] = {}
+    for name, value in environ.items():
+        if not name.startswith("BATON_") or name == "BATON_HOME":
+            continue
+        *parents, leaf = name.removeprefix("BATON_").lower().split("__")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
+    return tree
+
+
+def _merge(into: dict[str, Any], source: Mapping[str, Any]) -> None:
+    for key, value in source.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = dict(value) if isinstance(value, dict) else value
+
+
+def _is_on(value: object) -> bool:
+    return value is True or (isinstance(value, str) and value.lower() in {"1", "true", "yes", "on"})
+
+
+def _refuse_unknown(raw: Mapping[str, Any], struct: type[msgspec.Struct], source: str) -> None:
+    fields = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    for key, value in raw.items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(fields)}."
+            raise ConfigError(f"There is no setting {key!r} (in {source}).", known)
+        kind = fields[key]
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
+            _refuse_unknown(value, kind, source)
+        if key == "workers" and isinstance(value, list):
+            for entry in value:
+                if isinstance(entry, dict):
+                    _refuse_unknown(entry, LocalWorker, source)
+
+
+def _convert(raw: dict[str, Any], source: str) -> Settings:
+    try:
+        return msgspec.convert(raw, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise ConfigError(
+            f"The setting {where.rstrip('`') or '?'} is wrong (in {source}): {what}.",
+            "`baton config show` lists what is in force.",
+        ) from error
