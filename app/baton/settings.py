@@ -211,6 +211,6 @@ def _convert(raw: dict[str, Any], source: str) -> Settings:
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$.")
         raise ConfigError(
-            f"The setting {where.rstrip('`') or '?'} is wrong (in {source}): {what}.",
+            f"The setting {where.rstrip('`')!r} is wrong (in {source}): {what}.",
             "`baton config show` lists what is in force.",
         ) from error

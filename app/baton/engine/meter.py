@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from baton.domain.chat import Card, Chunk, Loading, Request, Text, Usage
 from baton.engine.ports import Worker
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class Metered:
                     yield chunk
         finally:
             tally.seconds = time.monotonic() - start
-            await asyncio.shield(self._record(tally))
+            await uninterrupted(self._record(tally))
 
     async def aclose(self) -> None:
         """Close the worker inside."""
@@ -72,3 +75,21 @@ def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:
             tally.tokens_out = chunk.tokens_out
         case _:
             pass
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Await work to its end, however often its awaiter is cancelled meanwhile.
+
+    A cancellation that came meanwhile is raised afterwards, unless the work itself failed.
+    """
+    task = asyncio.create_task(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    result = task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+    return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -32,10 +31,10 @@ from baton.domain.chat import (
     keep_latest,
     with_files,
 )
-from baton.domain.errors import BatonError, ContextTooLong, WorkerError
+from baton.domain.errors import BatonError, ContextTooLong, StoreError, WorkerError
 from baton.domain.labels import Label
 from baton.domain.plan import single
-from baton.engine.meter import Metered, Tally
+from baton.engine.meter import Metered, Tally, uninterrupted
 from baton.engine.ports import Ask, Begun, Choice, Place, Question, Store, Worker
 
 FLUSH_SECONDS = 0.15
@@ -88,14 +87,13 @@ class Run:
     ) -> None:
         assert self._task is not None
         self.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await asyncio.wait({self._task})
 
     async def __aiter__(self) -> AsyncIterator[ev.Event]:
         assert self._task is not None, "a run is iterated inside `async with`"
         while (event := await self._queue.get()) is not None:
             yield event
-        if self._task.done() and not self._task.cancelled():
+        if not self._task.cancelled():
             self._task.result()  # a bug in the run is the consumer's to hear of
 
     def cancel(self) -> None:
@@ -114,36 +112,36 @@ class Run:
 
     async def _play(self) -> None:
         try:
-            self._begun = await self._store.begin(self._prompt, self._place, self._limits.label)
+            # Recording is never half done: a cancellation waits until the ids are known.
+            await self._answer(await uninterrupted(self._begin()))
+        except asyncio.CancelledError:
+            await uninterrupted(self._end(TurnStatus.CANCELLED, ev.Cancelled(self._now)))
         except BatonError as error:
             failed = ev.Failed(self._now, type(error).__name__, error.message, error.hint)
-            self._queue.put_nowait(failed)
-            return
-        try:
-            await self._answer(self._begun)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._end(TurnStatus.CANCELLED, ev.Cancelled(self._now)))
-        except BatonError as error:
-            await self._fail(error)
+            await uninterrupted(self._end(TurnStatus.FAILED, failed))
         except BaseException:
-            await self._store.write(self._begun.answer, self._text, TurnStatus.FAILED)
+            await uninterrupted(self._end(TurnStatus.FAILED, None))
             raise
         else:
             cut = self._finish is Finish.LENGTH
             status = TurnStatus.CUT if cut else TurnStatus.DONE
-            await asyncio.shield(self._end(status, ev.Finished(self._now)))
+            await uninterrupted(self._end(status, ev.Finished(self._now)))
 
-    async def _fail(self, error: BatonError) -> None:
-        name = type(error).__name__
-        await self._emit(ev.StepFailed(self._now, 1, name, error.message))
-        await self._end(
-            TurnStatus.FAILED, ev.Failed(self._now, name, error.message, error.hint)
-        )
+    async def _begin(self) -> Begun:
+        self._begun = await self._store.begin(self._prompt, self._place, self._limits.label)
+        return self._begun
 
-    async def _end(self, status: TurnStatus, event: ev.Terminal) -> None:
-        assert self._begun is not None
-        await self._store.write(self._begun.answer, self._text, status, self._worker.card.id)
-        await self._emit(event)
+    async def _end(self, status: TurnStatus, event: ev.Terminal | None) -> None:
+        """Keep the text, then publish the run's last event, even if the disk won't take it."""
+        try:
+            if self._begun is not None:
+                await self._store.write(self._begun.answer, self._text, status, self._worker.card.id)
+                if event is not None:
+                    await self._store.append(self._begun.run, event)
+        except StoreError as error:
+            event = ev.Failed(self._now, "StoreError", error.message, error.hint)
+        if event is not None:
+            self._queue.put_nowait(event)
 
     async def _answer(self, begun: Begun) -> None:
         card = self._worker.card
@@ -164,7 +162,10 @@ class Run:
                 return await self._step(begun, conversation(begun.system or DEFAULT_SYSTEM, turns))
             except ContextTooLong as error:
                 first = keep_latest(turns, self._room(error, turns))
-                if first == 0 or not await self._may_trim(error, first):
+                if first == 0:
+                    error.hint = "Shorten the prompt, or attach less."
+                    raise
+                if not await self._may_trim(error, first):
                     raise
                 turns = turns[first:]
                 await self._store.trim(begun.conversation, turns[0].id)
@@ -195,10 +196,14 @@ class Run:
             async with aclosing(self._worker.stream(request)) as chunks:
                 async for chunk in chunks:
                     await self._take(chunk)
+        except WorkerError as error:
+            if not isinstance(error, ContextTooLong):
+                failed = ev.StepFailed(self._now, 1, type(error).__name__, error.message)
+                await self._emit(failed)
+            raise
         finally:
             saver.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await saver
+            await asyncio.gather(saver, return_exceptions=True)
         await self._emit(ev.StepFinished(self._now, 1, self._finish))
 
     async def _take(self, chunk: Chunk) -> None:

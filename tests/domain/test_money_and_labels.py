@@ -1,0 +1,51 @@
+"""Amounts stay exact; labels only get stricter."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.domain.errors import ConfigError
+from baton.domain.labels import Label, strictest
+from baton.domain.money import NANO, format_usd, parse_usd, show_usd
+
+
+@given(st.integers(0, 10**6 * NANO))
+def test_machine_amounts_round_trip(nanos: int) -> None:
+    assert parse_usd(format_usd(nanos)) == nanos
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos"), [("0", 0), ("$1", NANO), ("0.0000000001", 1), (" 2.50 ", 2_500_000_000)]
+)
+def test_amounts_are_read_and_rounded_up(text: str, nanos: int) -> None:
+    assert parse_usd(text) == nanos
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "1e9", "1,5"])
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="not an amount"):
+        parse_usd(text)
+
+
+def test_people_see_the_digits_that_matter() -> None:
+    shown = [show_usd(parse_usd(text)) for text in ("0", "0.004", "1.2", "0.00000001")]
+    assert shown == ["$0.00", "$0.004", "$1.20", "under $0.0001"]
+
+
+LABELS = st.sampled_from(Label)
+
+
+@given(st.lists(LABELS, min_size=1))
+def test_what_is_derived_travels_no_farther_than_any_source(labels: list[Label]) -> None:
+    derived = strictest(labels)
+    assert derived in labels
+    for label in labels:
+        for place in Label:
+            assert not derived.allows(place) or label.allows(place)
+
+
+def test_the_lattice() -> None:
+    assert Label.LOCAL.allows(Label.LOCAL)
+    assert not Label.LOCAL.allows(Label.LAN)
+    assert not Label.LAN.allows(Label.CLOUD)
+    assert Label.CLOUD.allows(Label.CLOUD)

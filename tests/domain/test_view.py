@@ -1,0 +1,61 @@
+"""Every front end sees a run as the same fold over its events."""
+
+from baton.domain import events as ev
+from baton.domain.chat import Finish, Purpose
+from baton.domain.events import Event, Phase
+from baton.domain.plan import single
+from baton.domain.view import RunView, doing
+
+
+def fold(*events: Event) -> RunView:
+    view = RunView()
+    for event in events:
+        view = view.apply(event)
+    return view
+
+
+BEGINNING: tuple[Event, ...] = (
+    ev.Started(0.0, "r", "c", "p", "a"),
+    ev.Routed(0.0, "local", "why"),
+    ev.Planned(0.0, single("small")),
+    ev.StepStarted(0.1, 1, "small"),
+)
+
+
+def test_what_is_happening_is_said_in_a_few_words() -> None:
+    assert doing(fold()) == "starting"
+    assert doing(fold(*BEGINNING)) == "loading small"
+    loading = ev.Progress(0.2, 1, Phase.LOADING, 0.6)
+    assert doing(fold(*BEGINNING, loading)) == "loading small 60 %"
+    reading = ev.Progress(0.3, 1, Phase.READING, 0.4)
+    assert doing(fold(*BEGINNING, loading, reading)) == "reading prompt 40 %"
+    text = ev.StepText(0.4, 1, "Par")
+    speed = ev.Progress(0.5, 1, Phase.WRITING, None, 31.2)
+    assert doing(fold(*BEGINNING, reading, text)) == "writing"
+    assert doing(fold(*BEGINNING, text, speed)) == "writing 31 tokens/s"
+    done = (ev.StepFinished(7.1, 1, Finish.STOP), ev.Finished(7.2))
+    assert doing(fold(*BEGINNING, text, *done)) == "finished in 7.2 s"
+    assert doing(fold(*BEGINNING, ev.Cancelled(2.0))) == "stopped after 2.0 s"
+
+
+def test_the_answer_grows_and_calls_add_up() -> None:
+    call = ev.Called(
+        1.0, 1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 5, True, 1.0, 0.1, 0.0, Finish.STOP
+    )
+    view = fold(*BEGINNING, ev.StepText(0.4, 1, "Par"), ev.StepText(0.5, 1, "is"), call)
+    assert view.answer == "Paris"
+    assert view.cost == 5
+    assert view.status == "running"
+
+
+def test_a_failure_keeps_the_text_and_says_why() -> None:
+    view = fold(
+        *BEGINNING,
+        ev.StepText(0.4, 1, "Par"),
+        ev.StepFailed(0.5, 1, "WorkerUnavailable", "It died."),
+        ev.Failed(0.5, "WorkerUnavailable", "It died.", "Try again."),
+    )
+    assert view.status == "failed"
+    assert view.answer == "Par"
+    assert view.failure is not None
+    assert view.failure.hint == "Try again."
