@@ -1,14 +1,15 @@
 """Makes .venv hold exactly what the given lock files ask for: `setup.py LOCK...`.
 
-Run by scripts/environment.sh with whatever Python 3.11+ the machine has, hence standard library only.
-Talks on stderr in a few plain lines; what pip says goes to a log. Every package is checked against
-its hash in the lock, and the compiler tools for llama.cpp come from the lock as well.
+Run by scripts/environment.sh with a Python that the machine has, hence standard library only. Talks
+on stderr in a few plain lines; what pip says goes to a log. Every package is checked against its
+hash in the lock, and the tools that compile llama.cpp come from the lock as well.
 """
 
 import fcntl
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,29 +27,41 @@ LOG = VENV / "setup.log"
 INSTALLED = VENV / "installed"  # a copy of each lock file whose packages are all there
 UNFINISHED = VENV / "unfinished"  # here while packages are being written, and after a crash then
 
-# The only package without wheels: built for this processor once the build tools are installed.
-COMPILED = "llama-cpp-python"
-# Leaves out what Baton has no use for: the image encoder and llama.cpp's own command-line library.
-BUILD_SETTINGS = {"CMAKE_ARGS": "-DLLAVA_BUILD=OFF", "SKBUILD_BUILD_TARGETS": "llama"}
+# The one package without wheels: compiled here, once the build tools are installed.
+COMPILED = re.compile(r"^llama-cpp-python==(?P<version>\S+).*\n(?:[ \t].*\n)*", re.MULTILINE)
+BUILD_SETTINGS = ";".join(
+    [
+        "LLAVA_BUILD=OFF",  # reads images, which Baton doesn't
+        f"CMAKE_PROJECT_INCLUDE={ROOT / 'scripts' / 'llama-cpp.cmake'}",
+    ]
+)
+NINJA_PROGRESS = re.compile(r"^\s*\[(\d+)/(\d+)\] ")
 
 
 class SetupError(Exception):
     """The set-up can't go on; the text says why and what to do."""
 
 
-def main(locks: list[str]) -> None:
+def main(names: list[str]) -> None:
+    """Brings .venv up to date with the lock files of these names, relative to the checkout."""
     with one_at_a_time() as held:
-        wanted = {name: (ROOT / name).read_bytes() for name in locks}
-        missing = {name: text for name, text in wanted.items() if not is_installed(name, text)}
-        if missing:
-            started = time.monotonic()
-            prepare_venv()
-            UNFINISHED.touch()
-            for name, text in missing.items():
-                install(name, text, held)
-            UNFINISHED.unlink()
-            minutes, seconds = divmod(round(time.monotonic() - started), 60)
-            say(f"Ready after {minutes} min {seconds} s.")
+        discard_unfinished()
+        locks = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
+        missing = {name: lock for name, lock in locks.items() if not is_installed(name, lock)}
+        if not missing:
+            return
+        started = time.monotonic()
+        if any(to_compile(lock) for lock in missing.values()):
+            require_compiler()
+        VENV.mkdir(exist_ok=True)
+        UNFINISHED.touch()
+        if not PYTHON.exists():
+            create_venv()
+        for name, lock in missing.items():
+            install(name, lock, held)
+        UNFINISHED.unlink()
+        minutes, seconds = divmod(round(time.monotonic() - started), 60)
+        say(f"Ready after {minutes} min {seconds} s.")
 
 
 @contextmanager
@@ -66,74 +79,118 @@ def one_at_a_time() -> Iterator[int]:
         os.close(held)
 
 
-def is_installed(name: str, text: bytes) -> bool:
-    copy = INSTALLED / name
-    return PYTHON.exists() and not UNFINISHED.exists() and copy.is_file() and copy.read_bytes() == text
+def discard_unfinished() -> None:
+    """Removes what a set-up left that broke off: half-written packages look whole to pip.
 
-
-def prepare_venv() -> None:
-    """Creates .venv, anew when the last set-up broke off: half-written packages look whole to pip.
-
-    Nothing is downloaded or compiled twice for that, pip has it all in its cache.
+    That costs little, what was downloaded and compiled is in pip's cache.
     """
     if UNFINISHED.exists() or not PYTHON.exists():
         shutil.rmtree(VENV, ignore_errors=True)
-    if VENV.exists():
-        return
+
+
+def is_installed(name: str, lock: str) -> bool:
+    """Says whether the packages of this lock are all there."""
+    copy = INSTALLED / name
+    return copy.is_file() and copy.read_text(encoding="utf-8") == lock
+
+
+def to_compile(lock: str) -> str:
+    """Returns the part of the lock that has to be compiled, empty when .venv has that version."""
+    compiled = COMPILED.search(lock)
+    if compiled is None:
+        return ""
+    there = f"lib/python3*/site-packages/llama_cpp_python-{compiled['version']}.dist-info"
+    return "" if any(VENV.glob(there)) else compiled[0]
+
+
+def require_compiler() -> None:
+    """Raises SetupError unless C and C++ can be compiled."""
+    compilers = {"CC": "cc", "CXX": "c++"}
+    if not all(runs(os.environ.get(name, default)) for name, default in compilers.items()):
+        raise SetupError(
+            "Baton compiles llama.cpp for your processor and found no C++ compiler: install one"
+            " (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++; macOS: xcode-select"
+            " --install) and run this again."
+        )
+
+
+def runs(compiler: str) -> bool:
+    """Says whether this command works; a Mac without its developer tools has a `c++` that fails."""
+    try:
+        tried = subprocess.run([*shlex.split(compiler), "--version"], capture_output=True)
+    except OSError:
+        return False
+    return tried.returncode == 0
+
+
+def create_venv() -> None:
+    """Creates .venv with pip and the path to app/ in it."""
     if importlib.util.find_spec("ensurepip") is None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise SetupError(
             f"Python {version} here can't make virtual environments: install its venv package"
-            f" (on Debian and Ubuntu: apt install python{version}-venv) and run this again."
+            f" (Debian, Ubuntu: apt install python{version}-venv) and run this again."
         )
-    require_compiler()
-    say(f"Setting up Baton in {VENV}: once, about 5 minutes.")
-    venv.create(VENV, with_pip=True)
+    say("Setting up Baton: once, about 5 minutes.")
+    venv.create(VENV, symlinks=True, with_pip=True)
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV)}))
     # A relative path, so that the whole folder can be moved.
     (packages / "baton.pth").write_text(os.path.relpath(ROOT / "app", packages) + "\n")
 
 
-def require_compiler() -> None:
-    compiler = [os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")]
-    for command in compiler:
-        # On a Mac without the developer tools the command exists and fails.
-        if subprocess.run(f"{command} --version", shell=True, capture_output=True).returncode:
-            raise SetupError(
-                "Baton compiles llama.cpp for your processor and found no C++ compiler: install one"
-                " (Debian and Ubuntu: apt install g++; Fedora: dnf install gcc-c++;"
-                " macOS: xcode-select --install) and run this again."
-            )
-
-
-def install(name: str, lock: bytes, held: int) -> None:
-    """Installs the packages of one lock file, whose bytes are `lock`, then remembers it as installed."""
+def install(name: str, lock: str, held: int) -> None:
+    """Installs the packages of the lock file `name`, whose text is `lock`, and remembers it."""
     copy = INSTALLED / name
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.unlink(missing_ok=True)
-    with_wheels = VENV / "with-wheels.lock"
-    with_wheels.write_text(re.sub(rf"(?m)^{COMPILED}==.*\n(?:[ \t].*\n)*", "", lock.decode()))
     say(f"Installing the packages of {name} ...")
-    pip("--only-binary", ":all:", "-r", str(with_wheels), held=held)
-    if f"\n{COMPILED}==" in lock.decode():
+    pip_install(COMPILED.sub("", lock), "--only-binary=:all:", held=held)
+    if compiled := to_compile(lock):
         say("Compiling llama.cpp for this processor ...")
-        pip("--no-build-isolation", "-r", str(ROOT / name), held=held)
-    copy.write_bytes(lock)
+        pip_install(compiled, "--no-build-isolation", "--verbose", held=held)
+    copy.write_text(lock, encoding="utf-8")
 
 
-def pip(*arguments: str, held: int) -> None:
-    command = [PYTHON, "-I", "-m", "pip", "install", "--require-hashes", "--no-deps", *arguments]
-    settings = os.environ | BUILD_SETTINGS | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    with LOG.open("ab") as log:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=settings, pass_fds=[held]
+def pip_install(requirements: str, *options: str, held: int) -> None:
+    """Runs pip, whose output goes to the log; raises SetupError with the log's end if it fails."""
+    wanted = VENV / "wanted.lock"
+    wanted.write_text(requirements, encoding="utf-8")
+    install = [str(PYTHON), "-I", "-m", "pip", "install", "--require-hashes", "--no-deps"]
+    settings = {"SKBUILD_CMAKE_DEFINE": BUILD_SETTINGS, "PIP_USER": "0"}
+    with (
+        LOG.open("a", encoding="utf-8") as log,
+        subprocess.Popen(
+            [*install, *options, "-r", str(wanted)],
+            env=os.environ | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=[held],  # should this process be killed, the lock lasts as long as pip does
+        ) as pip,
+    ):
+        for line in pip.stdout or ():
+            log.write(line)
+            show_progress(line)
+    if pip.returncode:
+        tail = "".join(LOG.read_text(encoding="utf-8").splitlines(keepends=True)[-15:])
+        raise SetupError(
+            f"{tail}The set-up failed; the whole log is {LOG}."
+            " Mend the cause (no network? a full disk?) and run this again to go on."
         )
-    if done.returncode:
-        tail = "\n".join(LOG.read_text(errors="replace").splitlines()[-15:])
-        raise SetupError(f"{tail}\nThe set-up failed, see above; all that pip said is in {LOG}. Run this again to go on.")
+
+
+def show_progress(line: str) -> None:
+    """Shows a person at a terminal how far the compiler is."""
+    step = NINJA_PROGRESS.match(line)
+    if step and sys.stderr.isatty():
+        end = "\n" if step[1] == step[2] else "\r"
+        print(f"  {step[1]} of {step[2]}", end=end, file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
+    """Tells the person, who may be piping stdout elsewhere."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -142,6 +199,8 @@ if __name__ == "__main__":
         main(sys.argv[1:])
     except SetupError as error:
         sys.exit(str(error))
+    except OSError as error:
+        sys.exit(f"Baton could not be set up: {error}")
     except KeyboardInterrupt:
         say("Stopped; run this again to go on with the set-up.")
         sys.exit(130)
