@@ -1,0 +1,104 @@
+"""What front ends look at: conversations, threads of turns, runs, earlier prompts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from baton.adapters.store import rows
+from baton.adapters.store.recording import PATH
+from baton.adapters.store.sqlite import Connection, Row
+from baton.domain.chat import Turn
+from baton.domain.errors import ConfigError
+from baton.domain.history import Conversation, RunRecord
+
+_VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
+
+
+def conversations(connection: Connection, limit: int) -> list[Conversation]:
+    """Return the conversations that aren't deleted, the latest first."""
+    rest = "WHERE c.hidden_at IS NULL ORDER BY c.updated DESC, c.key DESC LIMIT ?"
+    return rows.conversations(connection, rest, limit)
+
+
+def conversation(connection: Connection, typed: str) -> Conversation:
+    """Return the conversation with that id, or whose id begins so. Raises ConfigError."""
+    found = rows.find(connection, "conversations", typed, "conversation")
+    return rows.conversations(connection, "WHERE c.id = ?", found)[0]
+
+
+def thread(connection: Connection, conversation: str, leaf: str | None) -> tuple[Turn, ...]:
+    """Return the branch that ends in `leaf` (None: the one last looked at), oldest first."""
+    row = connection.execute(
+        "SELECT head FROM conversations WHERE id = ?", [conversation]
+    ).fetchone()
+    if row is None:
+        raise ConfigError(f"There is no conversation {conversation!r}.")
+    turns = rows.turns(connection, PATH, leaf or row["head"])
+    if leaf and (not turns or turns[-1].conversation != conversation):
+        raise ConfigError(f"There is no message {leaf!r} in this conversation.")
+    return turns
+
+
+def place_of(connection: Connection, turn: str) -> Row:
+    """Return a turn's conversation and parent. Raises ConfigError."""
+    row: Row | None = connection.execute(
+        "SELECT conversation, parent FROM turns WHERE id = ?", [turn]
+    ).fetchone()
+    if row is None:
+        raise ConfigError(f"There is no message {turn!r}.")
+    return row
+
+
+def siblings(connection: Connection, turn: str) -> tuple[str, ...]:
+    """Return the turns that stand in the same place, the given one among them, oldest first."""
+    found = connection.execute(
+        "SELECT id FROM turns WHERE conversation = ? AND parent IS ? ORDER BY key",
+        [*place_of(connection, turn)],
+    )
+    return tuple(row["id"] for row in found)
+
+
+def run(connection: Connection, typed: str) -> RunRecord:
+    """Return the run with that id, or whose id begins so, and its events. Raises ConfigError."""
+    found = rows.find(connection, "runs", typed, "run")
+    [record] = rows.runs(connection, "WHERE id = ?", found)
+    return replace(record, events=rows.events(connection, found))
+
+
+def last_run(connection: Connection, conversation: str | None) -> RunRecord | None:
+    """Return the newest run (of one conversation) and its events."""
+    rest, values = f"{_VISIBLE} ORDER BY runs.key DESC LIMIT 1", []
+    if conversation is not None:
+        rest, values = f"{_VISIBLE} AND c.id = ? ORDER BY runs.key DESC LIMIT 1", [conversation]
+    for record in rows.runs(connection, rest, *values):
+        return replace(record, events=rows.events(connection, record.id))
+    return None
+
+
+def runs(connection: Connection, limit: int) -> list[RunRecord]:
+    """Return the newest runs, newest first, without their events."""
+    return rows.runs(connection, f"{_VISIBLE} ORDER BY runs.key DESC LIMIT ?", limit)
+
+
+def recent_prompts(connection: Connection, limit: int) -> list[str]:
+    """Return what was asked last, each text once, the newest last."""
+    found: dict[str, None] = {}
+    newest = connection.execute(
+        """SELECT turns.text FROM turns
+        JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
+        WHERE role = 'user' ORDER BY turns.key DESC LIMIT ?""",
+        [limit * 10],
+    )
+    for row in newest:
+        found.setdefault(row["text"])
+        if len(found) == limit:
+            break
+    return list(reversed(found))
+
+
+def draft(connection: Connection, conversation: str) -> str:
+    """Return what was typed there and not sent."""
+    row = connection.execute(
+        "SELECT text FROM drafts WHERE conversation = ?", [conversation]
+    ).fetchone()
+    return row["text"] if row else ""

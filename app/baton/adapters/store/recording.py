@@ -1,0 +1,208 @@
+"""What a run writes: the prompt before anything is called, events, and the answer as it grows."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+from baton.adapters.store import rows
+from baton.adapters.store.sqlite import Connection, Row, clean
+from baton.domain.chat import Prompt, Role, Turn, TurnStatus, title_of
+from baton.domain.errors import ConfigError, StoreError
+from baton.domain.events import TERMINAL, Cancelled, Event, Failed, Finished
+from baton.domain.labels import Label, strictest
+from baton.engine.ports import Begun, Place
+
+_STATUS = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
+
+PATH = """id IN (
+    WITH RECURSIVE path (id, parent) AS (
+        SELECT id, parent FROM turns WHERE id = ?
+        UNION SELECT turns.id, turns.parent FROM turns JOIN path ON turns.id = path.parent
+    ) SELECT id FROM path)"""
+"""The condition that picks a turn and everything before it."""
+
+
+def new_id() -> str:
+    """Return twelve hexadecimal digits that nobody has had before."""
+    return os.urandom(6).hex()
+
+
+def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) -> Begun:
+    """Record a prompt, its run and its empty answer; the conversation too, if it is new.
+
+    Raises ConfigError for a place that doesn't exist.
+    """
+    now = time.time()
+    files = tuple(
+        replace(file, name=clean(file.name), text=clean(file.text)) for file in prompt.files
+    )
+    prompt = Prompt(clean(prompt.text), files, prompt.system and clean(prompt.system))
+    conversation = _conversation(connection, prompt, place, label, now)
+    asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
+    path = rows.turns(connection, PATH, asked)
+    sent = _sent(path, conversation["sent_from"])
+    derived = strictest(
+        [label, Label(conversation["label"])]
+        + [turn.label for turn in sent]
+        + [file.label for turn in sent for file in turn.files]
+    )
+    run = new_id()
+    answer = Turn(
+        new_id(), conversation["id"], asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
+    )
+    add_turn(connection, replace(answer, run=run))
+    connection.execute(
+        "INSERT INTO runs (id, conversation, prompt, answer, status, created, owner) "
+        "VALUES (?, ?, ?, ?, 'running', ?, ?)",
+        [run, conversation["id"], asked, answer.id, now, os.getpid()],
+    )
+    # Whoever writes into a deleted conversation wants it back.
+    connection.execute(
+        "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
+        [answer.id, now, conversation["id"]],
+    )
+    return Begun(run, conversation["id"], asked, answer.id, derived, conversation["system"], sent)
+
+
+def _conversation(
+    connection: Connection, prompt: Prompt, place: Place, label: Label, now: float
+) -> Row:
+    """Return the row of the place's conversation, made now if it is a new one."""
+    name, turn = place.conversation, place.again or place.after
+    if turn:
+        row = connection.execute("SELECT conversation, role FROM turns WHERE id = ?", [turn])
+        found = row.fetchone()
+        if found is None or name not in (None, found["conversation"]):
+            raise ConfigError(f"There is no message {turn!r} in this conversation.")
+        if place.again and found["role"] != Role.USER:
+            raise ConfigError(f"The message {turn!r} is no prompt, so it can't be answered again.")
+        name = found["conversation"]
+    if name is None:
+        name = new_id()
+        connection.execute(
+            "INSERT INTO conversations (id, title, label, system, created, updated) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [name, title_of(prompt.text), label, prompt.system, now, now],
+        )
+    elif prompt.system is not None:
+        connection.execute(
+            "UPDATE conversations SET system = ? WHERE id = ?", [prompt.system, name]
+        )
+    row = connection.execute("SELECT * FROM conversations WHERE id = ?", [name]).fetchone()
+    if row is None:
+        raise ConfigError(f"There is no conversation {name!r}.")
+    return row  # type: ignore[no-any-return]
+
+
+def _add_prompt(
+    connection: Connection,
+    conversation: Row,
+    prompt: Prompt,
+    after: str | None,
+    label: Label,
+    now: float,
+) -> str:
+    parent = conversation["head"] if after is None else after or None
+    labels = [label, Label(conversation["label"]), *(file.label for file in prompt.files)]
+    turn = Turn(
+        new_id(),
+        conversation["id"],
+        parent,
+        Role.USER,
+        prompt.text,
+        TurnStatus.DONE,
+        strictest(labels),
+        now,
+        files=prompt.files,
+    )
+    add_turn(connection, turn)
+    return turn.id
+
+
+def add_turn(connection: Connection, turn: Turn) -> None:
+    """Insert a turn and its files."""
+    connection.execute(
+        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            _free_key(connection, turn.conversation, turn.created),
+            turn.id,
+            turn.conversation,
+            turn.parent,
+            turn.role,
+            turn.text,
+            turn.status,
+            turn.label,
+            turn.created,
+            turn.worker,
+            turn.run,
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO files (turn, name, text, size, label) VALUES (?, ?, ?, ?, ?)",
+        [(turn.id, file.name, file.text, file.size, file.label) for file in turn.files],
+    )
+
+
+def _free_key(connection: Connection, conversation: str, created: float) -> int:
+    newest = connection.execute(
+        "SELECT max(key) FROM turns WHERE conversation = ?", [conversation]
+    ).fetchone()[0]
+    key, step = max(int(created * 1000), (newest or 0) + 1), 1
+    while connection.execute("SELECT 1 FROM turns WHERE key = ?", [key]).fetchone():
+        key, step = key + step, step * 2  # many turns may bear the same time: don't try them all
+    return key
+
+
+def _sent(path: tuple[Turn, ...], first: str | None) -> tuple[Turn, ...]:
+    for index, turn in enumerate(path):
+        if turn.id == first:
+            return path[index:]
+    return path
+
+
+def append(connection: Connection, run: str, event: Event) -> None:
+    """Record one event of a run; a terminal one ends the run's row as well."""
+    added = connection.execute(
+        """INSERT INTO events
+        SELECT id, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE run = runs.id), ?, ?
+        FROM runs WHERE id = ?""",
+        [type(event).__name__, rows.encode(event), run],
+    )
+    _must_exist(added.rowcount)
+    if isinstance(event, TERMINAL):
+        status = _STATUS[type(event)]
+        connection.execute("UPDATE runs SET status = ? WHERE id = ?", [status, run])
+
+
+def write(connection: Connection, turn: str, text: str, status: TurnStatus, worker: str) -> None:
+    """Record an answer's text as far as it is; a worker once named stays."""
+    changed = connection.execute(
+        "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker) "
+        "WHERE id = ?",
+        [clean(text), status, clean(worker), turn],
+    )
+    _must_exist(changed.rowcount)
+    if status is not TurnStatus.STREAMING:
+        connection.execute(
+            "UPDATE conversations SET updated = ? "
+            "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
+            [time.time(), turn],
+        )
+
+
+def trim(connection: Connection, conversation: str, first: str) -> None:
+    """From now on send only the turns from `first` on."""
+    changed = connection.execute(
+        "UPDATE conversations SET sent_from = ? WHERE id = ?", [first, conversation]
+    )
+    _must_exist(changed.rowcount)
+
+
+def _must_exist(rows_changed: int) -> None:
+    if rows_changed == 0:
+        raise StoreError(
+            "This conversation was deleted while its answer was being written.",
+            "Nothing else was lost; ask again in a new conversation.",
+        )

@@ -1,0 +1,209 @@
+"""The store: an asyncio façade over one connection on one background thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from baton.adapters.store import editing, reading, recording, transfer
+from baton.adapters.store.opening import open_database, stamp
+from baton.adapters.store.search import search
+from baton.adapters.store.sqlite import Connection, Damaged, explained, transaction
+from baton.adapters.store.transfer import Imported
+from baton.domain.chat import Prompt, Turn, TurnStatus
+from baton.domain.events import Event
+from baton.domain.history import Conversation, Hit, RunRecord
+from baton.domain.labels import Label
+from baton.engine.ports import Begun, Place
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Store:
+    """History in one SQLite file. Every method returns only when its change is on disk.
+
+    Methods raise StoreError when the disk won't have it, and ConfigError for ids that don't exist.
+    Work is done in the order of the calls; the event loop never waits for the disk.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, "baton-store")
+        self._opened = self._thread.submit(open_database, path)
+
+    @classmethod
+    def open(cls, path: Path | None) -> Store:
+        """Begin to open the history at this path (None: in memory, forgotten at the end).
+
+        Returns at once. What goes wrong is raised by whatever is called first.
+        """
+        return cls(path)
+
+    @property
+    def warning(self) -> str:
+        """What the person must know about the opening, in a sentence, or "". Waits for it."""
+        return self._opened.result().warning
+
+    async def _do(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._explain, work)
+
+    def _explain(self, work: Callable[[Connection], T]) -> T:
+        connection = self._opened.result().connection
+        try:
+            with explained(self._path):
+                return work(connection)
+        except Damaged:
+            if self._path is not None:
+                stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
+            raise
+
+    async def _read(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        def reads(connection: Connection) -> T:
+            with transaction(connection, "DEFERRED"):
+                return work(connection, *args, **kwargs)
+
+        return await self._do(reads)
+
+    async def _write(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        def writes(connection: Connection) -> T:
+            with transaction(connection):
+                return work(connection, *args, **kwargs)
+
+        return await self._do(writes)
+
+    # What a run needs (engine.ports.Store)
+
+    async def begin(self, prompt: Prompt, place: Place, label: Label) -> Begun:
+        """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
+        return await self._write(recording.begin, prompt, place, label)
+
+    async def append(self, run: str, event: Event) -> None:
+        """Record one event of a run; a terminal one ends the run's row as well."""
+        await self._write(recording.append, run, event)
+
+    async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
+        """Record an answer's text as far as it is."""
+        await self._write(recording.write, turn, text, status, worker)
+
+    async def trim(self, conversation: str, first: str) -> None:
+        """From now on send only the turns from `first` on; the earlier ones stay in history."""
+        await self._write(recording.trim, conversation, first)
+
+    # What front ends show
+
+    async def conversations(self, limit: int = 200) -> list[Conversation]:
+        """Return the conversations that aren't deleted, the latest first."""
+        return await self._read(reading.conversations, limit)
+
+    async def search(self, query: str, limit: int = 50) -> list[Hit]:
+        """Return the newest turns with all these words, the last of which may be unfinished."""
+        return await self._read(search, query, limit)
+
+    async def conversation(self, id_or_prefix: str) -> Conversation:
+        """Return the conversation whose id begins so. Raises ConfigError if it isn't just one."""
+        return await self._read(reading.conversation, id_or_prefix)
+
+    async def latest(self) -> str | None:
+        """Return the id of the conversation that was used last."""
+        found = await self.conversations(1)
+        return found[0].id if found else None
+
+    async def thread(self, conversation: str, leaf: str | None = None) -> tuple[Turn, ...]:
+        """Return a branch from its beginning to `leaf` (None: the one last looked at)."""
+        return await self._read(reading.thread, conversation, leaf)
+
+    async def siblings(self, turn: str) -> tuple[str, ...]:
+        """Return the turns that stand in the same place, this one among them, oldest first."""
+        return await self._read(reading.siblings, turn)
+
+    async def run(self, id_or_prefix: str) -> RunRecord:
+        """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
+        return await self._read(reading.run, id_or_prefix)
+
+    async def last_run(self, conversation: str | None = None) -> RunRecord | None:
+        """Return the newest run, of one conversation or of all."""
+        return await self._read(reading.last_run, conversation)
+
+    async def runs(self, limit: int = 50) -> list[RunRecord]:
+        """Return the newest runs, newest first, without their events."""
+        return await self._read(reading.runs, limit)
+
+    async def recent_prompts(self, limit: int = 200) -> list[str]:
+        """Return what was asked last, each text once, the newest last."""
+        return await self._read(reading.recent_prompts, limit)
+
+    async def draft(self, conversation: str) -> str:
+        """Return what was typed in a conversation ("": a new one) and not sent."""
+        return await self._read(reading.draft, conversation)
+
+    # What a person changes
+
+    async def select(self, turn: str) -> None:
+        """Make the newest branch through this turn the current one."""
+        await self._write(editing.select, turn)
+
+    async def rename(self, conversation: str, title: str) -> None:
+        """Give a conversation another title."""
+        await self._write(editing.rename, conversation, title)
+
+    async def relabel(self, conversation: str, label: Label) -> None:
+        """Let everything in a conversation travel exactly so far from now on, and record that."""
+        await self._write(editing.relabel, conversation, label)
+
+    async def hide(self, conversation: str) -> None:
+        """Delete a conversation so that `restore` can bring it back."""
+        await self._write(editing.hide, conversation)
+
+    async def restore(self, conversation: str) -> None:
+        """Bring a deleted conversation back."""
+        await self._write(editing.restore, conversation)
+
+    async def purge(self, conversation: str) -> None:
+        """Remove a conversation so that nothing of it remains in the file."""
+        await self._write(editing.purge, conversation)
+        await self._do(self._forget)
+
+    async def purge_hidden(self, older_than_seconds: float = 0) -> int:
+        """Purge what was deleted so long ago; return how many conversations that were."""
+        purged = await self._write(editing.purge_hidden, older_than_seconds)
+        if purged:
+            await self._do(self._forget)
+        return purged
+
+    def _forget(self, connection: Connection) -> None:
+        """Let go of the copies that the log and backups from before a migration hold."""
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self._path is not None:
+            for backup in self._path.parent.glob(f"{self._path.name}.before-*"):
+                backup.unlink(missing_ok=True)
+
+    async def save_draft(self, conversation: str, text: str) -> None:
+        """Keep what was typed in a conversation ("": a new one) and not sent."""
+        await self._write(editing.save_draft, conversation, text)
+
+    # Export and import
+
+    async def export(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return these conversations (None: all) with everything in them, ready for JSON."""
+        return await self._read(transfer.export, ids)
+
+    async def import_(self, data: object) -> Imported:
+        """Add the conversations of an export that aren't there yet; overwrites nothing."""
+        return await self._write(transfer.import_, data)
+
+    async def aclose(self) -> None:
+        """Close the file. Nothing may be called afterwards."""
+        self._thread.submit(self._close)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    def _close(self) -> None:
+        if self._opened.exception() is None:
+            self._opened.result().connection.close()
