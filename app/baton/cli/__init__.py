@@ -1,0 +1,34 @@
+"""The command line: stdout is data, stderr is talk, and exit codes live here.
+
+Importing this loads next to nothing: each command's module is imported when it is called.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command that `args` (by default this process's) asks for, and exit with its code."""
+    os.umask(0o077)
+    _open_standard_streams()
+    from baton.cli.root import run
+
+    sys.exit(run(sys.argv[1:] if args is None else args))
+
+
+def _open_standard_streams() -> None:
+    """Make sure that 0, 1 and 2 are open, so that no database can ever become stdout."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, this one
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if not stream.isatty():
+            stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]

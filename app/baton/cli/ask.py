@@ -1,0 +1,240 @@
+"""`baton ask`: one prompt, its answer on stdout.
+
+The order of things here is about time: the worker is set loading before anything is imported that
+the front needs later, so that both happen side by side.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli.completion import complete_conversation, complete_worker
+from baton.cli.output import show_size, talk
+from baton.domain.errors import ConfigError
+from baton.domain.money import parse_usd
+from baton.settings import MODES, LocalWorker, Settings, find_paths, load
+
+if TYPE_CHECKING:
+    from baton.compose import Baton
+    from baton.domain.chat import Attachment, Prompt
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was typed, as click hands it over: see the options below."""
+
+    text: tuple[str, ...]
+    worker: str | None
+    system: str | None
+    conversation: str | None
+    files: tuple[Path, ...]
+    mode: str | None
+    offline: bool
+    private: bool
+    no_history: bool
+    budget: str | None
+    as_json: bool
+    as_events: bool
+    no_stream: bool
+    quiet: bool
+    max_tokens: int | None
+    temperature: float | None
+    seed: int | None
+    drop_oldest: bool
+
+
+@click.command()
+@click.argument("text", nargs=-1)
+@click.option(
+    "-m",
+    "--worker",
+    metavar="ID",
+    shell_complete=complete_worker,
+    help="Who answers: a worker's id (`baton workers ls`) or a GGUF file.",
+)
+@click.option("-s", "--system", metavar="TEXT", help="Say how the worker shall behave.")
+@click.option(
+    "-c",
+    "--continue",
+    "conversation",
+    metavar="[CONVERSATION]",
+    is_flag=False,
+    flag_value=LATEST,
+    shell_complete=complete_conversation,
+    help="Go on with a conversation: the latest one, or the one with that id.",
+)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Attach a file: text, code, Markdown, CSV or PDF. Can be repeated.",
+)
+@click.option("--mode", type=click.Choice(MODES), help="How far to go for an answer.")
+@click.option("--offline", is_flag=True, help="Connect nowhere.")
+@click.option("--private", is_flag=True, help="Never let this conversation leave this machine.")
+@click.option("--no-history", is_flag=True, help="Keep nothing of this.")
+@click.option("--budget", metavar="USD", help="The most this prompt may cost, in US dollars.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, on failure too.")
+@click.option("--events", "as_events", is_flag=True, help="Print what happens as JSON Lines.")
+@click.option("--no-stream", is_flag=True, help="Print the answer only when it is complete.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The answer's length cap.")
+@click.option(
+    "--temperature", type=click.FloatRange(0, 2), metavar="T", help="0 always answers alike."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), metavar="N", help="Repeat the same chances."
+)
+@click.option(
+    "--drop-oldest", is_flag=True, help="Leave out the oldest turns that don't fit any more."
+)
+def ask(**typed: Any) -> int:
+    """Answer one prompt on stdout.
+
+    Piped text goes before TEXT. The answer alone is on stdout; what is happening is said on stderr.
+
+    \b
+      baton ask "What is the capital of France?"
+      git diff | baton ask "Write a commit message for this"
+      baton ask -f report.pdf "What are the three main points?"
+      baton ask -c "And shorter?"
+    """
+    return _ask(Options(**typed))
+
+
+def _ask(options: Options) -> int:
+    settings, worker = _settings(options)
+    conversation, text = _where_and_what(options)
+    if not text.strip() and not options.files and os.isatty(0):
+        raise _nothing_to_ask()
+    from baton.compose import compose
+
+    baton = compose(settings, find_paths(), history=not options.no_history)
+    baton.orchestra.worker(worker).warm()
+
+    import asyncio
+
+    with asyncio.Runner() as runner:
+        try:
+            # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
+            prompt = _prompt(options, text)
+            return runner.run(_answer(baton, options, worker, conversation, prompt))
+        finally:
+            runner.run(baton.aclose())
+
+
+def _settings(options: Options) -> tuple[Settings, str | None]:
+    """Return the settings with what was typed on top, and the worker's id."""
+    if options.as_json and options.as_events:
+        raise ConfigError("--json and --events exclude each other.", "Choose one.")
+    if options.no_history and options.conversation:
+        raise ConfigError("--no-history knows no conversation to go on with.", "Leave out one.")
+    if options.budget is not None:
+        parse_usd(options.budget)
+    flags: dict[str, Any] = {"offline": options.offline}
+    if options.mode:
+        flags["mode"] = options.mode
+    settings = load(find_paths().config_file, flags=flags)
+    if not options.worker or not _names_a_file(options.worker):
+        return settings, options.worker
+    import msgspec
+
+    file = Path(options.worker).expanduser().absolute()
+    adhoc = LocalWorker(id=file.stem, model=str(file))
+    return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id
+
+
+def _names_a_file(worker: str) -> bool:
+    return worker.lower().endswith(".gguf") or os.sep in worker
+
+
+def _where_and_what(options: Options) -> tuple[str | None, str]:
+    """Tell a conversation's id from the prompt: `-c "And of Spain?"` goes on with the latest."""
+    conversation, words = options.conversation, options.text
+    if conversation and conversation != LATEST and not _is_id(conversation):
+        conversation, words = LATEST, (conversation, *words)
+    return conversation, _utf8(" ".join(words))
+
+
+def _is_id(word: str) -> bool:
+    return 4 <= len(word) <= 12 and all(c in "0123456789abcdef" for c in word.lower())
+
+
+def _utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError("The prompt is not UTF-8 text.", "Pipe it in as UTF-8.") from error
+    return text
+
+
+def _nothing_to_ask() -> ConfigError:
+    return ConfigError(
+        "There is nothing to ask.", 'Try `baton ask "What is the capital of France?"`.'
+    )
+
+
+async def _answer(
+    baton: Baton, options: Options, worker: str | None, conversation: str | None, prompt: Prompt
+) -> int:
+    from baton.cli.play import Manner, play
+    from baton.domain.labels import Label
+    from baton.engine.ports import Place
+    from baton.engine.run import Limits
+
+    if baton.store.warning:
+        talk(f"baton: {baton.store.warning}")
+    if conversation == LATEST:
+        conversation = await baton.store.latest()
+        if conversation is None:
+            raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
+    elif conversation:
+        conversation = (await baton.store.conversation(conversation)).id
+    label = Label.LOCAL if options.private else Label.CLOUD
+    limits = Limits(label, options.max_tokens, options.temperature, options.seed)
+    manner = Manner(_form(options), options.quiet, options.drop_oldest, not options.no_history)
+    return await play(baton.orchestra, prompt, Place(conversation), limits, worker, manner)
+
+
+def _form(options: Options) -> str:
+    if options.as_json:
+        return "json"
+    if options.as_events:
+        return "events"
+    return "whole" if options.no_stream else "text"
+
+
+def _prompt(options: Options, text: str) -> Prompt:
+    """Gather what goes to the worker, and say what is attached."""
+    from baton.adapters.files import read_attachment
+    from baton.cli.piped import read_piped
+    from baton.domain.chat import Prompt
+
+    files = tuple(read_attachment(path) for path in options.files)
+    _show_files(files, options.quiet)
+    whole = "\n\n".join(
+        part for part in (read_piped(options.quiet).rstrip("\n"), text) if part.strip()
+    )
+    if not whole and not files:
+        raise _nothing_to_ask()
+    system = None if options.system is None else _utf8(options.system)
+    return Prompt(whole, files, system)
+
+
+def _show_files(files: tuple[Attachment, ...], quiet: bool) -> None:
+    from baton.domain.chat import about_tokens
+
+    if quiet or not os.isatty(2):
+        return
+    for file in files:
+        talk(f"{file.name}: {show_size(file.size)}, about {about_tokens(file.text):,} tokens")

@@ -1,0 +1,62 @@
+"""What the Tab key knows: the shell's script, and the ids that can be completed."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from baton.domain.errors import BatonError
+from baton.domain.sanitise import one_line
+
+
+def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the workers' ids."""
+    from baton.settings import find_paths, load
+
+    try:
+        roster = load(find_paths().config_file).roster
+    except BatonError:
+        return []
+    return [CompletionItem(w.id, help=w.model) for w in roster if w.id.startswith(incomplete)]
+
+
+def complete_conversation(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the newest conversations' ids, with their titles."""
+    import asyncio
+
+    from baton.cli.stored import opened
+
+    async def newest() -> list[CompletionItem]:
+        async with opened() as store:
+            listed = await store.conversations(limit=50)
+        return [
+            CompletionItem(c.id, help=one_line(c.title, 60))
+            for c in listed
+            if c.id.startswith(incomplete)
+        ]
+
+    try:
+        return asyncio.run(newest())
+    except BatonError:
+        return []
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that teaches SHELL to complete baton's commands.
+
+    \b
+      bash:  baton completion bash >> ~/.bashrc
+      zsh:   baton completion zsh >> ~/.zshrc
+      fish:  baton completion fish > ~/.config/fish/completions/baton.fish
+    """
+    from baton.cli.root import COMPLETE_VARIABLE, baton
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows all three"
+    # Without `source()`, which starts a bash to learn its version.
+    made = kind(baton, {}, "baton", COMPLETE_VARIABLE)
+    click.echo(made.source_template % made.source_vars())

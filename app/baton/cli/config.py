@@ -1,0 +1,188 @@
+"""`baton config`: where the settings are, what is in force and why, and a way to change them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from baton.cli.output import emit, emit_json, talk
+from baton.domain.errors import ConfigError
+from baton.settings import Settings, find_paths, load
+
+TEMPLATE = """\
+# Baton's settings. A line without the leading # is in force; `baton config show` lists all of them.
+
+# mode = "auto"               # auto, local, mini, ultra
+# offline = false
+# worker = "small"            # who answers unless -m says otherwise
+
+# [local]                     # how models on this machine run
+# threads = 0                 # 0: one for each physical core
+# gpu_layers = -1             # -1: as many as fit
+# context = 8192              # tokens
+# memory_gb = 0               # for all loaded models; 0: four fifths of this machine's
+# idle_minutes = 10           # unload a model after that long; 0: never
+
+# [screen]
+# theme = "dark"              # dark, light, high-contrast
+# mouse = true                # false leaves selecting to the terminal
+
+# [budget]                    # US dollars; cloud stays off while these are 0
+# session = "0"
+# day = "0"
+# month = "0"
+
+# [[workers]]                 # one more worker; the same id replaces
+# id = "mine"
+# kind = "local"
+# model = "~/models/some-model.gguf"
+"""
+
+
+class Setting(NamedTuple):
+    """One setting in force, and where it comes from: default, file or environment."""
+
+    path: tuple[str, ...]
+    value: Any
+    source: str
+
+
+@click.group()
+def config() -> None:
+    """Show and edit the settings.
+
+    Defaults are overruled by config.toml, that by the environment (BATON_LOCAL__THREADS=2), and
+    that by what is typed.
+    """
+
+
+@config.command()
+def path() -> None:
+    """Print where config.toml is (or would be)."""
+    emit(str(find_paths().config_file))
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(as_json: bool) -> None:
+    """Print the settings in force, and where each comes from."""
+    file = find_paths().config_file
+    listed = list(sources(load(file), file, os.environ))
+    if as_json:
+        rows = [{"setting": ".".join(s.path), "value": s.value, "source": s.source} for s in listed]
+        return emit_json(rows)
+    emit(as_toml(listed))
+
+
+@config.command()
+def edit() -> None:
+    """Open config.toml in $EDITOR, then check it."""
+    file = find_paths().config_file
+    _create(file)
+    command = [*_editor(), str(file)]
+    if subprocess.run(command).returncode:
+        raise ConfigError("The editor ended with an error.", f"What was saved is in {file}.")
+    try:
+        load(file, {})
+    except ConfigError as error:
+        hint = f"{error.hint} Your text is kept in {file}; `baton config edit` opens it again."
+        raise ConfigError(error.message, hint.strip()) from error
+    talk("The settings are fine.")
+
+
+def sources(settings: Settings, file: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
+    """Yield every setting in force with its source; `settings` was loaded from these."""
+    try:
+        typed = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        typed = {}
+    for where, value in _leaves(msgspec.to_builtins(settings), ()):
+        variable = "BATON_" + "__".join(where).upper()
+        source = "default"
+        if _holds(typed, where):
+            source = "config.toml"
+        if variable in environ and (where != ("offline",) or not typed.get("offline")):
+            source = variable
+        yield Setting(where, value, source)
+
+
+def as_toml(settings: list[Setting]) -> str:
+    """Write settings as TOML, each with its source as a comment."""
+    lines: list[str] = []
+    table: tuple[str, ...] = ()
+    for where, value, source in settings:
+        if where == ("workers",):
+            continue
+        if where[:-1] != table:
+            table = where[:-1]
+            lines += ["", f"[{'.'.join(table)}]"]
+        lines.append(f"{_key(where[-1])} = {_toml(value)}".ljust(32) + f"# {source}")
+    workers = next((s for s in settings if s.path == ("workers",)), None)
+    for worker in workers.value if workers else ():
+        lines += ["", "[[workers]]"]
+        lines += [f"{key} = {_toml(value)}" for key, value in worker.items() if value is not None]
+    return "\n".join(lines)
+
+
+def _leaves(tree: dict[str, Any], where: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    nested = []
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            nested.append((key, value))
+        else:
+            yield (*where, key), value
+    for key, value in nested:
+        yield from _leaves(value, (*where, key))
+
+
+def _holds(tree: Any, where: tuple[str, ...]) -> bool:
+    for key in where:
+        if not isinstance(tree, dict) or key not in tree:
+            return False
+        tree = tree[key]
+    return True
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _toml(key)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but that TOML wants DEL escaped as well.
+        return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def _create(file: Path) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as new:
+            new.write(TEMPLATE)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise ConfigError(f"{file} can't be made: {error.strerror}.", "Check its owner.") from error
+
+
+def _editor() -> list[str]:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    command = shlex.split(named) if named else []
+    for fallback in () if command else ("nano", "vi"):
+        if shutil.which(fallback):
+            return [fallback]
+    if not command or not shutil.which(command[0]):
+        what = f"The editor {command[0]!r} is not there." if command else "No editor was found."
+        raise ConfigError(what, "Set EDITOR, for example EDITOR=nano.")
+    return command

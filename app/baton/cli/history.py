@@ -1,0 +1,214 @@
+"""`baton history`: what was said, found again, shown, removed, taken along."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from baton.adapters.store import Store
+from baton.cli.completion import complete_conversation
+from baton.cli.output import emit, emit_json, talk
+from baton.cli.stored import with_store
+from baton.domain.chat import Role, Turn, TurnStatus
+from baton.domain.errors import BatonError, ConfigError
+from baton.domain.history import Conversation, Hit
+from baton.domain.labels import Label
+from baton.domain.sanitise import one_line
+from baton.domain.transcript import to_markdown
+
+_ALIASES = {"list": "ls", "remove": "rm"}
+
+
+class _Aliased(click.Group):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, _ALIASES.get(cmd_name, cmd_name))
+
+
+@click.group(cls=_Aliased)
+def history() -> None:
+    """List, search, show, remove, export and import conversations.
+
+    A conversation is named by its id or the beginning of it.
+    """
+
+
+@history.command("ls")
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, help="How many to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(limit: int, as_json: bool) -> None:
+    """List the conversations, newest first."""
+    found = with_store(lambda store: store.conversations(limit=limit))
+    if as_json:
+        return emit_json([asdict(conversation) for conversation in found])
+    if not found:
+        return talk("There are no conversations yet.")
+    emit("\n".join(_row(conversation) for conversation in found))
+
+
+@history.command()
+@click.argument("words", nargs=-1, required=True)
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, help="How many to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """Find what was said about WORDS, newest first."""
+    query = " ".join(words)
+    hits = with_store(lambda store: store.search(query, limit=limit))
+    if as_json:
+        return emit_json([asdict(hit) for hit in hits])
+    if not hits:
+        return talk("Nothing was said about that.")
+    emit("\n".join(_hit(hit) for hit in hits))
+
+
+@history.command()
+@click.argument("conversation", shell_complete=complete_conversation)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(conversation: str, as_json: bool) -> None:
+    """Show a conversation's current branch."""
+    text, value = with_store(lambda store: _transcript(store, conversation))
+    if as_json:
+        emit_json(value)
+    else:
+        emit(text)
+
+
+@history.command("rm")
+@click.argument("conversations", nargs=-1, required=True, shell_complete=complete_conversation)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+def remove(conversations: tuple[str, ...], yes: bool) -> None:
+    """Remove conversations for good: messages, runs and their place in the search."""
+    with_store(lambda store: _remove(store, conversations, yes))
+
+
+@history.command()
+@click.argument("conversations", nargs=-1, shell_complete=complete_conversation)
+@click.option(
+    "--format", "form", type=click.Choice(["md", "json"]), help="By FILE's name, else md."
+)
+@click.option("-o", "--output", "file", type=click.Path(path_type=Path), help="Write to FILE.")
+def export(conversations: tuple[str, ...], form: str | None, file: Path | None) -> None:
+    """Write conversations (all, or those named) to stdout or a file.
+
+    Markdown holds each conversation's current branch; JSON holds everything, and can be imported.
+    """
+    form = form or ("json" if file is not None and file.suffix == ".json" else "md")
+    text = with_store(lambda store: _exported(store, conversations, form))
+    if file is None:
+        return emit(text)
+    try:
+        file.write_text(text + "\n", "utf-8")
+    except OSError as error:
+        raise BatonError(f"{file} can't be written: {error.strerror}.") from error
+    talk(f"Written to {file}.")
+
+
+@history.command("import")
+@click.argument("file")
+def import_(file: str) -> None:
+    """Add the conversations of a JSON export (FILE, or - for stdin); nothing is overwritten."""
+    data = _read_export(file)
+    done = with_store(lambda store: store.import_(data))
+    known = f" {done.skipped} were here already." if done.skipped else ""
+    talk(f"Imported {done.conversations} conversations with {done.turns} turns.{known}")
+
+
+def _row(conversation: Conversation) -> str:
+    private = "  private" if conversation.label is Label.LOCAL else ""
+    return (
+        f"{conversation.id}  {_when(conversation.updated)}  {conversation.turns:4} turns"
+        f"  {one_line(conversation.title, 60)}{private}"
+    )
+
+
+def _hit(hit: Hit) -> str:
+    who = "you" if hit.role is Role.USER else "answer"
+    title = one_line(hit.title, 60)
+    return f"{hit.conversation}  {_when(hit.created)}  {title}\n    {who}: {one_line(hit.snippet)}"
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+async def _transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
+    conversation = await store.conversation(name)
+    turns = await store.thread(conversation.id)
+    branches = {turn.id: await store.siblings(turn.id) for turn in turns}
+    private = " · stays on this machine" if conversation.label is Label.LOCAL else ""
+    head = (
+        f"{one_line(conversation.title)}\n"
+        f"{conversation.id} · {_when(conversation.created)} · {len(turns)} turns{private}"
+    )
+    text = "\n\n".join([head, *(_shown(turn, branches[turn.id]) for turn in turns)])
+    listed = [asdict(turn) | {"branches": list(branches[turn.id])} for turn in turns]
+    return text, asdict(conversation) | {"thread": listed}
+
+
+def _shown(turn: Turn, branches: tuple[str, ...]) -> str:
+    notes = ["You" if turn.role is Role.USER else turn.worker or "Baton"]
+    if len(branches) > 1:
+        notes.append(f"branch {branches.index(turn.id) + 1} of {len(branches)}")
+    if turn.status is not TurnStatus.DONE:
+        notes.append(turn.status.value)
+    notes += [f"file {one_line(file.name)}" for file in turn.files]
+    return f"{' · '.join(notes)}\n{turn.text}"
+
+
+async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:
+    chosen = {c.id: c for c in [await store.conversation(name) for name in names]}
+    if not yes:
+        _confirm(list(chosen.values()))
+    for conversation in chosen.values():
+        await store.purge(conversation.id)
+    talk(f"Removed {_count(len(chosen))}.")
+
+
+def _confirm(chosen: list[Conversation]) -> None:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError(
+            "Nothing was removed: there is nobody to ask.", "-y removes without asking."
+        )
+    for conversation in chosen:
+        talk(_row(conversation))
+    question = f"Remove {_count(len(chosen))} for good?"
+    if not click.confirm(question, default=False, err=True):
+        raise click.exceptions.Exit(1)
+
+
+def _count(number: int) -> str:
+    return "1 conversation" if number == 1 else f"{number} conversations"
+
+
+async def _exported(store: Store, names: tuple[str, ...], form: str) -> str:
+    ids = [(await store.conversation(name)).id for name in names] or None
+    if form == "json":
+        return json.dumps(await store.export(ids), ensure_ascii=False, indent=1)
+    if ids is None:
+        ids = [c.id for c in await store.conversations(limit=10**9)]
+    parts = [to_markdown(await store.conversation(i), await store.thread(i)) for i in ids]
+    return "\n\n".join(part.rstrip("\n") for part in parts)
+
+
+def _read_export(file: str) -> dict[str, Any]:
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        data = json.loads(raw)
+    except OSError as error:
+        raise ConfigError(f"{file} can't be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        data = None
+        cause: Exception | None = error
+    else:
+        cause = None
+    if not isinstance(data, dict) or "baton_export" not in data:
+        raise ConfigError(
+            f"{file} is not an export of Baton's, so nothing was imported.",
+            "`baton history export --format json` makes one.",
+        ) from cause
+    return data

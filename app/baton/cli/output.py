@@ -1,0 +1,130 @@
+"""What goes to stdout and stderr: data as it is into pipes, cleaned before it meets a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from baton.cli.failures import unwritable
+from baton.domain.sanitise import one_line, sanitise
+
+_CLEAR = "\r\x1b[2K"
+
+
+def emit(text: str) -> None:
+    """Write data and a line break to stdout. Raises StoreError when stdout takes no more."""
+    try:
+        print(sanitise(text) if sys.stdout.isatty() else text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(error) from error
+
+
+def emit_json(value: object) -> None:
+    """Write one JSON value to stdout, indented for people when that is a terminal."""
+    import json
+
+    indent = 2 if sys.stdout.isatty() else None
+    emit(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def talk(text: str) -> None:
+    """Say something on stderr that is not part of the data."""
+    print(sanitise(text), file=sys.stderr, flush=True)
+
+
+def show_size(size: int) -> str:
+    """Write a number of bytes for a person: "312 B", "12.3 KB", "1.2 GB"."""
+    amount, unit = float(size), "B"
+    for bigger in ("KB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, bigger
+    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+class Output:
+    """Writes stdout and stderr in a thread of its own, in order.
+
+    A reader that pauses (`| less`, Ctrl+S) would otherwise hold up the event loop, and with it the
+    saving of the text and the way out by Ctrl+C. `on_closed` is called, in that thread, when stdout
+    takes no more; `failure` says why.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.failure: OSError | None = None
+        self.on_closed: Callable[[], object] = lambda: None
+        self.on_drained: Callable[[], object] = lambda: None
+        self._to_terminal = sys.stdout.isatty()
+        self._may_talk = sys.stderr.isatty() and not quiet
+        self._may_overwrite = self._may_talk and os.environ.get("TERM") not in {None, "", "dumb"}
+        self._status = ""
+        self._at_line_start = True
+        self._queue: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="output", daemon=True)
+        self._thread.start()
+
+    @property
+    def shares_terminal(self) -> bool:
+        """Whether answer and status would meet on the same screen."""
+        return self._to_terminal and self._may_talk
+
+    def data(self, text: str) -> None:
+        """Write a piece of the data to stdout."""
+        if not text:
+            return
+        if self._to_terminal:
+            self.status("")
+            text = sanitise(text)
+        self._at_line_start = text.endswith("\n")
+        self._queue.put((1, text.encode("utf-8", "replace")))
+
+    def end_line(self) -> None:
+        """End the line on stdout that was begun, if one was."""
+        if not self._at_line_start:
+            self.data("\n")
+
+    def status(self, text: str) -> None:
+        """Show what is happening now in place of what was shown before; "" clears it."""
+        if not self._may_overwrite or text == self._status:
+            return
+        self._status = text
+        self._queue.put((2, (_CLEAR + one_line(text, _columns() - 1)).encode("utf-8", "replace")))
+
+    def talk(self, text: str) -> None:
+        """Say something in passing: on a terminal only, and not when quiet."""
+        if self._may_talk:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Say something that must not go unseen."""
+        self.status("")
+        self._queue.put((2, (sanitise(text) + "\n").encode("utf-8", "replace")))
+
+    def close(self) -> None:
+        """Let the thread end when all is written; `on_drained` is called then."""
+        self.status("")
+        self._queue.put(None)
+
+    def _write_all(self) -> None:
+        while (item := self._queue.get()) is not None:
+            descriptor, data = item
+            try:
+                while data:
+                    data = data[os.write(descriptor, data) :]
+            except OSError as error:
+                if descriptor == 1 and self.failure is None:
+                    self.failure = error
+                    self.on_closed()
+        self.on_drained()
+
+
+def _columns() -> int:
+    try:
+        return max(os.get_terminal_size(2).columns, 20)
+    except OSError:
+        return 80

@@ -1,0 +1,242 @@
+"""One prompt played for the command line: events in, the answer out."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from baton.cli.failures import complain, unwritable
+from baton.cli.output import Output
+from baton.cli.result import as_object, event_object
+from baton.domain.chat import Prompt
+from baton.domain.errors import BY_NAME, BatonError
+from baton.domain.events import Event, StepText
+from baton.domain.view import RunView, doing
+from baton.engine.orchestra import Orchestra
+from baton.engine.ports import Place, Question
+from baton.engine.run import Limits
+
+_PATIENCE = 0.5
+"""How many seconds a reader that has paused is waited for once the person wants to leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an answer is shown: `form` is text, whole (text at the end), json or events.
+
+    `kept` says whether the answer is in the history as well.
+    """
+
+    form: str = "text"
+    quiet: bool = False
+    drop_oldest: bool = False
+    kept: bool = True
+
+
+class Form(Protocol):
+    """Turns events into what stdout gets."""
+
+    def take(self, event: Event, view: RunView) -> None:
+        """Show one event; `view` is the run with it applied."""
+        ...
+
+    def end(self, view: RunView) -> None:
+        """Show what is only known at the end."""
+        ...
+
+
+class AsText:
+    """The answer and nothing else, as it is written (or `whole`, at the end)."""
+
+    def __init__(self, output: Output, whole: bool = False) -> None:
+        self._output = output
+        self._whole = whole
+        self._shown = 0
+
+    def take(self, event: Event, view: RunView) -> None:
+        """Show the next piece, and in between what is happening."""
+        # Several answer steps are written side by side, so their order is only known at the end.
+        alone = view.plan is not None and view.plan.answer == (getattr(event, "step", None),)
+        if isinstance(event, StepText) and alone and not self._whole:
+            self._shown += len(event.text)
+            self._output.data(event.text)
+        if self._shown and self._output.shares_terminal:
+            return
+        self._output.status(doing(view))
+
+    def end(self, view: RunView) -> None:
+        """Show the rest, and end the line."""
+        self._output.data(view.answer[self._shown :])
+        self._output.end_line()
+
+
+class AsJson:
+    """One object at the end."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def take(self, event: Event, view: RunView) -> None:
+        """Show what is happening."""
+        self._output.status(doing(view))
+
+    def end(self, view: RunView) -> None:
+        """Show the object."""
+        self._output.data(json.dumps(as_object(view), ensure_ascii=False) + "\n")
+
+
+class AsEvents:
+    """One line of JSON for each event, as it happens."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def take(self, event: Event, view: RunView) -> None:
+        """Show the event."""
+        self._output.data(json.dumps(event_object(event), ensure_ascii=False) + "\n")
+
+    def end(self, view: RunView) -> None:
+        """All was shown."""
+
+
+async def play(
+    orchestra: Orchestra,
+    prompt: Prompt,
+    place: Place,
+    limits: Limits,
+    worker: str | None,
+    manner: Manner,
+) -> int:
+    """Play one prompt, show it, and return the exit code."""
+    output = Output(manner.quiet)
+    ask = Asker(output, manner.drop_oldest)
+    run = orchestra.play(prompt, place, limits, ask, worker)
+    form = _form(manner.form, output)
+    view = RunView()
+    async with _leaving(output, run.cancel) as left:
+        try:
+            async with run:
+                async for event in run:
+                    view = view.apply(event)
+                    form.take(event, view)
+            form.end(view)
+            _tell(view, output, manner, left)
+        finally:
+            await _drain(output, left)
+    return _exit_code(view, output, manner, left)
+
+
+def _form(name: str, output: Output) -> Form:
+    if name == "json":
+        return AsJson(output)
+    return AsEvents(output) if name == "events" else AsText(output, whole=name == "whole")
+
+
+def _tell(view: RunView, output: Output, manner: Manner, left: list[int]) -> None:
+    """Say on stderr what the answer alone doesn't."""
+    if view.failure is not None:
+        hint = view.failure.hint
+        if view.failure.error == "ContextTooLong" and not manner.drop_oldest:
+            hint = hint.replace("Drop the oldest turns", "Drop the oldest turns (--drop-oldest)")
+        output.warn(f"baton: {view.failure.message} {hint}".rstrip())
+    elif view.status == "cancelled" and left:
+        kept = "the text so far is kept." if view.answer else "your prompt is kept."
+        output.talk(f"baton: Stopped; {kept}")
+    if view.notice and view.status != "failed":
+        output.talk(f"baton: {view.notice}")
+    if view.cut and not manner.quiet:
+        output.warn("baton: The answer was cut at its length cap; --max-tokens raises it.")
+
+
+def _exit_code(view: RunView, output: Output, manner: Manner, left: list[int]) -> int:
+    if left:
+        return 128 + left[0]
+    if output.failure is not None and output.failure.errno != errno.EPIPE:
+        kept = manner.kept and view.started is not None
+        return complain(unwritable(output.failure, "It is in your history." if kept else ""))
+    if view.failure is not None:
+        return BY_NAME.get(view.failure.error, BatonError).exit_code
+    return 0
+
+
+@asynccontextmanager
+async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[list[int]]:
+    """Let the first signal stop the run in good order, and the second one end this process.
+
+    Yields a list that will hold the signal. A closed stdout stops the run, too.
+    """
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    left: list[int] = []
+
+    def leave(number: int) -> None:
+        left.append(number)
+        for each in signals:
+            loop.remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL)
+        cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, leave, number)
+    output.on_closed = partial(loop.call_soon_threadsafe, cancel)
+    try:
+        yield left
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+async def _drain(output: Output, left: list[int]) -> None:
+    """Wait until all is written, unless the reader has paused and the person wants to leave."""
+    loop = asyncio.get_running_loop()
+    drained = asyncio.Event()
+    output.on_drained = partial(loop.call_soon_threadsafe, drained.set)
+    output.close()
+    waiting = asyncio.create_task(drained.wait())
+    while not left and not waiting.done():
+        await asyncio.wait({waiting}, timeout=_PATIENCE)
+    await asyncio.wait({waiting}, timeout=_PATIENCE)
+    waiting.cancel()
+
+
+class Asker:
+    """Puts the engine's questions to the person at the terminal; else takes the safe choice."""
+
+    def __init__(self, output: Output, drop_oldest: bool) -> None:
+        self._output = output
+        self._drop_oldest = drop_oldest
+
+    async def __call__(self, question: Question) -> str:
+        """Return the id of the choice."""
+        choices = {choice.id: choice.label for choice in question.choices}
+        if self._drop_oldest and "trim" in choices:
+            return "trim"
+        if not (os.isatty(0) and os.isatty(2)):
+            return question.default
+        listed = [f"  {n}  {label}" for n, label in enumerate(choices.values(), start=1)]
+        default = list(choices).index(question.default) + 1
+        self._output.warn("\n".join([question.text, *listed, f"Number, then Enter ({default}):"]))
+        typed = (await _typed_line()).strip()
+        if typed.isdecimal() and 1 <= int(typed) <= len(choices):
+            return list(choices)[int(typed) - 1]
+        return question.default
+
+
+async def _typed_line() -> str:
+    """Wait for a line at the terminal, in a way that can be cancelled."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(0, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(0)
+    return os.read(0, 4096).decode("utf-8", "replace")

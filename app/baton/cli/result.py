@@ -1,0 +1,93 @@
+"""What `--json` and `--events` print: fixed, because people script against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from baton.domain.errors import BatonError
+from baton.domain.events import Called, Event
+from baton.domain.money import format_usd
+from baton.domain.view import RunView, StepView
+
+SCHEMA = 1
+
+
+def as_object(view: RunView, error: BatonError | None = None) -> dict[str, Any]:
+    """Return a run as `--json` prints it; `error` is one that no event tells of."""
+    started, routed, failure = view.started, view.routed, view.failure
+    told: dict[str, str] | None = None
+    if error is not None:
+        told = error_object(error)
+    elif failure is not None:
+        told = {"type": failure.error, "message": failure.message, "hint": failure.hint}
+    return {
+        "schema": SCHEMA,
+        "status": "failed" if error is not None else view.status,
+        "error": told,
+        "answer": view.answer,
+        "run_id": started.run if started else None,
+        "conversation_id": started.conversation if started else None,
+        "route": {"where": routed.where, "why": routed.why, "scores": routed.scores}
+        if routed
+        else None,
+        "plan": [_step_object(step) for step in view.steps],
+        "answer_steps": list(view.plan.answer) if view.plan else [],
+        "calls": [call_object(call) for call in view.calls],
+        "cost_usd": format_usd(view.cost),
+        "held_usd": format_usd(0),  # at a run's end every hold is settled or unconfirmed
+        "unconfirmed_usd": format_usd(sum(c.cost for c in view.calls if not c.confirmed)),
+    }
+
+
+def error_object(error: BatonError) -> dict[str, str]:
+    """Return an error as `--json` shows it."""
+    return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+
+
+def call_object(call: Called) -> dict[str, Any]:
+    """Return one use of one worker; times in seconds, `first_token_s` from the call on."""
+    return {
+        "worker": call.worker,
+        "purpose": call.purpose.value,
+        "tokens_in": call.tokens_in,
+        "tokens_out": call.tokens_out,
+        "cost_usd": format_usd(call.cost),
+        "confirmed": call.confirmed,
+        "seconds": call.seconds,
+        "first_token_s": call.first_token,
+    }
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """Return one event as `--events` and `trace --json` show it."""
+    fields = asdict(event)
+    if isinstance(event, Called):
+        fields["cost_usd"] = format_usd(fields.pop("cost"))
+        fields["first_token_s"] = fields.pop("first_token")
+    return {"event": type(event).__name__, **fields}
+
+
+def failure_line(error: BatonError, args: Sequence[str]) -> str:
+    """Return what a command with `--json` or `--events` prints when it got nowhere."""
+    if "--json" not in args:
+        shown = error_object(error)
+        failed = {"error": shown["type"], "message": error.message, "hint": error.hint}
+        return json.dumps({"event": "Failed", "at": 0.0, **failed}, ensure_ascii=False)
+    if args[0] == "ask":
+        return json.dumps(as_object(RunView(), error), ensure_ascii=False)
+    failed_object = {"schema": SCHEMA, "status": "failed", "error": error_object(error)}
+    return json.dumps(failed_object, ensure_ascii=False)
+
+
+def _step_object(step: StepView) -> dict[str, Any]:
+    return {
+        "step": step.number,
+        "worker": step.step.worker,
+        "need": asdict(step.step.need),
+        "subtask": step.step.subtask,
+        "access": list(step.step.access),
+        "status": "cut" if step.cut else step.status,
+    }

@@ -1,0 +1,132 @@
+"""`baton` itself: the table of its commands, and what happens without one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from baton import __version__
+from baton.cli.failures import guarded
+from baton.domain.errors import ConfigError
+
+
+class Entry(NamedTuple):
+    """Where a command lives (`module:attribute`), and its line in the help."""
+
+    target: str
+    help: str
+
+
+COMMANDS = {
+    "ask": Entry("baton.cli.ask:ask", "Answer one prompt on stdout."),
+    "history": Entry("baton.cli.history:history", "List, search, show and export conversations."),
+    "trace": Entry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
+    "workers": Entry("baton.cli.workers:workers", "Show and test what can answer."),
+    "config": Entry("baton.cli.config:config", "Show and edit the settings."),
+    "doctor": Entry("baton.cli.doctor:doctor", "Check that everything here works."),
+    "completion": Entry("baton.cli.completion:completion", "Print the completions for your shell."),
+}
+
+COMPLETE_VARIABLE = "_BATON_COMPLETE"
+"""How the shell asks what could be completed."""
+
+EPILOG = """\b
+Examples:
+  baton                                   open the app
+  baton ask "What is the capital of France?"
+  git diff | baton ask "Write a commit message for this"
+  baton ask -c "And of Spain?"            go on with the latest conversation
+  baton history search lisbon
+
+\b
+Exit codes: 0 done · 1 anything else · 2 usage or settings · 3 no key · 4 ceiling
+reached · 5 model file · 6 worker failed · 130 interrupted
+
+\b
+BATON_HOME=FOLDER keeps everything in one folder; BATON_OFFLINE=1 stays offline;
+BATON_LOCAL__THREADS=4 (for example) sets any setting.
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when that one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command, if there is one of that name."""
+        if (entry := COMMANDS.get(cmd_name)) is None:
+            return None
+        module, _, attribute = entry.target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table itself, which needs no import."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say what was probably meant."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            raise _unknown(name)
+        return super().resolve_command(ctx, args)
+
+
+def _unknown(name: str) -> ConfigError:
+    import difflib
+    import shlex
+
+    if near := difflib.get_close_matches(name, COMMANDS, n=1):
+        return ConfigError(f"There is no command {name!r}.", f"Did you mean `baton {near[0]}`?")
+    if " " in name.strip():
+        return ConfigError("A prompt needs the word `ask`.", f"`baton ask {shlex.quote(name)}`")
+    return ConfigError(f"There is no command {name!r}.", "`baton --help` lists them.")
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", message="baton %(version)s")
+@click.pass_context
+def baton(ctx: click.Context) -> None:
+    """Talk to language models on your own machine.
+
+    Without a command, Baton opens the app.
+    """
+    if ctx.invoked_subcommand is None:
+        _open_app()
+
+
+def _open_app() -> None:
+    import os
+
+    if not (os.isatty(0) and os.isatty(1)):
+        raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
+    from baton.settings import find_paths, load
+    from baton.tui.app import run as run_app
+
+    paths = find_paths()
+    run_app(load(paths.config_file), paths)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+
+    def command() -> Any:
+        return baton.main(
+            list(args), "baton", standalone_mode=False, complete_var=COMPLETE_VARIABLE
+        )
+
+    return guarded(command, args)

@@ -1,0 +1,36 @@
+"""The history, opened for a command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from baton.adapters.store import Store
+from baton.cli.output import talk
+from baton.settings import find_paths
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Store]:
+    """Open this person's history; what is wrong with it is said on stderr once."""
+    store = Store.open(find_paths().database)
+    try:
+        if store.warning:
+            talk(f"baton: {store.warning}")
+        yield store
+    finally:
+        await store.aclose()
+
+
+def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
+    """Run some work on the history and return what it returns."""
+
+    async def run() -> T:
+        async with opened() as store:
+            return await work(store)
+
+    return asyncio.run(run())

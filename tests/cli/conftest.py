@@ -1,0 +1,41 @@
+"""Two ways to call the command line: inside this process, and as a process of its own."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from baton.cli.root import run
+from cli.calling import Call, Done, Process
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call a command in this process, with some bytes piped in."""
+
+    def call(*args: str, piped: bytes = b"") -> Done:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))
+        capfd.readouterr()
+        code = run(args)
+        out, err = capfd.readouterr()
+        return Done(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def process() -> Process:
+    """Call a command as a process of its own."""
+
+    def process(
+        *args: str, piped: bytes = b"", stdout: int = subprocess.PIPE
+    ) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-I", "-m", "baton", *args]
+        return subprocess.run(
+            command, input=piped, stdout=stdout, stderr=subprocess.PIPE, timeout=60
+        )
+
+    return process

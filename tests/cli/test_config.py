@@ -1,0 +1,99 @@
+"""`baton config`: shown as it is in force, edited without loss."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.cli.config import TEMPLATE, Setting, as_toml
+from baton.settings import Settings, load
+from cli.calling import Call
+
+
+def test_the_path_is_where_settings_are_read(call: Call, home: Path) -> None:
+    assert call("config", "path").out == f"{home / 'config' / 'config.toml'}\n"
+
+
+def test_show_tells_values_and_sources(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "config").mkdir(parents=True)
+    file = home / "config" / "config.toml"
+    file.write_text('worker = "mine"\n[[workers]]\nid = "mine"\nmodel = "/m\\"odel.gguf"\n')
+    monkeypatch.setenv("BATON_LOCAL__THREADS", "3")
+    rows = {row["setting"]: row for row in json.loads(call("config", "show", "--json").out)}
+    assert rows["worker"] == {"setting": "worker", "value": "mine", "source": "config.toml"}
+    assert rows["local.threads"]["value"] == 3
+    assert rows["local.threads"]["source"] == "BATON_LOCAL__THREADS"
+    assert rows["mode"]["source"] == "default"
+    shown = call("config", "show").out
+    assert "threads = 3" in shown
+    file.write_text(shown)
+    assert load(file, {}) == load(file)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(codec="ascii")))
+def test_what_is_shown_is_toml_that_says_the_same(worker: str, key: str) -> None:
+    listed = [Setting(("worker",), worker, "default"), Setting(("keys", key), "x", "default")]
+    assert tomllib.loads(as_toml(listed)) == {"worker": worker, "keys": {key: "x"}}
+
+
+def test_the_template_is_all_comments_and_its_values_are_the_defaults() -> None:
+    assert tomllib.loads(TEMPLATE) == {}
+    lines = [line.removeprefix("# ") for line in TEMPLATE.splitlines()[2:]]
+    listed = tomllib.loads("\n".join(lines))
+    assert listed.pop("workers")
+    defaults = msgspec.to_builtins(Settings())
+    for name, value in listed.items():
+        expected = defaults[name]
+        assert value == ({k: expected[k] for k in value} if isinstance(value, dict) else expected)
+
+
+def test_edit_makes_the_file_and_checks_it(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / "config" / "config.toml"
+    monkeypatch.setenv("EDITOR", 'sed -i \'s/^# mode = "auto"/mode = "mini"/\'')
+    done = call("config", "edit")
+    assert (done.code, done.err) == (0, "The settings are fine.\n")
+    assert load(file, {}).mode == "mini"
+
+
+def test_edit_keeps_a_broken_text_and_says_so(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / "config" / "config.toml"
+    monkeypatch.setenv("EDITOR", "sed -i '1s/.*/wroker = \"x\"/'")
+    done = call("config", "edit")
+    assert done.code == 2
+    assert "Did you mean 'worker'?" in done.err
+    assert "is kept in" in done.err
+    assert file.read_text().startswith('wroker = "x"')
+
+
+@pytest.mark.parametrize("editor", ["false", "no-such-editor-anywhere"])
+def test_an_editor_that_fails_is_told(
+    call: Call, monkeypatch: pytest.MonkeyPatch, editor: str
+) -> None:
+    monkeypatch.setenv("EDITOR", editor)
+    done = call("config", "edit")
+    assert done.code == 2
+    assert "editor" in done.err
+
+
+@pytest.mark.parametrize("text", [b"mode = ", b"\xff", b'mode = "huge"', b"[locl]\n"])
+def test_a_broken_file_is_one_sentence_everywhere(call: Call, home: Path, text: bytes) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_bytes(text)
+    for command in (["config", "show"], ["ask", "x"], ["workers", "ls"]):
+        done = call(*command)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.count("\n") == 1
+    assert call("config", "path").code == 0
+    assert call("history", "ls").code == 0

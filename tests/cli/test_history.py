@@ -1,0 +1,154 @@
+"""`baton history` and `baton trace` on a real database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.scripted import ScriptedWorker
+from baton.adapters.store import Store
+from baton.domain.chat import Attachment, Prompt
+from baton.domain.labels import Label
+from baton.engine.orchestra import Orchestra
+from baton.engine.ports import Place
+from baton.engine.run import Limits
+from baton.settings import find_paths
+from cli.calling import Call
+
+
+def said(*prompts: str, label: Label = Label.CLOUD) -> str:
+    """Hold a conversation with a worker that repeats what it hears; return the id."""
+
+    async def talk() -> str:
+        store = Store.open(find_paths().database)
+        worker = ScriptedWorker()
+        orchestra = Orchestra({"scripted": worker}, store, "scripted")
+        place = Place()
+        for text in prompts:
+            prompt = Prompt(text, (Attachment("a.txt", "in the file", 11),))
+            async with orchestra.play(prompt, place, Limits(label)) as run:
+                async for _ in run:
+                    pass
+            place = Place(await store.latest())
+        await store.aclose()
+        assert place.conversation is not None
+        return place.conversation
+
+    return asyncio.run(talk())
+
+
+def test_an_empty_history_says_so(call: Call) -> None:
+    assert call("history", "ls").err == "There are no conversations yet.\n"
+    assert call("history", "ls", "--json").out == "[]\n"
+    assert call("history", "search", "x").err == "Nothing was said about that.\n"
+    assert call("trace").code == 2
+
+
+@pytest.mark.parametrize("verb", ["ls", "list"])
+def test_conversations_are_listed_newest_first(call: Call, verb: str) -> None:
+    first = said("Lisbon with kids", label=Label.LOCAL)
+    second = said("Tea in Kyoto", "And coffee?")
+    lines = call("history", verb).out.splitlines()
+    assert [line.split()[0] for line in lines] == [second, first]
+    assert lines[0].endswith("Tea in Kyoto")
+    assert lines[1].endswith("private")
+    listed = json.loads(call("history", verb, "--json").out)
+    assert [c["turns"] for c in listed] == [4, 2]
+
+
+def test_search_finds_what_was_said_whatever_was_typed(call: Call) -> None:
+    id = said("Lisbon with kids")
+    assert call("history", "search", "lisb").out.startswith(id)
+    hits = json.loads(call("history", "search", "--json", "Lisbon").out)
+    assert {hit["role"] for hit in hits} == {"user", "assistant"}
+    assert call("history", "search", 'AND " OR (*').code == 0
+
+
+def test_show_prints_the_transcript(call: Call) -> None:
+    id = said("Lisbon with kids", "Shorter?")
+    done = call("history", "show", id[:6])
+    assert done.code == 0
+    assert done.out.startswith(f"Lisbon with kids\n{id} · ")
+    assert "You · file a.txt\nShorter?" in done.out
+    assert [t["text"] for t in json.loads(call("history", "show", id, "--json").out)["thread"]][
+        ::2
+    ] == ["Lisbon with kids", "Shorter?"]
+    assert call("history", "show", "nothing").code == 2
+
+
+def test_rm_asks_somebody_or_wants_y(call: Call) -> None:
+    id = said("Lisbon with kids")
+    refused = call("history", "rm", id)
+    assert refused.code == 2
+    assert "-y" in refused.err
+    assert call("history", "remove", "-y", id[:5], id).err == "Removed 1 conversation.\n"
+    assert call("history", "ls", "--json").out == "[]\n"
+    assert b"Lisbon" not in find_paths().database.read_bytes()
+
+
+def test_export_and_import_lose_nothing(call: Call, home: Path, tmp_path: Path) -> None:
+    said("Lisbon with kids", label=Label.LOCAL)
+    said("Tea in Kyoto", "And coffee?")
+    file = tmp_path / "all.json"
+    assert call("history", "export", "-o", str(file)).code == 0
+    exported = json.loads(file.read_text())
+    home.rename(home.with_name("away"))
+    done = call("history", "import", str(file))
+    assert done.code == 0
+    assert "2 conversations" in done.err
+    again = call("history", "export", "--format", "json")
+    assert json.loads(again.out) == exported
+    assert "here already" in call("history", "import", "-", piped=again.out.encode()).err
+    markdown = call("history", "export").out
+    assert "Lisbon with kids" in markdown
+    assert "And coffee?" in markdown
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[1]", b"\xff", b"[" * 200_000, b'{"baton_export": 9}']
+)
+def test_what_is_no_export_is_refused(call: Call, data: bytes) -> None:
+    done = call("history", "import", "-", piped=data)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+
+
+def test_an_export_that_can_not_be_written_is_one_sentence(call: Call, tmp_path: Path) -> None:
+    said("Lisbon with kids")
+    done = call("history", "export", "-o", str(tmp_path))
+    assert done.code == 1
+    assert "Is a directory" in done.err
+
+
+def test_trace_tells_a_run(call: Call) -> None:
+    said("Lisbon with kids")
+    text = call("trace").out
+    for part in ("finished", "goes local", "step 1 given to scripted", "called scripted"):
+        assert part in text
+    shown = json.loads(call("trace", "--json").out)
+    assert shown["events"][-1]["event"] == "Finished"
+    assert call("trace", shown["run_id"][:6]).out == text
+    assert call("trace", "zzz").code == 2
+
+
+def test_history_that_can_not_be_read_is_one_sentence(call: Call, home: Path) -> None:
+    home.write_text("a file where the folder should be")
+    done = call("history", "ls")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1
+
+
+def test_a_damaged_history_is_told_once_and_kept(call: Call) -> None:
+    said("Lisbon with kids")
+    database = find_paths().database
+    sqlite3.connect(database).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()
+    database.write_bytes(b"not a database at all" + database.read_bytes()[21:])
+    done = call("history", "ls")
+    assert done.code == 0
+    assert done.err.startswith("baton: ")
+    kept = [file for file in database.parent.iterdir() if file != database]
+    assert any(b"not a database" in file.read_bytes() for file in kept)

@@ -1,0 +1,38 @@
+"""What may be imported when: the front stays light, and safe from native code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"textual", "litellm", "llama_cpp", "onnxruntime", "keyring", "huggingface_hub", "numpy"}
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"{code}\nimport json, sys\nprint(json.dumps([m for m in sys.modules]))"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+    )
+    modules: list[str] = json.loads(done.stdout)
+    return set(modules)
+
+
+@pytest.mark.parametrize("module", ["baton.cli", "baton.cli.root", "baton.cli.ask"])
+def test_the_command_line_loads_nothing_heavy(module: str) -> None:
+    assert not loaded_by(f"import {module}") & HEAVY
+
+
+def test_the_command_line_loads_no_other_command_than_the_one_called() -> None:
+    loaded = loaded_by("import baton.cli.root, baton.cli.ask")
+    assert not loaded & {"baton.cli.history", "baton.cli.doctor", "baton.adapters.store", "asyncio"}
+
+
+def test_nothing_of_the_front_loads_native_engines() -> None:
+    loaded = loaded_by(
+        "import baton.cli.history, baton.cli.trace, baton.cli.config, baton.cli.doctor,"
+        " baton.cli.workers, baton.cli.completion, baton.cli.play, baton.compose"
+    )
+    assert not loaded & HEAVY
