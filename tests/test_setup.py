@@ -1,4 +1,4 @@
-"""The two commands set themselves up: from anywhere, once, and with one clear sentence if they can't."""
+"""The commands set themselves up: once, from anywhere, or say in one sentence why they can't."""
 
 import os
 import shutil
