@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -213,8 +214,9 @@ def _llama_cpp() -> Finding:
         why = "it hangs" if done is None else _last_line(done.stderr)
         return Finding("llama.cpp", State.BROKEN, f"can't be loaded: {why}")
     version, gpu, info = json.loads(done.stdout.strip().splitlines()[-1])
+    abilities = ", ".join(re.findall(r"(\w+) = 1", info))
     has_gpu = "can use a GPU" if gpu else "CPU only"
-    return Finding("llama.cpp", State.OK, f"llama-cpp-python {version}, {has_gpu}; {info.strip()}")
+    return Finding("llama.cpp", State.OK, f"llama-cpp-python {version}, {has_gpu}; {abilities}")
 
 
 def _answer(settings: Settings, paths: Paths) -> Finding:

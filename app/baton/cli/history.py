@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from baton.adapters.store import Store
+from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_conversation
 from baton.cli.output import emit, emit_json, talk
 from baton.cli.stored import with_store
@@ -22,15 +23,8 @@ from baton.domain.labels import Label
 from baton.domain.sanitise import one_line
 from baton.domain.transcript import to_markdown
 
-_ALIASES = {"list": "ls", "remove": "rm"}
 
-
-class _Aliased(click.Group):
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, _ALIASES.get(cmd_name, cmd_name))
-
-
-@click.group(cls=_Aliased)
+@click.group(cls=AliasedGroup)
 def history() -> None:
     """List, search, show, remove, export and import conversations.
 

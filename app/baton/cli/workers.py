@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import click
 
+from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_worker
 from baton.cli.output import emit, emit_json, show_size
 from baton.compose import compose
@@ -15,7 +16,7 @@ from baton.domain.sanitise import one_line
 from baton.settings import find_paths, load
 
 
-@click.group()
+@click.group(cls=AliasedGroup)
 def workers() -> None:
     """Show and test what can answer."""
 

@@ -1,0 +1,236 @@
+"""`baton ask` as a person or a script calls it, with the real starter model."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from baton.settings import find_paths
+from cli.calling import Call, Process
+from e2e.terminal import Terminal
+
+pytestmark = pytest.mark.local_model
+
+CAPITAL = "What is the capital of France?"
+BATON = [sys.executable, "-I", "-m", "baton"]
+LONG = ["ask", "Write a very long story about a river.", "--max-tokens", "2000"]
+
+
+def latest(call: Call) -> list[dict[str, str]]:
+    """Return the latest conversation's turns."""
+    [newest] = json.loads(call("history", "ls", "-n", "1", "--json").out)
+    thread: list[dict[str, str]] = json.loads(call("history", "show", newest["id"], "--json").out)[
+        "thread"
+    ]
+    return thread
+
+
+def test_the_capital_of_france_and_of_spain(process: Process, call: Call) -> None:
+    first = process("ask", CAPITAL)
+    assert (first.returncode, first.stderr) == (0, b"")
+    assert b"Paris" in first.stdout
+    assert first.stdout.endswith(b"\n")
+    assert not first.stdout.endswith(b"\n\n")
+    second = process("ask", "-c", "And what is the capital of Spain?", "--json")
+    shown = json.loads(second.stdout)
+    assert (second.returncode, shown["status"], shown["error"]) == (0, "finished", None)
+    turns = latest(call)
+    assert [turn["text"] for turn in turns][::2] == [CAPITAL, "And what is the capital of Spain?"]
+    assert turns[3]["text"] == shown["answer"]
+    assert shown["calls"][0]["tokens_in"] > 30
+    assert shown["run_id"] in call("trace").out
+
+
+def test_everything_written_is_for_its_owner_only(process: Process, home: Path) -> None:
+    process("ask", CAPITAL)
+    for path in (home, *home.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_what_is_piped_in_goes_before_the_text(
+    process: Process, call: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "b.txt").write_text("beta @a.txt")
+    done = process("ask", "Which letters?", "-f", str(tmp_path / "b.txt"), piped="älpha\n".encode())
+    assert done.returncode == 0
+    [asked, _] = latest(call)
+    assert asked["text"] == "älpha\n\nWhich letters?"
+    assert call("history", "show", call("history", "ls").out.split()[0]).out.count("b.txt") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "piped", "told"),
+    [
+        (["ask"], b"", "nothing to ask"),
+        (["ask", "  \n"], b" \n ", "nothing to ask"),
+        (["ask", "x"], b"Ol\xe9", "The piped text is not UTF-8 text (byte 2)"),
+        (["ask", "x"], b"\0\1\2", "The piped text is not text"),
+        (["ask", "x"], b"x" * (8 * 2**20 + 1), "More than 8 MB"),
+        (["ask", "x", "-f", "/dev/zero"], b"", "not an ordinary file"),
+        (["ask", "x", "-f", "/nowhere"], b"", "There is no file nowhere"),
+        (["ask", "x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
+        (["ask", "x", "-c"], b"", "no conversation to go on with"),
+        (["ask", "x", "-c", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
+        (["ask", b"\xff"], b"", "The prompt is not UTF-8 text"),
+    ],
+)
+def test_what_can_not_be_asked_is_one_sentence_and_code_2(
+    process: Process, args: list[str], piped: bytes, told: str
+) -> None:
+    done = process(*args, piped=piped)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().count("\n") == 1
+    assert told in done.stderr.decode()
+
+
+def test_a_prompt_of_a_megabyte_is_refused_and_kept(process: Process, call: Call) -> None:
+    done = process("ask", "--json", piped=b"word " * 200_000)
+    assert done.returncode == 6
+    shown = json.loads(done.stdout)
+    assert (shown["status"], shown["error"]["type"]) == ("failed", "ContextTooLong")
+    assert len(latest(call)[0]["text"]) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("content", "code"), [(b"not a model at all", 5), (b"GGUF" + b"\xff" * 2000, 5), (None, 5)]
+)
+def test_what_is_no_model_is_one_sentence_and_code_5(
+    process: Process, tmp_path: Path, content: bytes | None, code: int
+) -> None:
+    file = tmp_path / "some.gguf"
+    if content is not None:
+        file.write_bytes(content)
+    done = process("ask", "x", "-m", str(file))
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert done.stderr.decode().count("\n") == 1
+
+
+def test_no_history_leaves_nothing(process: Process, home: Path) -> None:
+    assert process("ask", CAPITAL, "--no-history").returncode == 0
+    assert not find_paths().database.exists()
+
+
+def test_private_is_recorded(process: Process, call: Call) -> None:
+    process("ask", CAPITAL, "--private")
+    assert latest(call)[0]["label"] == "local"
+
+
+def test_json_into_a_closed_pipe_is_quiet_and_recorded(call: Call) -> None:
+    command = f"'{sys.executable}' -I -m baton ask '{CAPITAL}' --json | head -c1"
+    script = f"{command}; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"{", b"")
+    assert latest(call)[1]["status"] == "done"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_keeps_the_text_and_leaves_no_child(call: Call, number: signal.Signals) -> None:
+    with subprocess.Popen([*BATON, *LONG], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as it:
+        assert it.stdout is not None
+        seen = os.read(it.stdout.fileno(), 10)
+        children = psutil.Process(it.pid).children(recursive=True)
+        start = time.monotonic()
+        it.send_signal(number)
+        seen += it.stdout.read()
+    assert time.monotonic() - start < 4
+    assert it.returncode == 128 + number
+    assert children
+    assert not psutil.wait_procs(children, timeout=3)[1]
+    [_, answer] = latest(call)
+    assert answer["status"] == "cancelled"
+    assert answer["text"] == seen.decode().removesuffix("\n")
+
+
+def test_an_early_ctrl_c_is_no_traceback() -> None:
+    for pause in (0.05, 0.1, 0.2, 0.3):
+        with subprocess.Popen(
+            [*BATON, *LONG], stdin=subprocess.DEVNULL, stdout=-1, stderr=subprocess.PIPE
+        ) as it:
+            time.sleep(pause)
+            it.send_signal(signal.SIGINT)
+            _, err = it.communicate(timeout=20)
+        assert it.returncode in (130, -signal.SIGINT), err
+        assert b"Traceback" not in err or pause < 0.1  # before Baton's first line runs
+
+
+def test_a_full_disk_is_one_sentence(home: Path) -> None:
+    def little_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+
+    done = subprocess.run(
+        [*BATON, "ask", "x"],
+        input=b"word " * 100_000,
+        capture_output=True,
+        preexec_fn=little_room,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.decode().count("\n") == 1
+
+
+def test_a_home_that_can_not_be_written_is_one_sentence(process: Process, home: Path) -> None:
+    home.write_text("a file where the folder should be")
+    done = process("ask", CAPITAL)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode().count("\n") == 1
+    assert process("ask", CAPITAL, "--no-history").returncode == 0
+
+
+def test_at_a_terminal_status_comes_and_goes() -> None:
+    screen = Terminal([*BATON, "ask", CAPITAL], os.environ, 80, 24)
+    assert screen.wait_end(30) == 0
+    assert b"loading small" in screen.raw or b"reading prompt" in screen.raw
+    assert "Paris" in screen.text
+    assert "loading" not in screen.text
+    assert screen.text.startswith(screen.text.strip()[0])
+
+
+def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
+    command = f"sleep 30 | '{sys.executable}' -I -m baton ask hello"
+    screen = Terminal(["bash", "-c", command], os.environ, 80, 24)
+    screen.wait_for("Reading piped text until it ends")
+    screen.send("\x03")
+    assert screen.wait_end() == 130
+
+
+def test_workers_are_listed_shown_and_tested(call: Call) -> None:
+    assert "* small" in call("workers", "ls").out
+    [card] = json.loads(call("workers", "list", "--json").out)
+    assert (card["id"], card["default"], card["kind"]) == ("small", True, "local")
+    assert "Note:" in call("workers", "show", "small").out
+    assert call("workers", "test", "small").out.startswith("small works: ")
+    assert call("workers", "show", "nobody").code == 2
+
+
+def test_the_doctor_finds_everything_well(call: Call) -> None:
+    done = call("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
+    assert done.code == 0, done.out
+    assert {c["state"] for c in checks.values()} <= {"ok", "warn"}
+    assert "llama-cpp-python" in checks["llama.cpp"]["text"]
+    assert "tokens" in checks["answer"]["text"]
+
+
+def test_the_doctor_finds_what_is_broken(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_WORKER", "nobody")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    (home / "data").mkdir(parents=True)
+    find_paths().database.write_bytes(b"not a database" * 100)
+    done = call("doctor")
+    assert done.code == 1
+    broken = {line.split()[1] for line in done.out.splitlines() if line.startswith("broken")}
+    assert broken == {"history", "answer"}
+    assert find_paths().database.read_bytes() == b"not a database" * 100
+    assert "canary" not in done.out + done.err

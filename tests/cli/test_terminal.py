@@ -1,0 +1,113 @@
+"""The command line at a real terminal: status, questions, and nothing that the terminal obeys."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from e2e.terminal import Terminal
+
+PLAYED = """
+import asyncio, sys
+from baton.adapters.scripted import ScriptedWorker
+from baton.adapters.store import Store
+from baton.cli.play import Manner, play
+from baton.domain.chat import Loading, Prompt, Reading, Text
+from baton.domain.errors import ContextTooLong
+from baton.engine.orchestra import Orchestra
+from baton.engine.ports import Place
+from baton.engine.run import Limits
+
+def hostile(request):
+    yield from (Loading(0.4), 0.4, Reading(1, 2), 0.4)
+    yield from (Text(piece) for piece in ("Par\\x1b", "]0;forged\\x07", "\\x9b2Jis\\u202e"))
+
+def forgetful(request):
+    long = len(request.messages) > 2
+    return [ContextTooLong(9000, 4096)] if long else [Text("word " * 300)]
+
+async def main(script, prompts):
+    store = Store.open(None)
+    orchestra = Orchestra({"scripted": ScriptedWorker(script)}, store, "scripted")
+    place = Place()
+    for text in prompts:
+        code = await play(orchestra, Prompt(text), place, Limits(), None, Manner())
+        place = Place(await store.latest())
+    return code
+
+sys.exit(asyncio.run(main({script}, {prompts})))
+"""
+
+
+def terminal(script: str, *prompts: str) -> Terminal:
+    code = PLAYED.replace("{script}", script).replace("{prompts}", repr(prompts))
+    return Terminal([sys.executable, "-I", "-c", code], os.environ, 160, 40)
+
+
+def test_the_status_gives_way_to_the_answer_and_nothing_is_obeyed() -> None:
+    screen = terminal("hostile", "Capital?")
+    screen.wait_for("loading scripted 40 %")
+    screen.wait_for("reading prompt 50 %")
+    assert screen.wait_end() == 0
+    assert screen.text.strip() == "Par\ufffd]0;forged\ufffd\ufffd2Jis\ufffd"
+    assert b"\x1b]" not in screen.raw
+    assert b"\xc2\x9b" not in screen.raw
+
+
+def test_the_person_is_asked_before_turns_are_left_out() -> None:
+    screen = terminal("forgetful", "one", "two")
+    screen.wait_for("Leave out the 2 oldest turns?")
+    screen.wait_for("1  Leave them out")
+    screen.send("1\r")
+    assert screen.wait_end() == 0
+    assert "earlier turns are not sent" in screen.text
+
+
+def test_enter_alone_takes_the_safe_choice() -> None:
+    screen = terminal("forgetful", "one", "two")
+    screen.wait_for("Number, then Enter (2):")
+    screen.send("\r")
+    assert screen.wait_end() == 6
+    assert "(--drop-oldest)" in screen.text
+
+
+def test_a_question_can_be_left_by_ctrl_c() -> None:
+    screen = terminal("forgetful", "one", "two")
+    screen.wait_for("Number, then Enter (2):")
+    screen.send("\x03")
+    assert screen.wait_end() == 130
+
+
+def test_rm_asks_at_a_terminal() -> None:
+    for typed, code, left in (("n\r", 1, 1), ("y\r", 0, 0)):
+        command = [sys.executable, "-I", "-c", REMOVED]
+        screen = Terminal(command, os.environ, 100, 20)
+        screen.wait_for("Remove 1 conversation for good?")
+        screen.send(typed)
+        assert screen.wait_end() == 0
+        assert f"code {code}, {left} left" in screen.text
+
+
+REMOVED = """
+import asyncio
+from baton.adapters.store import Store
+from baton.cli.root import run
+from baton.domain.chat import Prompt
+from baton.domain.labels import Label
+from baton.engine.ports import Place
+from baton.settings import find_paths
+
+async def store(act):
+    store = Store.open(find_paths().database)
+    try:
+        return await act(store)
+    finally:
+        await store.aclose()
+
+for old in asyncio.run(store(lambda s: s.conversations())):
+    asyncio.run(store(lambda s: s.purge(old.id)))
+begun = asyncio.run(store(lambda s: s.begin(Prompt("Hello"), Place(), Label.CLOUD)))
+code = run(["history", "rm", begun.conversation])
+left = len(asyncio.run(store(lambda s: s.conversations())))
+print(f"code {code}, {left} left")
+"""
