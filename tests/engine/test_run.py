@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
 import pytest
 import pytest_asyncio
@@ -87,7 +87,7 @@ async def test_the_prompt_is_on_disk_before_the_worker_is_called(store: Store) -
     seen: list[str] = []
 
     class Nosy(ScriptedWorker):
-        async def stream(self, request: Request) -> AsyncIterator[Chunk]:  # type: ignore[override]
+        async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
             latest = await store.latest()
             assert latest is not None
             seen.extend(turn.text for turn in await store.thread(latest))
@@ -225,7 +225,7 @@ class Small(ScriptedWorker):
 
     limit = 60
 
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:  # type: ignore[override]
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         size = sum(len(m.text) for m in request.messages)
         if size > self.limit:
             raise ContextTooLong(size, self.limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -31,7 +31,9 @@ class Tally:
 class Metered:
     """A worker that reports every call to `record`, however the call ends."""
 
-    def __init__(self, worker: Worker, record: Callable[[Tally], Awaitable[None]]) -> None:
+    def __init__(
+        self, worker: Worker, record: Callable[[Tally], Coroutine[Any, Any, None]]
+    ) -> None:
         self._worker = worker
         self._record = record
 

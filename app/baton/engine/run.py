@@ -83,7 +83,10 @@ class Run:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         assert self._task is not None
         self.cancel()
@@ -135,7 +138,9 @@ class Run:
         """Keep the text, then publish the run's last event, even if the disk won't take it."""
         try:
             if self._begun is not None:
-                await self._store.write(self._begun.answer, self._text, status, self._worker.card.id)
+                await self._store.write(
+                    self._begun.answer, self._text, status, self._worker.card.id
+                )
                 if event is not None:
                     await self._store.append(self._begun.run, event)
         except StoreError as error:
@@ -214,8 +219,8 @@ class Run:
             case Loading(fraction=fraction):
                 await self._emit(ev.Progress(self._now, 1, ev.Phase.LOADING, fraction))
             case Reading(done=done, total=total):
-                fraction = done / total if total else None
-                await self._emit(ev.Progress(self._now, 1, ev.Phase.READING, fraction))
+                read = done / total if total else None
+                await self._emit(ev.Progress(self._now, 1, ev.Phase.READING, read))
             case Writing(tokens_per_second=speed):
                 await self._emit(ev.Progress(self._now, 1, ev.Phase.WRITING, None, speed))
             case Retrying(reason=reason, delay=delay):

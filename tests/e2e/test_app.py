@@ -1,0 +1,178 @@
+"""The real app with the real model, in a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from e2e.terminal import Terminal
+
+BATON = [sys.executable, "-I", "-m", "baton"]
+STORY = "Write a very long story about the sea."
+
+
+@pytest.fixture
+def app(home: Path) -> Iterator[Terminal]:
+    terminal = open_app()
+    yield terminal
+    terminal.close()
+
+
+def open_app(columns: int = 100, lines: int = 30) -> Terminal:
+    terminal = Terminal(BATON, os.environ, columns, lines)
+    terminal.wait_for("Ask anything")
+    return terminal
+
+
+def start_streaming(app: Terminal) -> None:
+    app.send(STORY + "\r")
+    app.wait_for("tokens/s")
+
+
+def runner_of(app: Terminal) -> psutil.Process:
+    (runner,) = app.children()
+    return runner
+
+
+def assert_gone(processes: list[psutil.Process], within: float = 2.5) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=within)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def stored(home: Path) -> list[tuple[str, str, str]]:
+    """Return (role, text, status) of every turn, after checking the database's integrity."""
+    with sqlite3.connect(home / "data" / "baton.db") as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return list(db.execute("SELECT role, text, status FROM turns ORDER BY created, rowid"))
+
+
+def test_a_stranger_asks_quits_and_finds_it_all_again(app: Terminal, home: Path) -> None:
+    assert "Baton answers on this machine" in app.text
+    app.send("What is the capital of France?\r")
+    app.wait_for("Paris")
+    app.wait_for("finished in")
+    children = app.children()
+    app.send("\x11")
+    assert app.wait_end() == 0
+    assert_gone(children)
+    again = open_app()
+    again.send("\x13")
+    again.wait_for("What is the capital of France?")
+    again.send("\r")
+    again.wait_for("The capital of France is Paris.")
+    again.close()
+
+
+def test_typing_before_the_first_frame_is_not_lost(home: Path) -> None:
+    terminal = Terminal(BATON, os.environ)
+    terminal.send("typed early")
+    terminal.wait_for("typed early")
+    terminal.close()
+
+
+def test_escape_stops_and_the_text_is_kept(app: Terminal, home: Path) -> None:
+    start_streaming(app)
+    time.sleep(0.3)
+    app.send("\x1b")
+    app.wait_for("stopped")
+    app.send("What is the capital of France?\r")
+    app.wait_for("finished in")
+    statuses = [status for _, _, status in stored(home)]
+    assert statuses == ["done", "cancelled", "done", "done"]
+    assert stored(home)[1][1]
+
+
+def test_control_c_stops_first_and_quits_when_pressed_twice(app: Terminal) -> None:
+    start_streaming(app)
+    app.send("\x03")
+    app.wait_for("stopped")
+    children = app.children()
+    app.send("\x03")
+    app.send("\x03")
+    assert app.wait_end() == 0
+    assert_gone(children)
+
+
+def test_a_prompt_sent_while_an_answer_is_written_waits_its_turn(app: Terminal) -> None:
+    start_streaming(app)
+    app.send("What is the capital of France?\r")
+    app.wait_for("queued")
+    app.send("\x1b")
+    app.wait_for("Paris")
+
+
+def test_the_window_may_change_its_size_while_text_streams(app: Terminal) -> None:
+    start_streaming(app)
+    for size in ((80, 24), (140, 40), (40, 10), (100, 30)):
+        app.resize(*size)
+        app.read(0.3)
+    app.send("\x1b")
+    app.wait_for("stopped")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_polite_end_keeps_the_partial_text(
+    app: Terminal, home: Path, number: signal.Signals
+) -> None:
+    start_streaming(app)
+    children = app.children()
+    app.process.send_signal(number)
+    app.wait_end()
+    assert_gone(children)
+    assert stored(home)[1][1]
+    assert stored(home)[1][2] == "cancelled"
+
+
+def rounds(short: int, full: int) -> list[object]:
+    """Return round numbers: some for every run of the suite, all of them behind `long`."""
+    return [
+        *range(short),
+        *(pytest.param(n, marks=pytest.mark.long) for n in range(short, full)),
+    ]
+
+
+@pytest.mark.parametrize("round_", rounds(3, 100))
+def test_a_killed_runner_is_said_and_the_next_prompt_works(
+    app: Terminal, home: Path, round_: int
+) -> None:
+    number = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)[round_ % 3]
+    start_streaming(app)
+    time.sleep((round_ * 0.037) % 0.5)
+    runner_of(app).send_signal(number)
+    app.wait_for("Try again")
+    app.send("What is the capital of France?\r")
+    app.wait_for("Paris")
+    app.wait_for("finished in")
+    turns = stored(home)
+    assert turns[0] == ("user", STORY, "done")
+    assert turns[1][1]
+    assert turns[1][2] == "failed"
+
+
+@pytest.mark.parametrize("round_", rounds(3, 100))
+def test_a_killed_app_loses_nothing_older_than_a_quarter_second(home: Path, round_: int) -> None:
+    app = open_app()
+    start_streaming(app)
+    time.sleep((round_ * 0.041) % 0.6)
+    app.read(0.01)
+    words = [line.strip() for line in app.text.splitlines() if line.strip()]
+    shown = max((word for word in words if STORY not in word), key=len)[:40]
+    time.sleep(0.3)
+    children = app.children()
+    app.process.kill()
+    assert_gone(children)
+    app.close()
+    again = open_app()
+    prompt, answer = stored(home)[:2]
+    assert prompt == ("user", STORY, "done")
+    assert answer[2] == "lost"
+    assert " ".join(shown.split()) in " ".join(answer[1].split())
+    again.close()
