@@ -1,0 +1,1 @@
+"""The app in the terminal. It knows runs, turns and cards, and no process or model."""

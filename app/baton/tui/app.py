@@ -1,0 +1,166 @@
+"""The app: its looks, its keys, its screens, and what happens when it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+from baton.engine.run import Limits
+from baton.tui import crash, keys, themes
+from baton.tui.desk import ANYTHING, Desk
+from baton.tui.screens.chat import ChatScreen
+
+if TYPE_CHECKING:
+    from baton.adapters.store import Store
+    from baton.engine.orchestra import Orchestra
+
+TWICE_SECONDS = 1.0
+"""Within how many seconds a second Ctrl+C quits."""
+
+
+class BatonApp(App[None], inherit_bindings=False):
+    """Baton in the terminal."""
+
+    TITLE = "baton"
+    CSS_PATH = "app.tcss"
+    BINDINGS = keys.APP
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+
+    def __init__(self, desk: Desk, theme: str = "dark", keymap: Mapping[str, str] = {}) -> None:
+        no_color = os.environ.get("NO_COLOR")
+        super().__init__()
+        if no_color is not None:
+            os.environ["NO_COLOR"] = no_color  # Textual takes it away from an editor as well
+        for look in themes.ALL:
+            self.register_theme(look)
+        self.theme = theme
+        self.set_keymap(keymap)
+        self.chat = ChatScreen(desk)
+        self.report: Path | None = None
+        self._logs = desk.logs
+        self._interrupted = -TWICE_SECONDS
+        self._leaving = False
+
+    def get_default_screen(self) -> ChatScreen:
+        """Open with the conversation."""
+        return self.chat
+
+    def on_mount(self) -> None:
+        """Leave in good order when the system or a closed terminal ends Baton."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._terminate)
+
+    def _terminate(self) -> None:
+        self.run_worker(self.action_quit(), group="quit")
+
+    async def action_quit(self) -> None:
+        """Stop what runs, keep what was written and leave; asked twice, leave at once."""
+        if not self._leaving:
+            self._leaving = True
+            await self.chat.close()
+        self.exit()
+
+    async def action_interrupt(self) -> None:
+        """Stop the answer; the second time within a second, quit."""
+        now = time.monotonic()
+        again = now - self._interrupted < TWICE_SECONDS
+        self._interrupted = now
+        if again:
+            await self.action_quit()
+        elif self.chat.player.busy:
+            self.chat.action_stop()
+        else:
+            self.chat.footer.say("Ctrl+C again quits")
+
+    def action_help(self) -> None:
+        """Show all keys and commands."""
+        from baton.tui.screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(self._keymap))
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Write a key for people."""
+        return keys.show(binding.key)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Put the commands and the looks into the palette."""
+        from baton.tui.commands import COMMANDS
+
+        if screen is self.chat:
+            for command in COMMANDS:
+                perform = partial(self.chat.perform, command)
+                yield SystemCommand(command.words, f"/{command.name}", perform)
+        for look in themes.ALL:
+            choose = partial(setattr, self, "theme", look.name)
+            yield SystemCommand(
+                f"Look: {look.name.replace('-', ' ')}", "Change the colours", choose
+            )
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Write a report without anyone's data, instead of Textual's screen full of variables."""
+        self._return_code = 1
+        if self.report is None:
+            self.report = crash.write_report(self._logs, error)
+            self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()
+
+
+def run(
+    orchestra: Orchestra,
+    store: Store,
+    *,
+    exports: Path,
+    logs: Path,
+    theme: str = "dark",
+    mouse: bool = True,
+    keymap: Mapping[str, str] = {},
+    limits: Limits = ANYTHING,
+    worker: str | None = None,
+    conversation: str | None = None,
+    offline: bool = False,
+    greeting: str = "",
+) -> int:
+    """Open the app, and return the exit code when it is left; workers and store are then closed.
+
+    `limits` with a local label makes every conversation private. `conversation` is opened instead
+    of a new one, `greeting` said in it. `keymap` gives keys for ids in `keys`. Raises ConfigError
+    for an unknown id or worker.
+    """
+    keys.check(keymap)
+    orchestra.worker(worker)
+    desk = Desk(orchestra, store, exports, logs, limits, worker, conversation, offline, greeting)
+    return asyncio.run(_run(BatonApp(desk, theme, keymap), desk, mouse))
+
+
+async def _run(app: BatonApp, desk: Desk, mouse: bool) -> int:
+    try:
+        await app.run_async(mouse=mouse)
+    finally:
+        await app.chat.player.close()
+        await desk.orchestra.aclose()
+        await desk.store.aclose()
+    return _farewell(app.report, app.return_code or 0)
+
+
+def _farewell(report: Path | None, code: int) -> int:
+    """Tell of a crash once the terminal is the person's again; return the exit code."""
+    if report is None:
+        return code
+    print(
+        f"Baton had a fault of its own and ended; your conversations are kept. "
+        f"A report without your texts is in {report}.",
+        file=sys.stderr,
+    )
+    return 1

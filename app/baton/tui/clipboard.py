@@ -1,0 +1,48 @@
+"""Copying: the system's own clipboard where there is one, else the terminal's (OSC 52)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Mapping
+
+PATIENCE = 1.0
+"""Seconds that the system's clipboard may take; some wait for a display that is gone."""
+
+
+def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether this machine's own clipboard is the one before the person."""
+    if environ.get("SSH_TTY") or environ.get("SSH_CONNECTION"):
+        return False
+    graphical = environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY")
+    return bool(graphical) or sys.platform in ("darwin", "win32")
+
+
+async def copy_to_system(text: str) -> bool:
+    """Put the text onto the system's clipboard; return whether that worked in time."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[bool] = loop.create_future()
+
+    def tell(worked: bool) -> None:
+        if not done.done():
+            done.set_result(worked)
+
+    def copy() -> None:
+        import pyperclip
+
+        try:
+            pyperclip.copy(text)
+            worked = True
+        except Exception:  # whatever xclip, wl-copy or pbcopy fails with, OSC 52 comes next
+            worked = False
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, worked)
+
+    # A daemon, so that a clipboard that hangs doesn't keep Baton from ending.
+    threading.Thread(target=copy, daemon=True).start()
+    try:
+        return await asyncio.wait_for(done, PATIENCE)
+    except TimeoutError:
+        return False

@@ -1,0 +1,51 @@
+"""The `/` commands: what they are called, what they do, and which text is one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: `action` is the screen's action, `takes` names its argument for the hint."""
+
+    name: str
+    action: str
+    words: str
+    takes: str = ""
+
+
+COMMANDS = (
+    Command("new", "new", "Begin a new conversation"),
+    Command("search", "conversations", "Find earlier conversations", "WORDS"),
+    Command("rename", "rename", "Rename this conversation", "TITLE"),
+    Command("export", "export", "Save this conversation as Markdown", "PATH"),
+    Command("copy", "copy", "Copy the newest answer"),
+    Command("regenerate", "regenerate", "Answer the newest prompt again"),
+    Command("model", "models", "Choose which worker answers", "WORKER"),
+    Command("private", "private", "Keep this conversation on this machine", "on|off"),
+    Command("help", "app.help", "Show the keys and commands"),
+    Command("quit", "app.quit", "Leave Baton"),
+)
+_COMMAND = re.compile(r"/([a-z?]+)(?:[ \t]+([^\n]*))?\s*\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What was typed as a command: its name and what came after it."""
+
+    name: str
+    argument: str
+
+
+def parse(text: str) -> Typed | None:
+    """Return the command in a prompt, or None for what is text: `//`, paths, several lines."""
+    found = _COMMAND.match(text)
+    return Typed(found[1].lower(), (found[2] or "").strip()) if found else None
+
+
+def matching(name: str) -> list[Command]:
+    """Return the commands that begin so; exactly the one, where a name is complete."""
+    exact = [command for command in COMMANDS if command.name == name]
+    return exact or [command for command in COMMANDS if command.name.startswith(name)]

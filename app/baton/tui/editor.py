@@ -1,0 +1,29 @@
+"""Writing a prompt in the person's own editor."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from baton.domain.errors import ConfigError
+
+
+def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError."""
+    command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "vi")
+    with tempfile.TemporaryDirectory(prefix="baton-") as folder:  # 0700
+        path = Path(folder, "prompt.md")
+        path.write_text(text, "utf-8")
+        try:
+            code = subprocess.run([*command, str(path)], check=False).returncode
+        except OSError as error:
+            raise ConfigError(
+                f"The editor {command[0]!r} can't be started: {error.strerror}.", "Set $EDITOR."
+            ) from error
+        if code != 0:
+            raise ConfigError(f"The editor ended with code {code}; the prompt is as it was.")
+        return path.read_text("utf-8", "replace").removesuffix("\n")

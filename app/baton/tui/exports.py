@@ -1,0 +1,37 @@
+"""Saving a conversation as a Markdown file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from baton.domain.errors import ConfigError
+
+
+def free_path(folder: Path, title: str) -> Path:
+    """Return a path in the folder that is named after the title and isn't taken yet."""
+    stem = re.sub(r"[^\w]+", "-", title.lower()).strip("-")[:60] or "conversation"
+    path, number = folder / f"{stem}.md", 2
+    while path.exists():
+        path, number = folder / f"{stem}-{number}.md", number + 1
+    return path
+
+
+def target(typed: str, folder: Path, title: str) -> Path:
+    """Return where an export goes: into the typed file or folder, or the usual folder."""
+    if not typed:
+        return free_path(folder, title)
+    path = Path(typed).expanduser()
+    return free_path(path, title) if path.is_dir() else path
+
+
+def save(path: Path, text: str) -> None:
+    """Write a new file, for the owner only. Raises ConfigError; never overwrites anything."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(text, "utf-8")
+    except FileExistsError:
+        raise ConfigError(f"{path} is there already.", "Choose another name.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written: {error.strerror}.", "Try another.") from error

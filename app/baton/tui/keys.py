@@ -1,0 +1,147 @@
+"""Every key of the app, by where it works: what the help shows is what the widgets bind.
+
+A person's `[keys]` settings replace keys by the ids given here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from textual.binding import Binding, BindingType
+from textual.keys import format_key
+
+from baton.domain.errors import ConfigError
+
+
+def _key(
+    name: str,
+    keys: str,
+    action: str,
+    words: str,
+    more: str = "",
+    *,
+    show: bool = False,
+    first: bool = False,
+) -> Binding:
+    """Bind keys under an id.
+
+    `words` stand in the footer (if `show`), `more` in the help where they don't say enough; `first`
+    is for keys that a widget would otherwise take for itself.
+    """
+    return Binding(keys, action, words, show=show, id=name, priority=first, tooltip=more or words)
+
+
+APP: list[BindingType] = [
+    _key("app.palette", "ctrl+p", "command_palette", "more", "everything there is", show=True),
+    _key("app.help", "f1", "help", "help", "this help"),
+    _key("app.interrupt", "ctrl+c", "interrupt", "copy what is selected, else stop; twice: quit"),
+    _key("app.quit", "ctrl+q", "quit", "quit", first=True),
+]
+CHAT: list[BindingType] = [
+    _key("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
+    _key("chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True),
+    _key("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
+    _key(
+        "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
+    ),
+    _key("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
+    _key("chat.new", "ctrl+n", "new", "new conversation"),
+    _key("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
+    _key("chat.models", "ctrl+l", "models", "models"),
+    _key("chat.rename", "ctrl+r", "rename", "rename the conversation"),
+    _key("chat.editor", "ctrl+o", "editor", "write in your editor"),
+]
+PROMPT: list[BindingType] = [
+    _key("prompt.complete", "tab", "complete", "complete", show=True, first=True),
+    _key("prompt.send", "enter", "send", "send", show=True, first=True),
+    _key("prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
+    _key("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
+    _key("prompt.forget", "down", "forget", "later prompts, then what you were writing"),
+]
+TRANSCRIPT: list[BindingType] = [
+    _key("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
+    _key("turn.code", "u", "screen.copy_code", "code", "copy the next code block", show=True),
+    _key("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
+    _key("turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True),
+    _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
+    _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
+    _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
+    _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
+    _key("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
+    _key("turn.down", "j,down", "move(1)", "next message"),
+    _key("turn.up", "k,up", "move(-1)", "message before"),
+    _key("turn.top", "g,home", "top", "first message"),
+    _key("turn.end", "G,end", "end", "newest message"),
+    _key("turn.help", "?", "app.help", "help", show=True),
+]
+QUESTION: list[BindingType] = [
+    _key("question.choose", "enter", "choose", "choose", show=True),
+    _key("question.next", "right,down", "step(1)", "next choice"),
+    _key("question.before", "left,up", "step(-1)", "choice before"),
+]
+OVERLAY: list[BindingType] = [
+    _key("screen.close", "escape", "close", "back", show=True),
+]
+WHY: list[BindingType] = [*OVERLAY, _key("why.close", "w", "close", "back")]
+MODELS: list[BindingType] = [
+    _key("models.choose", "enter", "choose", "answer with it", show=True),
+    *OVERLAY,
+]
+CONVERSATIONS: list[BindingType] = [
+    _key("conversations.open", "enter", "open", "open", show=True, first=True),
+    _key("conversations.rename", "ctrl+r", "rename", "rename", show=True, first=True),
+    _key("conversations.delete", "ctrl+d", "delete", "delete", show=True, first=True),
+    _key("conversations.undo", "ctrl+z", "undo", "undo", "undo deleting", show=True, first=True),
+    _key("conversations.export", "ctrl+e", "export", "export", "save as Markdown", first=True),
+    _key("conversations.down", "down", "move(1)", "next", first=True),
+    _key("conversations.up", "up", "move(-1)", "before", first=True),
+    *OVERLAY,
+]
+
+GROUPS: dict[str, list[BindingType]] = {
+    "Everywhere": APP,
+    "Conversation": CHAT,
+    "Writing a prompt": PROMPT,
+    "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
+    "A question": QUESTION,
+    "Conversations": CONVERSATIONS,
+    "Models": MODELS,
+    "Why this way": WHY,
+}
+"""What the help shows, in this order."""
+
+_GROUPED = [binding for group in GROUPS.values() for binding in group]
+BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not None}
+_ORDER = [*(name for name in BY_ID if not name.startswith("app.")), *BY_ID]
+
+
+def rank(binding: Binding) -> int:
+    """Return where a binding stands in the footer."""
+    return _ORDER.index(binding.id) if binding.id in BY_ID else len(_ORDER)
+
+
+def shown(binding: Binding, keymap: Mapping[str, str]) -> str:
+    """Write all keys of a binding for people, as the person has set them."""
+    return " ".join(show(key) for key in keymap.get(binding.id or "", binding.key).split(","))
+
+
+def check(keys: Mapping[str, str]) -> None:
+    """Refuse a keymap with an unknown id: raises ConfigError with the nearest known one."""
+    for name in keys:
+        if name not in BY_ID:
+            near = difflib.get_close_matches(name, BY_ID, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "`F1` in the app lists the keys."
+            raise ConfigError(f"There is no key {name!r} (in [keys]).", hint)
+
+
+_NAMES = {"escape": "Esc", "ctrl": "Ctrl", "shift": "Shift", "enter": "Enter", "tab": "Tab"}
+
+
+def show(key: str) -> str:
+    """Write a key for people: `ctrl+j` as Ctrl+J, `question_mark` as ?."""
+    *modifiers, last = key.split("+")
+    name = _NAMES.get(last) or format_key(last)
+    if modifiers or len(name) > 1:
+        name = name[0].upper() + name[1:]
+    return "+".join([*(_NAMES.get(word, word.title()) for word in modifiers), name])

@@ -1,0 +1,187 @@
+"""Playing prompts one after the other, and following each run: no widget is needed for that."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from baton.domain.chat import Prompt
+from baton.domain.events import Started
+from baton.domain.history import RunRecord
+from baton.domain.labels import Label
+from baton.domain.view import RunView
+from baton.engine.run import Run
+
+FRAME_SECONDS = 0.08
+"""How often a running answer is drawn; faster, and typing would have to wait for it."""
+
+
+@dataclass(slots=True, eq=False)
+class Chat:
+    """A conversation as the screen knows it. It has no id before its first prompt is stored."""
+
+    id: str | None = None
+    title: str = ""
+    label: Label = Label.CLOUD
+    sent_from: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A prompt on its way: `after` and `again` as in Place; `worker` None is the chosen one."""
+
+    chat: Chat
+    prompt: Prompt
+    after: str | None = None
+    again: str | None = None
+    worker: str | None = None
+
+
+class Canvas(Protocol):
+    """Where an answer is drawn piece by piece."""
+
+    async def write(self, text: str) -> None:
+        """Draw one more piece."""
+        ...
+
+
+class Stage(Protocol):
+    """Who is told how the runs go."""
+
+    def begin(self, pending: Pending) -> Run:
+        """Make the run for a prompt. Raises BatonError."""
+        ...
+
+    async def began(self, follower: Follower) -> None:
+        """The prompt is stored; now is the time to give the follower a canvas."""
+        ...
+
+    def changed(self, follower: Follower | None) -> None:
+        """Something else is happening now (None: nothing), or other prompts wait."""
+        ...
+
+    async def ended(self, follower: Follower) -> None:
+        """The run is over."""
+        ...
+
+    def broke(self, error: BaseException) -> None:
+        """A bug ended the playing."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """Follows one run: folds its events and draws its answer, a frame at a time."""
+
+    pending: Pending
+    run: Run
+    stage: Stage
+    view: RunView = field(default_factory=RunView)
+    _canvas: Canvas | None = None
+    _drawn: int = 0
+
+    def draw_on(self, canvas: Canvas | None, drawn: int = 0) -> None:
+        """Draw on this canvas from now on; so many characters of the answer are on it already."""
+        self._canvas, self._drawn = canvas, drawn
+
+    async def follow(self) -> None:
+        """Play the run to its end."""
+        drawing = asyncio.create_task(self._draw())
+        try:
+            async with self.run as run:
+                async for event in run:
+                    self.view = self.view.apply(event)
+                    if isinstance(event, Started):
+                        self.pending.chat.id = event.conversation
+                        await self.stage.began(self)
+        finally:
+            drawing.cancel()
+            with suppress(asyncio.CancelledError):
+                await drawing
+
+    async def _draw(self) -> None:
+        seen: RunView | None = None
+        while True:
+            if self.view is not seen:
+                seen = self.view
+                self.stage.changed(self)
+                fresh = self.view.answer[self._drawn :]
+                self._drawn += len(fresh)
+                if self._canvas is not None and fresh:
+                    await self._canvas.write(fresh)
+            await asyncio.sleep(FRAME_SECONDS)
+
+
+class Player:
+    """Plays prompts in the order they were sent, one at a time."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._task: asyncio.Task[None] | None = None
+        self.waiting: list[Pending] = []
+        self.current: Follower | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is being written."""
+        return self.current is not None
+
+    def send(self, pending: Pending) -> None:
+        """Play this prompt, after those that were sent before."""
+        self.waiting.append(pending)
+        if self._task is None:
+            self._task = asyncio.create_task(self._play())
+            self._task.add_done_callback(self._done)
+        else:
+            self._stage.changed(self.current)
+
+    def take_back(self) -> Pending | None:
+        """Take the prompt that was sent last out of the queue, if one waits."""
+        taken = self.waiting.pop() if self.waiting else None
+        self._stage.changed(self.current)
+        return taken
+
+    def stop(self) -> None:
+        """Stop the answer that is being written; what there is of it is kept."""
+        if self.current is not None:
+            self.current.run.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait until all is on disk."""
+        self.waiting.clear()
+        self.stop()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=5)
+
+    async def _play(self) -> None:
+        while self.waiting:
+            pending = self.waiting.pop(0)
+            self.current = Follower(pending, self._stage.begin(pending), self._stage)
+            self._stage.changed(self.current)
+            await self.current.follow()
+            ended, self.current = self.current, None
+            await self._stage.ended(ended)
+            self._stage.changed(None)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = self.current = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._stage.broke(error)
+
+
+def context_used(run: RunView) -> float | None:
+    """Return the part of the worker's context that a conversation takes after this run."""
+    for call in reversed(run.calls):
+        if call.context:
+            return (call.tokens_in + call.tokens_out) / call.context
+    return None
+
+
+def replay(record: RunRecord) -> RunView:
+    """Fold a stored run's events."""
+    view = RunView()
+    for event in record.events:
+        view = view.apply(event)
+    return view

@@ -1,0 +1,1 @@
+"""What fills the terminal: the conversation, and what lies over it for a while."""

@@ -1,0 +1,74 @@
+"""The workers there are, and choosing which one answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import on
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from baton.domain.chat import Card
+from baton.domain.sanitise import one_line
+from baton.tui import keys
+from baton.tui.screens.overlay import Overlay
+from baton.tui.widgets.turn import show_size
+
+
+class ModelsScreen(Overlay[str]):
+    """Shows a card per worker and returns the id of the chosen one."""
+
+    BINDINGS = keys.MODELS
+    HEADING = "Models"
+
+    def __init__(self, roster: Sequence[Card], current: str) -> None:
+        super().__init__()
+        self._roster = roster
+        self._current = current
+
+    def body(self) -> ComposeResult:
+        """Lay out the workers."""
+        yield OptionList(
+            *(Option(_describe(card, card.id == self._current)) for card in self._roster),
+            markup=False,
+        )
+
+    def on_mount(self) -> None:
+        """Point at the worker that answers now."""
+        ids = [card.id for card in self._roster]
+        self.query_one(OptionList).highlighted = ids.index(self._current)
+        total = sum(card.size for card in self._roster)
+        count = len(ids)
+        self.footer.status = f"{count} {'model' if count == 1 else 'models'}" + (
+            f" · {show_size(total)} on disk" if total else ""
+        )
+
+    def action_choose(self) -> None:
+        """Take the worker under the cursor."""
+        self.query_one(OptionList).action_select()
+
+    @on(OptionList.OptionSelected)
+    def _choose(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._roster[event.option_index].id)
+
+
+def _describe(card: Card, current: bool) -> Content:
+    where = {"local": "this machine", "lan": "this network", "cloud": "cloud"}[card.privacy.value]
+    facts = [
+        one_line(card.name, 40),
+        where,
+        show_size(card.size) if card.size else "",
+        f"{card.context:,} tokens" if card.context else "",
+        one_line(card.hardware, 40),
+        one_line(card.licence, 20),
+    ]
+    answers = " · answers now" if current else ""
+    first = Content.assemble(
+        (one_line(card.id, 30), "bold"),
+        (answers, "$primary"),
+        "\n",
+        " · ".join(fact for fact in facts if fact),
+    )
+    return Content.assemble(first, ("\n" + one_line(card.note), "$muted")) if card.note else first

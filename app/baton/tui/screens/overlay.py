@@ -1,0 +1,41 @@
+"""What lies over the conversation for a while: the shape of all other screens."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual.app import ComposeResult
+from textual.screen import ModalScreen
+
+from baton.tui import keys
+from baton.tui.widgets.footer import Footer
+from baton.tui.widgets.line import Line
+
+Result = TypeVar("Result")
+
+
+class Overlay(ModalScreen[Result | None]):
+    """A screen with a title above and its keys below; Esc leads back."""
+
+    BINDINGS = keys.OVERLAY
+    HEADING = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.footer = Footer()
+
+    def compose(self) -> ComposeResult:
+        """Lay out the title, what the screen shows, and the footer."""
+        heading = Line(classes="heading")
+        heading.left = heading.left + self.HEADING
+        yield heading
+        yield from self.body()
+        yield self.footer
+
+    def body(self) -> ComposeResult:
+        """Lay out what the screen shows."""
+        raise NotImplementedError
+
+    async def action_close(self) -> None:
+        """Go back to the conversation."""
+        self.dismiss(None)

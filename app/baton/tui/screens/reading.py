@@ -1,0 +1,215 @@
+"""A conversation as it is read: opened, looked through, copied from, explained, kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from textual import on, work
+from textual.screen import Screen
+from textual.widgets import Markdown
+
+from baton.domain.chat import Role
+from baton.domain.errors import BatonError
+from baton.domain.labels import Label
+from baton.domain.sanitise import one_line, sanitise
+from baton.domain.view import RunView
+from baton.tui import exports
+from baton.tui.desk import Desk
+from baton.tui.playing import Chat, context_used, replay
+from baton.tui.widgets.footer import Footer
+from baton.tui.widgets.header import Header
+from baton.tui.widgets.transcript import Transcript
+from baton.tui.widgets.turn import Facts, TurnView, facts_of
+
+
+class ReadingScreen(Screen[None]):
+    """Shows one conversation and acts on its turns."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self.chat = Chat()
+        self.header = Header()
+        self.transcript = Transcript()
+        self.footer = Footer()
+        self._code = (-1, "")
+        self._link = ""
+
+    async def complain(self, error: BatonError) -> None:
+        """Say in the conversation what went wrong and what to do."""
+        await self.transcript.note(str(error), error=True)
+
+    async def show(self, conversation: str | None, at: str | None = None) -> None:
+        """Show a conversation (None: a new one), at its end or at one of its turns."""
+        store = self.desk.store
+        if conversation is None:
+            self.chat = Chat(label=self.desk.limits.label)
+            await self.transcript.show([])
+        else:
+            turns = await store.thread(conversation)
+            if at is not None and all(turn.id != at for turn in turns):
+                await store.select(at)
+                turns = await store.thread(conversation)
+            found = await store.conversation(conversation)
+            self.chat = Chat(found.id, found.title, found.label, found.sent_from)
+            await self.transcript.show(turns, found.sent_from, at)
+        await self._show_context()
+        self.describe()
+
+    def describe(self) -> None:
+        """Show in the header what conversation this is."""
+        self.header.title = self.chat.title or "New conversation"
+        private = Label.LOCAL in (self.chat.label, self.desk.limits.label)
+        offline = "offline" if self.desk.offline else ""
+        policy = " · ".join(filter(None, (offline, "private" if private else "")))
+        self.header.policy = policy or "local first"
+
+    async def _show_context(self) -> None:
+        run = await self.desk.store.last_run(self.chat.id) if self.chat.id else None
+        self.header.context = context_used(replay(run)) if run else None
+
+    @on(Transcript.Changed)
+    @work(exclusive=True, group="facts")
+    async def _learn(self) -> None:
+        """Find out how the answers on the screen came about, and which have other versions."""
+        store = self.desk.store
+        for view in reversed(self.transcript.views):
+            turn = view.turn
+            versions = await store.siblings(turn.id)
+            run = None
+            if turn.role is Role.ASSISTANT and turn.run:
+                run = replay(await store.run(turn.run))
+            facts = facts_of(run) if run else Facts()
+            facts = facts.among(versions.index(turn.id) + 1, len(versions))
+            if facts != view.facts and view.is_attached:
+                view.learn(facts)
+
+    # What is done with one turn
+
+    def action_copy(self) -> None:
+        """Copy the selected message, from its source."""
+        if (view := self.transcript.selected) is not None:
+            self.copy_text(view.source)
+
+    def action_copy_code(self) -> None:
+        """Copy the next code block of the selected message, from its source."""
+        from baton.tui.widgets.answer import code_blocks
+
+        if (view := self.transcript.selected) is None:
+            return
+        blocks = code_blocks(view.source)
+        if not blocks:
+            self.footer.say("no code in this message")
+            return
+        last, turn = self._code
+        index = (last + 1) % len(blocks) if turn == view.turn.id else 0
+        self._code = (index, view.turn.id)
+        self.copy_text(blocks[index], f", block {index + 1} of {len(blocks)}")
+
+    @work(group="copy")
+    async def copy_text(self, text: str, of: str = "") -> None:
+        """Copy a text, and say how much that was."""
+        from baton.tui import clipboard
+
+        lines = text.rstrip("\n").count("\n") + 1
+        if not (clipboard.has_system_clipboard() and await clipboard.copy_to_system(text)):
+            self.app.copy_to_clipboard(text)
+        self.footer.say(f"copied {lines} {'line' if lines == 1 else 'lines'}{of}")
+
+    @work(group="why")
+    async def action_why(self) -> None:
+        """Show how the selected answer came about."""
+        from baton.tui.screens.why import WhyScreen
+
+        view = self.transcript.selected
+        if view is None or view.turn.role is not Role.ASSISTANT:
+            self.footer.say("choose an answer first")
+            return
+        run = self.run_of(view)
+        if run is None:
+            record = await self.desk.store.run(view.turn.run) if view.turn.run else None
+            run = partial(replay, record) if record else RunView
+        self.app.push_screen(WhyScreen(run))
+
+    def run_of(self, view: TurnView) -> Callable[[], RunView] | None:
+        """Return what tells how the run stands that is writing this answer, if one is."""
+        return None
+
+    async def action_branch(self, step: int) -> None:
+        """Show another version of the selected message, and what follows it."""
+        if (view := self.transcript.selected) is None or self.chat.id is None:
+            return
+        versions = await self.desk.store.siblings(view.turn.id)
+        index = versions.index(view.turn.id) + step
+        if 0 <= index < len(versions):
+            await self.desk.store.select(versions[index])
+            await self.show(self.chat.id, versions[index])
+
+    @on(Markdown.LinkClicked)
+    def _open_link(self, event: Markdown.LinkClicked) -> None:
+        """Show where a link leads; only a second click opens it."""
+        event.stop()
+        href = sanitise(event.href)
+        if not href.lower().startswith(("http://", "https://")):
+            self.footer.say(f"not a web address: {href}")
+        elif self._link == href:
+            self.app.open_url(href)
+        else:
+            self._link = href
+            self.footer.say(f"click again to open {href}")
+
+    # What is done with the conversation
+
+    @work(group="rename")
+    async def action_rename(self, title: str = "") -> None:
+        """Give the conversation another title."""
+        from baton.tui.screens.rename import RenameScreen
+
+        if self.chat.id is None:
+            self.footer.say("there is nothing to rename yet")
+            return
+        new: str | None = one_line(title)
+        if not new:
+            new = await self.app.push_screen_wait(RenameScreen(self.chat.title))
+        if new:
+            await self.desk.store.rename(self.chat.id, new)
+            self.chat.title = new
+            self.describe()
+
+    async def action_export(self, path: str = "") -> None:
+        """Save the conversation as Markdown, and say where."""
+        if self.chat.id is None:
+            self.footer.say("there is nothing to export yet")
+            return
+        await self.transcript.note(await self.export(self.chat.id, path))
+
+    async def export(self, conversation: str, path: str = "") -> str:
+        """Save a conversation and return the sentence that says where it is."""
+        from baton.domain.transcript import to_markdown
+
+        found = await self.desk.store.conversation(conversation)
+        text = to_markdown(found, await self.desk.store.thread(conversation))
+        target = exports.target(path, self.desk.exports, found.title)
+        await asyncio.to_thread(exports.save, target, text)
+        return f"Saved as {_short(target)}."
+
+    async def action_private(self, state: str = "on") -> None:
+        """Keep the conversation on this machine, or lift that again."""
+        private = state.strip().lower() not in ("off", "no")
+        self.chat.label = Label.LOCAL if private else Label.CLOUD
+        if self.chat.id is not None:
+            await self.desk.store.relabel(self.chat.id, self.chat.label)
+        self.describe()
+        await self.transcript.note(
+            "Nothing of this conversation leaves this machine from now on."
+            if private
+            else "This conversation may leave this machine again, if you let a cloud worker help."
+        )
+
+
+def _short(path: Path) -> str:
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

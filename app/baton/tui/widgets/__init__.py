@@ -1,0 +1,1 @@
+"""The parts of the screens. Messages go up, attributes and calls go down."""

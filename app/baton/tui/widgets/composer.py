@@ -1,0 +1,158 @@
+"""The bottom of the conversation: hints, files that go along, what waits, and the prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.timer import Timer
+from textual.widgets import Static, TextArea
+
+from baton.domain.chat import Attachment
+from baton.domain.errors import ConfigError
+from baton.domain.sanitise import one_line
+from baton.tui import commands, paths
+from baton.tui.widgets.prompt import Prompt
+from baton.tui.widgets.turn import describe_file
+
+PAUSE = 0.25
+"""After how many seconds without typing a draft is kept and its files are looked at."""
+
+
+class Composer(Vertical):
+    """Shows the prompt and what belongs to it. Messages: Prompt.Sent, Prompt.Recalling, Paused."""
+
+    editing: reactive[bool] = reactive(False, toggle_class="-editing")
+
+    class Paused(Message):
+        """The person stopped typing for a moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prompt = Prompt()
+        self._pasted: list[Attachment] = []
+        self._waiting = Static(id="waiting", markup=False)
+        self._hints = Static(id="hints", markup=False)
+        self._files = Static(id="files", markup=False)
+        self._pause: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay the parts out above the prompt."""
+        yield Static("Enter sends this as a new version.", id="editing", markup=False)
+        yield self._waiting
+        yield self._hints
+        yield self._files
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        """Hide what is empty."""
+        for part in (self._waiting, self._hints, self._files):
+            part.display = False
+
+    @property
+    def text(self) -> str:
+        """What stands in the prompt."""
+        return self.prompt.text
+
+    @property
+    def pasted(self) -> tuple[Attachment, ...]:
+        """The long pasted texts that go along."""
+        return tuple(self._pasted)
+
+    def put(self, text: str, pasted: Sequence[Attachment] = ()) -> None:
+        """Replace what is being written."""
+        self._pasted = list(pasted)
+        self.prompt.put(text)
+        self.prompt.forget()
+        self._show_files([describe_file(file) for file in self._pasted])
+
+    def wait(self, prompts: Sequence[str]) -> None:
+        """Show the prompts that wait for their turn."""
+        lines = [f"Waiting: {one_line(text, 120)}" for text in prompts]
+        self._waiting.update("\n".join(lines))
+        self._waiting.display = bool(lines)
+
+    @on(TextArea.Changed)
+    async def _change(self, event: TextArea.Changed) -> None:
+        event.stop()
+        self.prompt.fit()
+        await self._hint()
+        if self._pause is not None:
+            self._pause.stop()
+        self._pause = self.set_timer(PAUSE, self._rest)
+
+    async def _rest(self) -> None:
+        self.post_message(self.Paused())
+        await self._look_at_files()
+
+    @on(Prompt.PastedLong)
+    def _paste(self, event: Prompt.PastedLong) -> None:
+        number = len(self._pasted) + 1
+        name = "pasted text" if number == 1 else f"pasted text {number}"
+        self._pasted.append(Attachment(name, event.text, len(event.text.encode())))
+        self._show_files([describe_file(file) for file in self._pasted])
+
+    @on(Prompt.DroppedFile)
+    def _drop(self) -> None:
+        if self._pasted:
+            self._pasted.pop()
+            self._show_files([describe_file(file) for file in self._pasted])
+
+    async def _hint(self) -> None:
+        """Show what a command or a path that is being typed may become."""
+        text, before = self.text, self.prompt.before_cursor
+        lines: list[Content] = []
+        completion: tuple[int, str] | None = None
+        if text.startswith("/") and "\n" not in text and "/" not in text[1:]:
+            word = text[1:].split(" ")[0]
+            found = commands.matching(word.lower())
+            lines = [_describe(command) for command in found]
+            if found and " " not in text and word != found[0].name:
+                completion = (len(text), f"/{found[0].name}" + (" " if found[0].takes else ""))
+        elif (typed := paths.typed_path(before)) is not None:
+            found_paths = await asyncio.to_thread(paths.candidates, typed)
+            lines = [Content.styled(f"@{path}", "$muted") for path in found_paths]
+            if found_paths:
+                length = len(before) - before.rindex("@")
+                completion = (length, paths.mention(found_paths[0]))
+                if completion[1] == before[-length:]:
+                    completion = None
+        self._hints.update(Content("\n").join(lines))
+        self._hints.display = bool(lines)
+        self.prompt.completion = completion
+        self.screen.refresh_bindings()
+
+    async def _look_at_files(self) -> None:
+        """Show name, size and about how many tokens of each file that the prompt names."""
+        from baton.adapters.files import mentions
+
+        shown = [describe_file(file) for file in self._pasted]
+        if "@" in self.text:
+            for path in await asyncio.to_thread(mentions, self.text):
+                shown.append(await asyncio.to_thread(_describe_path, path))
+        self._show_files(shown)
+
+    def _show_files(self, lines: Sequence[str]) -> None:
+        self._files.update("\n".join(f"With {line}" for line in lines))
+        self._files.display = bool(lines)
+
+
+def _describe(command: commands.Command) -> Content:
+    name = f"/{command.name} {command.takes}".rstrip()
+    return Content.assemble((f"{name:<18}", "$primary"), (command.words, "$muted"))
+
+
+def _describe_path(path: Path) -> str:
+    from baton.adapters.files import read_attachment
+
+    try:
+        return describe_file(read_attachment(path))
+    except ConfigError as error:
+        return one_line(str(error))

@@ -1,0 +1,253 @@
+"""The conversation: its newest turns, and the earlier ones when a person scrolls to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from baton.domain.chat import Turn
+from baton.domain.sanitise import sanitise
+from baton.tui import keys
+from baton.tui.widgets.turn import TurnView
+from baton.tui.widgets.window import Window
+
+
+class Notice(Static):
+    """A sentence of Baton's own in the conversation: it stays until the conversation changes."""
+
+    def __init__(self, text: str, *, error: bool = False) -> None:
+        super().__init__(sanitise(text), markup=False, classes="-error" if error else "")
+
+
+class Transcript(VerticalScroll):
+    """Holds the turns of one branch. At the bottom it follows what is written, above it stays."""
+
+    BINDINGS = keys.TRANSCRIPT
+
+    class Typed(Message):
+        """A letter that is no command here was typed: it belongs into the prompt."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Changed(Message):
+        """Other turns are on the screen now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.can_focus = True
+        self._turns: list[Turn] = []
+        self._window = Window.newest(0)
+        self._sent_from: str | None = None
+        self._earlier = Static("", id="earlier", markup=False)
+        self._column = Vertical(self._earlier)
+        self._moving = False
+
+    def compose(self) -> ComposeResult:
+        """Put the turns into a column at least as high as the screen, so that few begin on top."""
+        yield self._column
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """All turns of the branch, oldest first, on the screen or not."""
+        return self._turns
+
+    @property
+    def views(self) -> list[TurnView]:
+        """The turns on the screen, oldest first."""
+        return [child for child in self._column.children if isinstance(child, TurnView)]
+
+    @property
+    def selected(self) -> TurnView | None:
+        """The turn that keys act on: the newest one unless another was chosen."""
+        views = self.views
+        return next((view for view in views if view.selected), views[-1] if views else None)
+
+    def view_of(self, turn: str) -> TurnView | None:
+        """Return what shows that turn, if it is on the screen."""
+        return next((view for view in self.views if view.turn.id == turn), None)
+
+    async def show(
+        self, turns: Sequence[Turn], sent_from: str | None = None, at: str | None = None
+    ) -> None:
+        """Show another branch, at its end or at one of its turns."""
+        self._turns = list(turns)
+        self._sent_from = sent_from
+        index = next((i for i, turn in enumerate(turns) if turn.id == at), None)
+        total = len(turns)
+        window = Window.newest(total) if index is None else Window.around(index, total)
+        with self.app.batch_update():
+            await self._column.remove_children(
+                [c for c in self._column.children if c is not self._earlier]
+            )
+            await self._fill(window)
+        if index is None:
+            self.anchor()
+        elif (view := self.view_of(turns[index].id)) is not None:
+            self.release_anchor()
+            self.select(view)
+
+    async def add(self, turn: Turn) -> TurnView:
+        """Show one more turn, and go to it."""
+        self._turns.append(turn)
+        if self._window.end < self._window.total:
+            await self.show(self._turns, self._sent_from)
+        else:
+            window = Window(self._window.first, len(self._turns), len(self._turns))
+            await self._column.mount(self._view(turn))
+            self._window = window
+        self.anchor()
+        view = self.view_of(turn.id)
+        assert view is not None
+        return view
+
+    def replace(self, turn: Turn) -> None:
+        """Remember how a turn ended; the view is told by whoever follows the run."""
+        for index in range(len(self._turns) - 1, -1, -1):
+            if self._turns[index].id == turn.id:
+                self._turns[index] = turn
+                return
+
+    async def note(self, text: str, *, error: bool = False) -> None:
+        """Say something of Baton's own at the end of the conversation."""
+        await self.insert(Notice(text, error=error))
+
+    async def insert(self, widget: Widget) -> None:
+        """Put a widget at the end of the conversation, and go to it."""
+        await self._column.mount(widget)
+        self.anchor()
+
+    def select(self, view: TurnView) -> None:
+        """Make this the turn that keys act on."""
+        for other in self.views:
+            other.selected = other is view
+        view.scroll_visible(animate=False, top=view.size.height > self.size.height)
+
+    def on_focus(self) -> None:
+        """Show which turn the keys act on."""
+        if (view := self.selected) is not None:
+            view.selected = True
+
+    def on_blur(self) -> None:
+        """The keys act on the newest turn again."""
+        for view in self.views:
+            view.selected = False
+
+    @on(TurnView.Pressed)
+    def _press(self, event: TurnView.Pressed) -> None:
+        event.stop()
+        if self.screen.get_selected_text() is None:
+            self.focus(scroll_visible=False)
+            for view in self.views:
+                view.selected = view is event.view
+
+    def on_key(self, event: events.Key) -> None:
+        """Send letters that mean nothing here back to the prompt."""
+        if event.is_printable and event.key not in self.screen.active_bindings:
+            assert event.character is not None
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    async def action_move(self, step: int) -> None:
+        """Select the message before or after."""
+        views, current = self.views, self.selected
+        if current is None:
+            return
+        index = views.index(current) + step
+        if index < 0 and self._window.first > 0:
+            await self._go(self._window.earlier())
+        elif index >= len(views) and self._window.end < self._window.total:
+            await self._go(self._window.later())
+        views = self.views
+        self.select(views[max(0, min(len(views) - 1, views.index(current) + step))])
+
+    async def action_top(self) -> None:
+        """Select the conversation's first message."""
+        await self._leap(0)
+
+    async def action_end(self) -> None:
+        """Select the conversation's newest message, and follow it."""
+        await self._leap(len(self._turns) - 1)
+        self.anchor()
+
+    async def _leap(self, index: int) -> None:
+        if not self._turns:
+            return
+        if not self._window.first <= index < self._window.end:
+            window = Window.around(index, len(self._turns))
+            with self.app.batch_update():
+                await self.query(TurnView).remove()
+                await self._fill(window)
+        if (view := self.view_of(self._turns[index].id)) is not None:
+            self.select(view)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Fetch earlier or later turns when their end of the window comes into sight."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._moving or not self.is_mounted:
+            return
+        if new_value < old_value and new_value < 4 and self._window.first > 0:
+            self._moving = True
+            self.run_worker(self._go(self._window.earlier()), exclusive=False)
+        elif (
+            new_value > old_value
+            and new_value > self.max_scroll_y - 4
+            and self._window.end < self._window.total
+        ):
+            self._moving = True
+            self.run_worker(self._go(self._window.later()), exclusive=False)
+
+    async def _go(self, window: Window) -> None:
+        """Bring other turns onto the screen, and keep the ones in sight where they are."""
+        self._moving = True
+        old, views = self._window, self.views
+        kept = [v for i, v in enumerate(views, old.first) if window.first <= i < window.end]
+        fixed = kept[0] if window.first < old.first else kept[-1]
+        place = fixed.virtual_region.y - self.scroll_y
+        try:
+            with self.app.batch_update():
+                before = [self._view(t) for t in self._turns[window.first : old.first]]
+                after = [self._view(t) for t in self._turns[old.end : window.end]]
+                gone = [view for view in views if view not in kept]
+                await self._column.mount_all(before, before=kept[0])
+                await self._column.mount_all(after, after=kept[-1])
+                for view in gone:
+                    await view.remove()
+                self._set(window)
+            self.call_after_refresh(self._restore, fixed, place)
+        except BaseException:
+            self._moving = False
+            raise
+        self.post_message(self.Changed())
+
+    def _restore(self, fixed: Widget, place: float) -> None:
+        self.scroll_to(y=fixed.virtual_region.y - place, animate=False, immediate=True)
+        self._moving = False
+
+    async def _fill(self, window: Window) -> None:
+        await self._column.mount_all(
+            [self._view(turn) for turn in self._turns[window.first : window.end]],
+            after=self._earlier,
+        )
+        self._set(window)
+        self.post_message(self.Changed())
+
+    def _set(self, window: Window) -> None:
+        self._window = window
+        count = window.first
+        self._earlier.display = count > 0
+        turns = "turn" if count == 1 else "turns"
+        self._earlier.update(f"Earlier: {count:,} {turns} · scroll up")
+
+    def _view(self, turn: Turn) -> TurnView:
+        marker = (
+            "From here on, nothing above is sent any more." if turn.id == self._sent_from else ""
+        )
+        return TurnView(turn, marker)
