@@ -25,7 +25,7 @@ from baton.engine.ports import Place, Question
 from baton.engine.run import Limits
 
 _PATIENCE = 0.5
-"""How many seconds a reader that has paused is waited for once the person wants to leave."""
+"""Once the person wants to leave: how many seconds a reader that has paused is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _exit_code(view: RunView, output: Output, manner: Manner, left: list[int]) -
 
 @asynccontextmanager
 async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[list[int]]:
-    """Let the first signal stop the run in good order, and the second one end this process.
+    """Let the first signal stop the run in good order, and a later one end this process.
 
     Yields a list that will hold the signal. A closed stdout stops the run, too.
     """
@@ -178,11 +178,16 @@ async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[
     left: list[int] = []
 
     def leave(number: int) -> None:
-        left.append(number)
-        for each in signals:
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.SIG_DFL)
-        cancel()
+        if not left:
+            left.append(number)
+            cancel()
+            # Later, as one wish to leave often comes twice: to this process and to its group.
+            loop.call_later(_PATIENCE, insist)
+
+    def insist() -> None:
+        for number in signals:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
 
     for number in signals:
         loop.add_signal_handler(number, leave, number)

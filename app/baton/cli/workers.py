@@ -44,7 +44,7 @@ def show(worker: str, as_json: bool) -> None:
         "Worker": card.id,
         "Name": card.name,
         "Runs": card.hardware or card.kind,
-        "Text may come from": f"conversations that may go as far as {card.privacy.value}",
+        "Privacy": card.privacy.value,
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Longest answer": f"{card.max_output:,} tokens",
         "Parameters": f"{card.parameters / 1e6:,.0f} million" if card.parameters else "",
@@ -52,7 +52,7 @@ def show(worker: str, as_json: bool) -> None:
         "Licence": card.licence,
         "Note": card.note,
     }
-    emit("\n".join(f"{name + ':':20}{one_line(text)}" for name, text in facts.items() if text))
+    emit("\n".join(f"{name + ':':16}{one_line(text)}" for name, text in facts.items() if text))
 
 
 @workers.command()
