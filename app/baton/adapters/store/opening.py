@@ -24,6 +24,7 @@ from baton.adapters.store.sqlite import (
 )
 from baton.domain.errors import BatonError, StoreError
 
+SMALLEST_BYTES = 512
 CHECK_ALWAYS_BYTES = 1 << 20
 CHECK_EVERY_SECONDS = 24 * 3600
 _SIDE_FILES = ("", "-wal", "-shm")
@@ -68,6 +69,8 @@ def _create(path: Path) -> None:
 def _open(path: Path) -> Connection:
     """Connect, migrate and check. Raises Damaged."""
     with explained(path):
+        if 0 < path.stat().st_size < SMALLEST_BYTES:
+            raise Damaged("it is cut short")  # SQLite would take it for an empty one
         connection = connect(path)
         try:
             fresh = _prepare(connection, path)
@@ -143,11 +146,11 @@ def _check_tables(connection: Connection) -> None:
     tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage")
     for row in tables.fetchall():
         name = row["name"].replace("'", "''")
-        _must_be_ok(connection.execute(f"PRAGMA quick_check('{name}')").fetchone())
+        _must_be_ok(connection.execute(f"PRAGMA integrity_check('{name}')").fetchone())
 
 
 def _check_closely(connection: Connection) -> None:
-    _must_be_ok(connection.execute("PRAGMA quick_check").fetchone())
+    _must_be_ok(connection.execute("PRAGMA integrity_check").fetchone())
     reference = connect(None)
     migrate(reference)
     if _schema(connection) != _schema(reference):

@@ -7,10 +7,11 @@ import time
 from dataclasses import replace
 
 from baton.adapters.store import rows
-from baton.adapters.store.sqlite import Connection, Row, clean
+from baton.adapters.store.sqlite import Connection, clean
 from baton.domain.chat import Prompt, Role, Turn, TurnStatus, title_of
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.events import TERMINAL, Cancelled, Event, Failed, Finished
+from baton.domain.history import Conversation
 from baton.domain.labels import Label, strictest
 from baton.engine.ports import Begun, Place
 
@@ -42,34 +43,34 @@ def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) ->
     conversation = _conversation(connection, prompt, place, label, now)
     asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
     path = rows.turns(connection, PATH, asked)
-    sent = _sent(path, conversation["sent_from"])
+    sent = _sent(path, conversation.sent_from)
     derived = strictest(
-        [label, Label(conversation["label"])]
+        [label, conversation.label]
         + [turn.label for turn in sent]
         + [file.label for turn in sent for file in turn.files]
     )
     run = new_id()
     answer = Turn(
-        new_id(), conversation["id"], asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
+        new_id(), conversation.id, asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
     )
     add_turn(connection, replace(answer, run=run))
     connection.execute(
         "INSERT INTO runs (id, conversation, prompt, answer, status, created, owner) "
         "VALUES (?, ?, ?, ?, 'running', ?, ?)",
-        [run, conversation["id"], asked, answer.id, now, os.getpid()],
+        [run, conversation.id, asked, answer.id, now, os.getpid()],
     )
     # Whoever writes into a deleted conversation wants it back.
     connection.execute(
         "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
-        [answer.id, now, conversation["id"]],
+        [answer.id, now, conversation.id],
     )
-    return Begun(run, conversation["id"], asked, answer.id, derived, conversation["system"], sent)
+    return Begun(run, conversation.id, asked, answer.id, derived, conversation.system, sent)
 
 
 def _conversation(
     connection: Connection, prompt: Prompt, place: Place, label: Label, now: float
-) -> Row:
-    """Return the row of the place's conversation, made now if it is a new one."""
+) -> Conversation:
+    """Return the place's conversation, made now if it is a new one."""
     name, turn = place.conversation, place.again or place.after
     if turn:
         row = connection.execute("SELECT conversation, role FROM turns WHERE id = ?", [turn])
@@ -90,25 +91,24 @@ def _conversation(
         connection.execute(
             "UPDATE conversations SET system = ? WHERE id = ?", [prompt.system, name]
         )
-    row = connection.execute("SELECT * FROM conversations WHERE id = ?", [name]).fetchone()
-    if row is None:
-        raise ConfigError(f"There is no conversation {name!r}.")
-    return row  # type: ignore[no-any-return]
+    for conversation in rows.conversations(connection, "WHERE c.id = ?", name):
+        return conversation
+    raise ConfigError(f"There is no conversation {name!r}.")
 
 
 def _add_prompt(
     connection: Connection,
-    conversation: Row,
+    conversation: Conversation,
     prompt: Prompt,
     after: str | None,
     label: Label,
     now: float,
 ) -> str:
-    parent = conversation["head"] if after is None else after or None
-    labels = [label, Label(conversation["label"]), *(file.label for file in prompt.files)]
+    parent = conversation.head if after is None else after or None
+    labels = [label, conversation.label, *(file.label for file in prompt.files)]
     turn = Turn(
         new_id(),
-        conversation["id"],
+        conversation.id,
         parent,
         Role.USER,
         prompt.text,

@@ -29,7 +29,7 @@ def genuine() -> Iterator[None]:
     """Tell of a value that no Baton ever wrote: a flipped bit that SQLite can't notice."""
     try:
         yield
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise Damaged(str(error)) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,10 @@ _BY_CODE = {
     sqlite3.SQLITE_NOMEM: ("There is not enough memory for the history.", "Close something."),
     sqlite3.SQLITE_TOOBIG: ("A text is too large for the history.", "Split it."),
     sqlite3.SQLITE_READONLY: _DENIED,
+    sqlite3.SQLITE_READONLY_DBMOVED: (
+        "The history file was moved away while it was in use; what is said now can't be kept.",
+        "Start Baton again.",
+    ),
     sqlite3.SQLITE_CANTOPEN: _DENIED,
     sqlite3.SQLITE_PERM: _DENIED,
     sqlite3.SQLITE_AUTH: _DENIED,
@@ -134,15 +139,28 @@ def explained(path: Path | None) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", None)
         if code is None:
             raise  # the module's own complaints (a closed connection) are bugs
-        primary = code & 0xFF  # the upper bits only refine it
-        if primary in _DAMAGE:
+        if _means_damage(code, path):
             raise Damaged(str(error)) from error
-        message, hint = _BY_CODE.get(primary, _OTHER)
+        message, hint = _BY_CODE.get(code, _BY_CODE.get(_primary(code), _OTHER))
         words = {"path": path or "memory", "error": error}
         raise StoreError(message.format(**words), hint.format(**words)) from error
+    except UnicodeDecodeError as error:
+        # Texts are decoded leniently, so this was a message that quotes a broken schema.
+        raise Damaged("its schema is unreadable") from error
     except OSError as error:
         message = f"The history at {path} can't be used: {error.strerror}."
         raise StoreError(message, _DENIED[1]) from error
+
+
+def _primary(code: int) -> int:
+    return code & 0xFF  # the upper bits only refine it
+
+
+def _means_damage(code: int, path: Path | None) -> bool:
+    if code == sqlite3.SQLITE_READONLY and path is not None:
+        # With the rights to write, it is a flipped bit in the header that forbids it.
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return _primary(code) in _DAMAGE
 
 
 def clean(text: str) -> str:
