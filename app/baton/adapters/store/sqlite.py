@@ -85,6 +85,9 @@ def transaction(connection: Connection, kind: str = "IMMEDIATE") -> Iterator[Non
         raise
 
 
+_DBMOVED = 1032
+"""SQLITE_READONLY_DBMOVED, which pysqlite3 doesn't name."""
+
 _DENIED = (
     "The history at {path} can't be written.",
     "Check the owner and the permissions of the file and its folder, or use --no-history.",
@@ -107,7 +110,7 @@ _BY_CODE = {
     sqlite3.SQLITE_NOMEM: ("There is not enough memory for the history.", "Close something."),
     sqlite3.SQLITE_TOOBIG: ("A text is too large for the history.", "Split it."),
     sqlite3.SQLITE_READONLY: _DENIED,
-    sqlite3.SQLITE_READONLY_DBMOVED: (
+    _DBMOVED: (
         "The history file was moved away while it was in use; what is said now can't be kept.",
         "Start Baton again.",
     ),
