@@ -28,12 +28,14 @@ class Tally:
     usage: Usage | None = None
 
 
+Record = Callable[[Tally], Coroutine[Any, Any, None]]
+"""Keeps what a call used."""
+
+
 class Metered:
     """A worker that reports every call to `record`, however the call ends."""
 
-    def __init__(
-        self, worker: Worker, record: Callable[[Tally], Coroutine[Any, Any, None]]
-    ) -> None:
+    def __init__(self, worker: Worker, record: Record) -> None:
         self._worker = worker
         self._record = record
 

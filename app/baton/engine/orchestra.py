@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from baton.domain.chat import Card, Prompt
 from baton.domain.errors import ConfigError
-from baton.engine.ports import Ask, Place, Store, Worker, take_default
-from baton.engine.run import Limits, Run
+from baton.engine.ports import NEW, Ask, Place, Store, Worker, take_default
+from baton.engine.run import ANYTHING, Limits, Run
 
 
 class Orchestra:
@@ -34,14 +34,14 @@ class Orchestra:
     def play(
         self,
         prompt: Prompt,
-        place: Place = Place(),
-        limits: Limits = Limits(),
+        place: Place = NEW,
+        limits: Limits = ANYTHING,
         ask: Ask = take_default,
         worker: str | None = None,
     ) -> Run:
         """Begin a run: enter it with `async with`, then iterate over its events.
 
-        `ask` is how the run puts a question to the person. Raises ConfigError for an unknown worker.
+        `ask` puts a question to the person. Raises ConfigError for an unknown worker.
         """
         return Run(self.worker(worker), self._store, prompt, place, limits, ask)
 

@@ -49,6 +49,10 @@ class Place:
     again: str | None = None
 
 
+NEW = Place()
+"""A new conversation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Begun:
     """What the store recorded before anything was called: ids, and what the worker will see."""

@@ -53,6 +53,10 @@ class Limits:
     seed: int | None = None
 
 
+ANYTHING = Limits()
+"""No limits but the worker's own."""
+
+
 class Run:
     """A run in progress: iterate over its events inside `async with`.
 
