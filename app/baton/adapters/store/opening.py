@@ -151,6 +151,8 @@ def _check_tables(connection: Connection) -> None:
 
 def _check_closely(connection: Connection) -> None:
     _must_be_ok(connection.execute("PRAGMA integrity_check").fetchone())
+    # Writing what stands there already: a header can forbid it, which nothing else would show.
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
     reference = connect(None)
     migrate(reference)
     if _schema(connection) != _schema(reference):
