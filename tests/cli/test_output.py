@@ -1,0 +1,124 @@
+"""Whatever comes from outside, a terminal is never given anything that it would obey."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sys
+import threading
+import tty
+from typing import Self
+
+import pytest
+
+from baton.cli.output import Output, emit, show_size, talk
+
+END = b"THE END"
+OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
+
+PIECES = (
+    *"\x1b\x07\x9b\x9d\x90\r\b\x0c\x7f\x00\x85\u2028\u202e\u2066\udc9b\u0301é漢🎼\n\t []m;",
+    "\x1b]52;c;aGk=\x07",
+    "\x1b[2J",
+    "\x1b]0;title\x1b\\",
+    "\x1b[201~",
+    "\x1bP1$r\x1b\\",
+    "word ",
+    "[/bold]",
+)
+
+
+class Screen:
+    """A pseudo-terminal in place of stdout and stderr, whose every byte is taken down."""
+
+    def __init__(self) -> None:
+        self.shown = ""
+        self._raw = b""
+        self._taker = threading.Thread(target=self._take)
+
+    def __enter__(self) -> Self:
+        self._reading, writing = os.openpty()
+        tty.setraw(writing)
+        self._files = os.dup(1), os.dup(2), sys.stdout, sys.stderr
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
+        os.close(writing)
+        sys.stdout = os.fdopen(1, "w", errors="replace", closefd=False)
+        sys.stderr = os.fdopen(2, "w", errors="replace", closefd=False)
+        self._taker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.write(1, END)
+        self._taker.join()
+        out, err, sys.stdout, sys.stderr = self._files
+        for descriptor, saved in ((1, out), (2, err)):
+            os.dup2(saved, descriptor)
+            os.close(saved)
+        os.close(self._reading)
+        self.shown = self._raw.removesuffix(END).decode()
+
+    def _take(self) -> None:
+        while not self._raw.endswith(END):
+            self._raw += os.read(self._reading, 65536)
+
+
+@pytest.fixture
+def hostile() -> list[str]:
+    """Ten thousand pieces of text, as models, files or other people's errors might hold."""
+    chance = random.Random(1)
+    return ["".join(chance.choices(PIECES, k=chance.randint(1, 12))) for _ in range(10_000)]
+
+
+def drain(output: Output) -> None:
+    drained = threading.Event()
+    output.on_drained = drained.set
+    output.close()
+    assert drained.wait(60)
+
+
+def test_no_streamed_text_is_obeyed_however_it_is_split(
+    capfd: pytest.CaptureFixture[str], hostile: list[str]
+) -> None:
+    chance = random.Random(2)
+    with capfd.disabled(), Screen() as screen:
+        output = Output()
+        for text in hostile:
+            border = chance.randint(0, len(text))
+            output.data(text[:border])
+            output.data(text[border:])
+        output.warn("".join(hostile[:100]))
+        drain(output)
+    assert not OBEYED.search(screen.shown)
+    assert screen.shown.count("漢") > 1000
+
+
+def test_no_status_is_obeyed(capfd: pytest.CaptureFixture[str], hostile: list[str]) -> None:
+    with capfd.disabled(), Screen() as screen:
+        output = Output()
+        for text in hostile:
+            output.status(text)
+        drain(output)
+    statuses = screen.shown.split("\r\x1b[2K")
+    assert len(statuses) > 9000
+    assert not any(OBEYED.search(status) or "\n" in status for status in statuses)
+
+
+def test_nothing_said_in_passing_is_obeyed(
+    capfd: pytest.CaptureFixture[str], hostile: list[str]
+) -> None:
+    with capfd.disabled(), Screen() as screen:
+        for text in hostile:
+            emit(text)
+            talk(text)
+    assert not OBEYED.search(screen.shown)
+    assert screen.shown.count("漢") > 1000
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0, "0 B"), (999, "999 B"), (12_345, "12.3 KB"), (98 * 10**6, "98.0 MB"), (10**13, "10.0 TB")],
+)
+def test_sizes_are_for_people(size: int, shown: str) -> None:
+    assert show_size(size) == shown
