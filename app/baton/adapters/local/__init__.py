@@ -1,0 +1,17 @@
+"""Workers on this machine: a child process per loaded model, and what keeps watch over them."""
+
+from baton.adapters.local.files import STARTER, ModelFile, check_gguf, find_model, starter
+from baton.adapters.local.memory import Memory
+from baton.adapters.local.probe import probe
+from baton.adapters.local.worker import LocalWorker
+
+__all__ = [
+    "STARTER",
+    "LocalWorker",
+    "Memory",
+    "ModelFile",
+    "check_gguf",
+    "find_model",
+    "probe",
+    "starter",
+]

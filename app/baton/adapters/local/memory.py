@@ -1,0 +1,94 @@
+"""The joint memory of loaded models: who is loaded, and who has to make room."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from baton.domain.errors import ModelFileError
+
+SHARE = 0.8
+"""How much of the machine's memory models may take together, unless set otherwise."""
+
+
+class Tenant(Protocol):
+    """A worker that may hold a model in memory."""
+
+    @property
+    def resident(self) -> int:
+        """Bytes held now."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is answering, and must not be unloaded."""
+        ...
+
+    def unload(self) -> None:
+        """Let the memory go."""
+        ...
+
+
+class Memory:
+    """Keeps the joint memory of loaded models under a limit in bytes (0: a share of the machine's).
+
+    Sizes are estimates from above: the file, and the whole context it may grow to.
+    """
+
+    def __init__(self, limit: int = 0) -> None:
+        self._limit = limit
+        self._tenants: list[Tenant] = []  # the least recently used first
+
+    @property
+    def limit(self) -> int:
+        """How many bytes all loaded models may hold together."""
+        return self._limit or int(machine_memory() * SHARE)
+
+    def make_room(self, tenant: Tenant, needed: int) -> None:
+        """Unload idle models, the least recently used first, until `needed` bytes fit.
+
+        Raises ModelFileError when they don't even then.
+        """
+        others = [other for other in self._tenants if other is not tenant]
+        self._tenants = [*others, tenant]
+        for other in others:
+            if self._held(others) + needed <= self.limit:
+                return
+            if not other.busy:
+                other.unload()
+        held = self._held(others)
+        if held + needed > self.limit:
+            raise _too_large(needed, held, self.limit)
+
+    @staticmethod
+    def _held(tenants: list[Tenant]) -> int:
+        return sum(tenant.resident for tenant in tenants)
+
+
+def machine_memory(limits: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return this machine's memory in bytes, or its container's if that is less."""
+    if hasattr(os, "sysconf"):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    else:
+        import psutil
+
+        total = psutil.virtual_memory().total
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            return min(total, int((limits / name).read_text("ascii")))
+        except (OSError, ValueError):
+            continue  # no such file, or "max"
+    return total
+
+
+def _too_large(needed: int, held: int, limit: int) -> ModelFileError:
+    others = f", and models that are answering hold {_gb(held)}" if held else ""
+    return ModelFileError(
+        f"This model needs about {_gb(needed)} of memory{others}; {_gb(limit)} are allowed.",
+        "Choose a smaller model, a smaller `context`, or raise `memory_gb` under [local].",
+    )
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,402 @@
+"""llama.cpp through its C interface: a model, its context, and sampling.
+
+The package's own `Llama` class is left aside: the C interface gives cancellation at any moment,
+progress, reuse of what was read before, and a start that is 0.2 s quicker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+def _skip_package_init(name: str) -> None:
+    """Let submodules of `name` be imported without its `__init__`.
+
+    llama_cpp's own imports numpy, diskcache and much else, for 0.2 s; its submodule with the C
+    interface needs none of it.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is not None and name not in sys.modules:
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+
+
+_skip_package_init("llama_cpp")
+import llama_cpp.llama_cpp as c  # noqa: E402
+
+SMALLEST_CONTEXT = 2048
+"""Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
+
+BATCH = 128
+"""Tokens read at once: on a processor no slower than more, and progress is seen to move.
+
+Always the same on one machine, so that an answer doesn't depend on its pace.
+"""
+
+GPU_BATCH = 512
+"""The same where layers are on a GPU, which more tokens keep busy."""
+
+GPU_RESERVE = 1 << 30
+"""Bytes of GPU memory left to the screen and to llama.cpp's scratch space."""
+
+ALL_LAYERS = 999
+"""As many layers as any model has, and its output layer too."""
+
+SLOW_TOKEN = 0.1
+"""Seconds per token from which on cancelling mustn't wait for the token's end."""
+
+LAST_TOKENS = 64
+"""How many of the latest tokens count as repetition."""
+
+
+class LlamaError(Exception):
+    """llama.cpp refused; the text is a sentence's second half."""
+
+
+class Sampling(NamedTuple):
+    """How the next token is chosen; temperature 0 takes the likeliest. `seed` None is random."""
+
+    temperature: float = 0.7
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    seed: int | None = None
+
+
+class Device(NamedTuple):
+    """A GPU as llama.cpp sees it; memory in bytes."""
+
+    name: str
+    description: str
+    free: int
+    total: int
+
+
+_log: Any = None
+
+
+def start(log: Callable[[str], None]) -> None:
+    """Begin to use llama.cpp; its warnings and errors go to `log`, the rest nowhere."""
+
+    def receive(level: int, text: bytes, _: object) -> None:
+        if level in _LOUD:
+            log(text.decode("utf-8", "replace"))
+
+    global _log
+    _log = c.llama_log_callback(receive)  # must outlive every call
+    c.llama_log_set(_log, ctypes.c_void_p())
+    c.llama_backend_init()
+
+
+def build() -> dict[str, Any]:
+    """Tell which llama.cpp this is, what it was built for, and the GPUs it can use."""
+    return {
+        "version": c.llama_version().decode(),
+        "system": c.llama_print_system_info().decode().strip(),
+        "gpu": bool(c.llama_supports_gpu_offload()),
+        "devices": [device._asdict() for device in devices()],
+    }
+
+
+def devices() -> list[Device]:
+    """Return the GPUs this build can use."""
+    if not c.llama_supports_gpu_offload():
+        return []
+    from llama_cpp._ggml import libggml as lib
+
+    lib.ggml_backend_dev_get.restype = ctypes.c_void_p
+    lib.ggml_backend_dev_name.restype = ctypes.c_char_p
+    lib.ggml_backend_dev_description.restype = ctypes.c_char_p
+    lib.ggml_backend_dev_count.restype = ctypes.c_size_t
+    found = []
+    for index in range(lib.ggml_backend_dev_count()):
+        device = ctypes.c_void_p(lib.ggml_backend_dev_get(ctypes.c_size_t(index)))
+        if lib.ggml_backend_dev_type(device) == _GPU:
+            free, total = ctypes.c_size_t(), ctypes.c_size_t()
+            lib.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+            name = lib.ggml_backend_dev_name(device).decode("utf-8", "replace")
+            description = lib.ggml_backend_dev_description(device).decode("utf-8", "replace")
+            found.append(Device(name, description, free.value, total.value))
+    return found
+
+
+_GPU = 1  # GGML_BACKEND_DEVICE_TYPE_GPU
+_LOUD = (3, 4)  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
+_ABORTED = 2  # what llama_decode returns then
+
+
+def layers_that_fit(path: str) -> int:
+    """Guess how many of a model's layers the GPUs have room for; more than it has means all."""
+    free = sum(device.free for device in devices()) - GPU_RESERVE
+    if free <= 0:
+        return 0
+    fraction = free / (Path(path).stat().st_size * 1.2)  # the context lies beside the weights
+    if fraction >= 1:
+        return ALL_LAYERS
+    header = Model(path, header_only=True)
+    try:
+        return int(fraction * header.layers)
+    finally:
+        header.free()
+
+
+class Model:
+    """A loaded model file. Raises LlamaError when llama.cpp won't load it."""
+
+    def __init__(
+        self,
+        path: str,
+        gpu_layers: int = 0,
+        progress: Callable[[float], None] = lambda _: None,
+        header_only: bool = False,
+    ) -> None:
+        def report(fraction: float, _: object) -> bool:
+            progress(fraction)
+            return True
+
+        parameters = c.llama_model_default_params()
+        parameters.n_gpu_layers = gpu_layers
+        parameters.vocab_only = header_only
+        parameters.progress_callback = c.llama_progress_callback(report)
+        self._model = c.llama_model_load_from_file(os.fsencode(path), parameters)
+        if not self._model:
+            raise LlamaError("llama.cpp can't load it")
+        self._vocab = c.llama_model_get_vocab(self._model)
+        self.vocabulary = c.llama_vocab_n_tokens(self._vocab)
+        if not self.vocabulary or not c.llama_model_has_decoder(self._model):
+            raise LlamaError("it isn't a language model")
+        if c.llama_model_has_encoder(self._model) or c.llama_model_is_diffusion(self._model):
+            raise LlamaError("it isn't a chat model")
+        self.trained_context = c.llama_model_n_ctx_train(self._model)
+        self.layers = c.llama_model_n_layer(self._model) or self._header_number("block_count")
+        self.gpu_layers = min(gpu_layers, self.layers) if c.llama_supports_gpu_offload() else 0
+        self.batch = GPU_BATCH if self.gpu_layers else BATCH
+        self.parameters = c.llama_model_n_params(self._model)
+        self.size = c.llama_model_size(self._model)
+
+    def free(self) -> None:
+        """Let the memory go; the model can't be used after it."""
+        c.llama_model_free(self._model)
+
+    def metadata(self, key: str) -> str | None:
+        """Return a value of the file's header as text, None if it isn't there."""
+        size = c.llama_model_meta_val_str(self._model, key.encode(), None, 0)
+        if size < 0:
+            return None
+        buffer = ctypes.create_string_buffer(size + 1)
+        c.llama_model_meta_val_str(self._model, key.encode(), buffer, size + 1)
+        return buffer.value.decode("utf-8", "replace")
+
+    @property
+    def template(self) -> str | None:
+        """The chat template's source."""
+        source = c.llama_model_chat_template(self._model, None)
+        return source.decode("utf-8", "replace") if source else None
+
+    @property
+    def cell_bytes(self) -> int:
+        """Bytes of context memory per token: an upper bound for models that save some."""
+        head = c.llama_model_n_embd(self._model) // max(c.llama_model_n_head(self._model), 1)
+        key = self._header_number("attention.key_length") or head
+        value = self._header_number("attention.value_length") or head
+        heads: int = c.llama_model_n_head_kv(self._model)
+        return self.layers * heads * (key + value) * 2  # numbers of 16 bits
+
+    def _header_number(self, key: str) -> int:
+        architecture = self.metadata("general.architecture")
+        number = self.metadata(f"{architecture}.{key}") or ""
+        return int(number) if number.isdecimal() and len(number) < 10 else 0
+
+    def special(self, name: str) -> str:
+        """Return the text of the `bos` or `eos` token, "" if there is none."""
+        token = {"bos": c.llama_vocab_bos, "eos": c.llama_vocab_eos}[name](self._vocab)
+        return self.piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
+
+    def begin(self, tokens: list[int]) -> list[int]:
+        """Return a prompt's tokens with the BOS that the model wants and the template forgot."""
+        bos = c.llama_vocab_bos(self._vocab)
+        if not c.llama_vocab_get_add_bos(self._vocab) or tokens[:1] == [bos]:
+            return tokens
+        return [bos, *tokens]
+
+    def tokenise(self, text: str, special: bool) -> list[int]:
+        """Return the text's tokens; `special` lets it name control tokens."""
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 2
+        buffer = (c.llama_token * room)()
+        count = c.llama_tokenize(self._vocab, data, len(data), buffer, room, False, special)
+        if count < 0:
+            raise LlamaError("llama.cpp can't read the prompt")
+        return buffer[:count]
+
+    def piece(self, token: int, special: bool = False) -> bytes:
+        """Return a token's bytes; not always whole characters."""
+        buffer = ctypes.create_string_buffer(64)
+        size = c.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
+        if size < 0:
+            buffer = ctypes.create_string_buffer(-size)
+            size = c.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
+        return buffer.raw[: max(size, 0)]
+
+    def is_end(self, token: int) -> bool:
+        """Tell whether a token ends an answer."""
+        return bool(c.llama_vocab_is_eog(self._vocab, token))
+
+    def context(self, tokens: int, threads: int) -> Any:
+        """Return a new llama.cpp context of that size, None if there is no memory for it."""
+        parameters = c.llama_context_default_params()
+        parameters.n_ctx = tokens
+        parameters.n_batch = self.batch
+        parameters.n_threads = parameters.n_threads_batch = threads
+        return c.llama_init_from_model(self._model, parameters)
+
+    def sampler(self, how: Sampling) -> Any:
+        """Return a new llama.cpp sampler chain."""
+        chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
+        links = []
+        if how.repeat_penalty != 1.0:
+            penalty = (self.vocabulary, LAST_TOKENS, how.repeat_penalty, 0.0, 0.0)
+            links.append(c.llama_sampler_init_penalties(*penalty))
+        if how.temperature <= 0:
+            links.append(c.llama_sampler_init_greedy())
+        else:
+            seed = c.LLAMA_DEFAULT_SEED if how.seed is None else how.seed & 0xFFFFFFFF
+            links += [
+                c.llama_sampler_init_top_k(how.top_k),
+                c.llama_sampler_init_top_p(how.top_p, 1),
+                c.llama_sampler_init_min_p(how.min_p, 1),
+                c.llama_sampler_init_temp(how.temperature),
+                c.llama_sampler_init_dist(seed),
+            ]
+        for link in links:
+            c.llama_sampler_chain_add(chain, link)
+        return chain
+
+
+class Context:
+    """What the model has read. It grows up to `limit` tokens, and keeps what prompts share.
+
+    `cancelled` is asked at every moment where work can stop; then whatever runs returns early, and
+    the context stays usable. Raises LlamaError.
+    """
+
+    def __init__(
+        self, model: Model, limit: int, threads: int, cancelled: Callable[[], bool]
+    ) -> None:
+        self._model = model
+        self._limit = limit
+        self._threads = threads
+        self._cancelled = cancelled
+        self._abort = c.ggml_abort_callback(lambda _: cancelled())
+        self._one = (c.llama_token * 1)()
+        self._tokens: list[int] = []
+        self._ctx: Any = None
+        self._size = 0
+        self._fit(1)
+
+    def read(self, prompt: Sequence[int], progress: Callable[[int, int], None]) -> int:
+        """Read a prompt; return how many of its tokens were known from before.
+
+        `progress` gets how many tokens have been read, of how many that have to be.
+        """
+        self._fit(len(prompt))
+        known = self._keep(_common(self._tokens, prompt[:-1]))
+        total = len(prompt) - known
+        self._watch(True)
+        step = self._model.batch
+        for at in range(known, len(prompt), step):
+            progress(at - known, total)
+            batch = prompt[at : at + step]
+            if not self._decode((c.llama_token * len(batch))(*batch), len(batch)):
+                return known
+            self._tokens += batch
+        progress(total, total)
+        return known
+
+    def write(self, how: Sampling) -> Generator[int]:
+        """Yield the tokens that follow what was read, until the model ends or it is cancelled."""
+        sampler = self._model.sampler(how)
+        try:
+            watched = True
+            while not self._cancelled():
+                token = c.llama_sampler_sample(sampler, self._ctx, -1)
+                if self._model.is_end(token):
+                    return
+                yield token
+                began = time.monotonic()
+                self._fit(len(self._tokens) + 1)
+                self._one[0] = token
+                if not self._decode(self._one, 1):
+                    return
+                self._tokens.append(token)
+                slow = time.monotonic() - began > SLOW_TOKEN
+                if watched != slow:
+                    self._watch(watched := slow)
+        finally:
+            c.llama_sampler_free(sampler)
+
+    def _watch(self, on: bool) -> None:
+        """Ask `cancelled` within decoding too: worth its price only where that takes long."""
+        callback = self._abort if on else c.ggml_abort_callback()
+        c.llama_set_abort_callback(self._ctx, callback, None)
+
+    def _decode(self, tokens: Any, count: int) -> bool:
+        """Read tokens; False when cancelled meanwhile."""
+        if self._cancelled():
+            return False
+        status = c.llama_decode(self._ctx, c.llama_batch_get_one(tokens, count))
+        if status == 0:
+            return True
+        self._keep(len(self._tokens))
+        if status == _ABORTED:
+            return False
+        raise LlamaError(f"llama.cpp failed to compute (status {status})")
+
+    def _keep(self, count: int) -> int:
+        """Forget everything after the first `count` tokens; return how many could be kept."""
+        memory = c.llama_get_memory(self._ctx)
+        if not c.llama_memory_seq_rm(memory, 0, count, -1):
+            c.llama_memory_clear(memory, True)  # recurrent models can't forget a part
+            count = 0
+        del self._tokens[count:]
+        return count
+
+    def _fit(self, tokens: int) -> None:
+        """Make the context large enough for that many tokens, keeping what it knows."""
+        if tokens <= self._size:
+            return
+        size = SMALLEST_CONTEXT
+        while size < tokens:
+            size *= 2
+        size = min(size, self._limit)
+        ctx = self._model.context(size, self._threads)
+        if not ctx:
+            raise LlamaError(f"there isn't enough memory for a context of {size:,} tokens")
+        if self._ctx:
+            if not _carry_over(self._ctx, ctx):
+                self._tokens.clear()
+            c.llama_free(self._ctx)
+        self._ctx, self._size = ctx, size
+
+
+def _carry_over(old: Any, new: Any) -> bool:
+    """Copy what one context knows into a larger one."""
+    size = c.llama_state_seq_get_size(old, 0)
+    state = (ctypes.c_uint8 * size)()
+    taken = c.llama_state_seq_get_data(old, state, size, 0)
+    return bool(taken and c.llama_state_seq_set_data(new, state, taken, 0))
+
+
+def _common(known: Sequence[int], prompt: Sequence[int]) -> int:
+    """Return how many tokens two sequences share at their beginning."""
+    for index, (one, other) in enumerate(zip(known, prompt, strict=False)):
+        if one != other:
+            return index
+    return min(len(known), len(prompt))
