@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,8 +15,11 @@ from baton.domain.labels import Label
 from baton.domain.view import RunView
 from baton.engine.run import Run
 
-FRAME_SECONDS = 0.08
-"""How often a running answer is drawn; faster, and typing would have to wait for it."""
+FRAME_SECONDS = 0.1
+"""How often a running answer is drawn."""
+
+TYPING_FRAME_SECONDS = 0.5
+"""How often it is drawn while the person types, so that keys seldom have to wait for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +46,7 @@ class Pending:
 class Canvas(Protocol):
     """Where an answer is drawn piece by piece."""
 
-    async def write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Draw one more piece."""
         ...
 
@@ -56,6 +60,10 @@ class Stage(Protocol):
 
     async def began(self, follower: Follower) -> None:
         """The prompt is stored; now is the time to give the follower a canvas."""
+        ...
+
+    def is_typing(self) -> bool:
+        """Tell whether the person is typing just now."""
         ...
 
     def changed(self, follower: Follower | None) -> None:
@@ -102,16 +110,19 @@ class Follower:
                 await drawing
 
     async def _draw(self) -> None:
-        seen: RunView | None = None
+        seen, last = self.view, 0.0
         while True:
+            await asyncio.sleep(FRAME_SECONDS)
+            waited = time.monotonic() - last
+            if self.stage.is_typing() and waited < TYPING_FRAME_SECONDS:
+                continue
             if self.view is not seen:
-                seen = self.view
+                seen, last = self.view, time.monotonic()
                 self.stage.changed(self)
                 fresh = self.view.answer[self._drawn :]
                 self._drawn += len(fresh)
                 if self._canvas is not None and fresh:
-                    await self._canvas.write(fresh)
-            await asyncio.sleep(FRAME_SECONDS)
+                    self._canvas.write(fresh)
 
 
 class Player:

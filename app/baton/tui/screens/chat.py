@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,6 +30,9 @@ from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn import TurnView, facts_of
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
+TYPING_SECONDS = 0.3
+"""For how long after a keystroke the next one is expected."""
+
 TOO_LONG = Question(
     "The prompt doesn't fit into this conversation any more.",
     (Choice("leave", "Leave it"), Choice("new", "Ask it in a new conversation")),
@@ -47,6 +52,7 @@ class ChatScreen(ReadingScreen):
         self.player = Player(self)
         self.worker = desk.worker or desk.orchestra.default
         self._edited: Turn | None = None
+        self._question: QuestionView | None = None
         self._moment: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -84,6 +90,7 @@ class ChatScreen(ReadingScreen):
                 self.composer.put(sanitise(draft))
             if conversation is None:
                 await self._welcome()
+            gc.freeze()  # else collecting garbage looks at all of history, and typing waits 0.1 s
         except BatonError as error:
             await self.complain(error)
         current = self.player.current
@@ -114,7 +121,7 @@ class ChatScreen(ReadingScreen):
         """Offer only what would do something now."""
         match action:
             case "take_default":
-                return bool(self.query(QuestionView))
+                return self._question is not None
             case "take_back":
                 return bool(self.player.waiting)
             case "stop":
@@ -222,6 +229,10 @@ class ChatScreen(ReadingScreen):
         started = follower.view.started
         return self.transcript.view_of(started.answer) if started else None
 
+    def is_typing(self) -> bool:
+        """Tell whether the person is typing just now."""
+        return time.monotonic() - self.composer.changed_at < TYPING_SECONDS
+
     def changed(self, follower: Follower | None) -> None:
         """Show what is happening now."""
         if not self.is_mounted:
@@ -250,7 +261,7 @@ class ChatScreen(ReadingScreen):
             turn = replace(view.turn, text=run.answer, status=_status_of(run))
             turn = replace(turn, worker=run.calls[-1].worker if run.calls else turn.worker)
             self.transcript.replace(turn)
-            await view.settle(turn, facts_of(run).among(view.facts.version, view.facts.versions))
+            view.settle(turn, facts_of(run).among(view.facts.version, view.facts.versions))
         if run.failure is not None:
             await self._mend(pending, run)
 
@@ -272,12 +283,13 @@ class ChatScreen(ReadingScreen):
 
     async def ask(self, question: Question) -> str:
         """Put a question to the person, in the conversation."""
-        view = QuestionView(question)
+        self._question = view = QuestionView(question)
         await self.transcript.insert(view)
         self.refresh_bindings()
         try:
             return await view.answer()
         finally:
+            self._question = None
             if self.is_running:
                 if isinstance(self.focused, ChoiceView):
                     self.composer.prompt.focus()
@@ -295,7 +307,8 @@ class ChatScreen(ReadingScreen):
 
     def action_take_default(self) -> None:
         """Leave the open question as it would be without an answer."""
-        self.query_one(QuestionView).take_default()
+        if self._question is not None:
+            self._question.take_default()
 
     def action_take_back(self) -> None:
         """Take the waiting prompt back, to change it or to drop it."""

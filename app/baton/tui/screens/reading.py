@@ -9,12 +9,11 @@ from pathlib import Path
 
 from textual import on, work
 from textual.screen import Screen
-from textual.widgets import Markdown
 
 from baton.domain.chat import Role
 from baton.domain.errors import BatonError
 from baton.domain.labels import Label
-from baton.domain.sanitise import one_line, sanitise
+from baton.domain.sanitise import one_line
 from baton.domain.view import RunView
 from baton.tui import exports
 from baton.tui.desk import Desk
@@ -36,7 +35,6 @@ class ReadingScreen(Screen[None]):
         self.transcript = Transcript()
         self.footer = Footer()
         self._code = (-1, "")
-        self._link = ""
 
     async def complain(self, error: BatonError) -> None:
         """Say in the conversation what went wrong and what to do."""
@@ -96,7 +94,7 @@ class ReadingScreen(Screen[None]):
 
     def action_copy_code(self) -> None:
         """Copy the next code block of the selected message, from its source."""
-        from baton.tui.widgets.answer import code_blocks
+        from baton.tui.markdown import code_blocks
 
         if (view := self.transcript.selected) is None:
             return
@@ -147,19 +145,6 @@ class ReadingScreen(Screen[None]):
         if 0 <= index < len(versions):
             await self.desk.store.select(versions[index])
             await self.show(self.chat.id, versions[index])
-
-    @on(Markdown.LinkClicked)
-    def _open_link(self, event: Markdown.LinkClicked) -> None:
-        """Show where a link leads; only a second click opens it."""
-        event.stop()
-        href = sanitise(event.href)
-        if not href.lower().startswith(("http://", "https://")):
-            self.footer.say(f"not a web address: {href}")
-        elif self._link == href:
-            self.app.open_url(href)
-        else:
-            self._link = href
-            self.footer.say(f"click again to open {href}")
 
     # What is done with the conversation
 

@@ -1,26 +1,107 @@
-"""Markdown as a model writes it, shown without obeying it. Imported late: parsing is costly."""
+"""An answer's text: one widget that draws Markdown itself, however long the answer is.
+
+With a widget for each paragraph and table cell, as in Textual's own Markdown, every keystroke would
+wait for the layout of hundreds of widgets while an answer streams in.
+"""
 
 from __future__ import annotations
 
-from markdown_it import MarkdownIt
-from textual.widgets import Markdown
+from rich.style import Style
+from textual.geometry import Region, Size
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from baton.tui import markdown
+from baton.tui.markdown import Block
 
 
-def _parser() -> MarkdownIt:
-    """Make a parser that shows HTML as text, and a picture as the link that it is."""
-    return MarkdownIt("gfm-like", {"html": False}).disable("image")
-
-
-class Answer(Markdown):
-    """An answer's text; links are never opened by themselves."""
-
-    BULLETS = ["• ", "◦ ", "· "]  # noqa: RUF012
+class Answer(Widget):
+    """Shows a Markdown text. While it grows, only its last block is parsed and drawn anew."""
 
     def __init__(self, text: str = "") -> None:
-        super().__init__(text, parser_factory=_parser, open_links=False)
+        super().__init__(markup=False)
+        self._whole: list[Block] = []  # nothing that is appended changes these any more
+        self._tail = ""  # the source of the block after them
+        self._lines: list[Strip] = []  # all blocks, drawn `_width` columns wide
+        self._whole_lines = 0  # how many lines those are that won't change
+        self._width = 0
+        self._base = Style()
+        self._take(text)
 
+    def append(self, text: str) -> None:
+        """Add to the text."""
+        height = len(self._lines)
+        self._take(self._tail + text)
+        self.refresh(layout=len(self._lines) != height)
 
-def code_blocks(text: str) -> list[str]:
-    """Return the code blocks of a Markdown text, from its source."""
-    tokens = _parser().parse(text)
-    return [token.content for token in tokens if token.type in ("fence", "code_block")]
+    def update(self, text: str) -> None:
+        """Replace the text."""
+        self._whole, self._width = [], 0
+        self._take(text)
+        self.refresh(layout=True)
+
+    def _take(self, text: str) -> None:
+        blocks = markdown.parse(text)
+        last = blocks[-1:]
+        if len(blocks) > 1:
+            text = "\n".join(text.split("\n")[markdown.first_line(blocks[-1]) :])
+        self._tail = text
+        self._whole += blocks[:-1]
+        if self._width:
+            del self._lines[self._whole_lines :]
+            self._draw(blocks[:-1])
+            self._whole_lines = len(self._lines)
+            self._draw(last)
+
+    def _draw(self, blocks: list[Block]) -> None:
+        pen = markdown.pen(self.app.theme)
+        for block in blocks:
+            if self._lines:
+                self._lines.append(Strip.blank(0))
+            self._lines += pen.draw(block, self._width)
+
+    def _fit(self, width: int) -> None:
+        """Draw everything anew if the width has changed."""
+        if width != self._width and width > 0:
+            self._width = width
+            self._lines, self._whole_lines = [], 0
+            self._draw(self._whole)
+            self._whole_lines = len(self._lines)
+            self._draw(markdown.parse(self._tail))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return how many lines the text takes at this width."""
+        self._fit(width)
+        return len(self._lines)
+
+    def notify_style_update(self) -> None:
+        """Draw everything anew in another look."""
+        super().notify_style_update()
+        self._width = 0
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines in sight."""
+        self._fit(self.content_size.width)
+        self._base = self.rich_style  # costly, and the same for every line
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line of the text."""
+        width, base = self.content_size.width, self._base
+        if y >= len(self._lines):
+            return Strip.blank(width, base)
+        line = self._lines[y].apply_style(base).extend_cell_length(width, base)
+        if (selection := self.text_selection) and (span := selection.get_span(y)) is not None:
+            start, end = span
+            end = width if end == -1 else end
+            marked = line.crop(start, end).apply_style(
+                self.screen.get_component_rich_style("screen--selection")
+            )
+            line = Strip.join([line.crop(0, start), marked, line.crop(end)])
+        return line.crop(0, width).apply_offsets(0, y)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return the selected text as it stands on the screen."""
+        text = "\n".join(line.text.rstrip() for line in self._lines)
+        return selection.extract(text), "\n"

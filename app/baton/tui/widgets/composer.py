@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class Composer(Vertical):
         self._hints = Static(id="hints", markup=False)
         self._files = Static(id="files", markup=False)
         self._pause: Timer | None = None
+        self.changed_at = 0.0
 
     def compose(self) -> ComposeResult:
         """Lay the parts out above the prompt."""
@@ -82,6 +84,7 @@ class Composer(Vertical):
     @on(TextArea.Changed)
     async def _change(self, event: TextArea.Changed) -> None:
         event.stop()
+        self.changed_at = time.monotonic()
         self.prompt.fit()
         await self._hint()
         if self._pause is not None:

@@ -19,8 +19,6 @@ from baton.domain.view import RunView
 from baton.tui.widgets.line import Line
 
 if TYPE_CHECKING:
-    from textual.widgets.markdown import MarkdownStream
-
     from baton.tui.widgets.answer import Answer
 
 SHOWN_CHARACTERS = 40_000
@@ -84,7 +82,6 @@ class TurnView(Vertical):
         self._head = Line(classes="head")
         self._note = Static(classes="note", markup=False)
         self._answer: Answer | None = None
-        self._stream: MarkdownStream | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out the head, the text and the note under it."""
@@ -113,27 +110,19 @@ class TurnView(Vertical):
         self.facts = facts
         self._describe()
 
-    async def write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Show one more piece of the answer."""
-        from baton.tui.widgets.answer import Answer
-
         clean = sanitise(text)
         self.source += clean
-        if self._answer is None or len(self.source) > SHOWN_CHARACTERS:
-            return
-        if self._stream is None:
-            self._stream = Answer.get_stream(self._answer)
-        await self._stream.write(clean)
+        if self._answer is not None and len(self.source) <= SHOWN_CHARACTERS:
+            self._answer.append(clean)
 
-    async def settle(self, turn: Turn, facts: Facts) -> None:
+    def settle(self, turn: Turn, facts: Facts) -> None:
         """Show the turn as it ended: once more from its whole source, so that nothing is askew."""
-        if self._stream is not None:
-            await self._stream.stop()
-            self._stream = None
         self.turn, self.facts = turn, facts
         self.source = sanitise(turn.text)
         if self._answer is not None:
-            await self._answer.update(_shown(self.source))
+            self._answer.update(_shown(self.source))
         self._describe()
 
     def _describe(self) -> None:
