@@ -119,8 +119,9 @@ def _ask(options: Options) -> int:
         raise _nothing_to_ask()
     from baton.compose import compose
 
-    baton = compose(settings, find_paths(), history=not options.no_history)
-    baton.orchestra.worker(worker).warm()
+    warm = worker or settings.worker
+    baton = compose(settings, find_paths(), history=not options.no_history, warm=warm)
+    baton.orchestra.worker(worker)  # an unknown one is told before anything is read
 
     import asyncio
 

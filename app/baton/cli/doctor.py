@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import shutil
@@ -88,6 +87,8 @@ def examine(paths: Paths) -> Iterator[Finding]:
     for name, check in checks:
         try:
             yield check()
+        except BatonError as error:
+            yield Finding(name, State.BROKEN, str(error))
         except Exception as error:  # whatever is broken here is what the doctor is for
             yield Finding(name, State.BROKEN, f"{type(error).__name__}: {error}")
 
@@ -194,52 +195,45 @@ def _keyring() -> Finding:
 
 
 def _onnxruntime() -> Finding:
-    code = "import onnxruntime as o; print(o.__version__, *o.get_available_providers())"
-    done = _child(code, patience=60)
-    if done is None or done.returncode:
-        why = "it hangs" if done is None else _last_line(done.stderr)
-        return Finding("onnxruntime", State.BROKEN, f"can't be loaded: {why}")
-    version, *providers = done.stdout.split()
-    names = ", ".join(p.removesuffix("ExecutionProvider") for p in providers)
-    return Finding("onnxruntime", State.OK, f"{version}, runs on {names}")
+    from baton.adapters.local import probe
+
+    found = asyncio.run(probe("onnxruntime"))
+    names = ", ".join(name.removesuffix("ExecutionProvider") for name in found["providers"])
+    return Finding("onnxruntime", State.OK, f"{found['version']}, runs on {names}")
 
 
 def _llama_cpp() -> Finding:
-    code = (
-        "import json, llama_cpp as l; print(json.dumps([l.__version__,"
-        " l.llama_supports_gpu_offload(), l.llama_print_system_info().decode()]))"
+    from baton.adapters.local import probe
+
+    found = asyncio.run(probe("llama"))
+    abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
+    devices = ", ".join(
+        f"{device['description']} ({show_size(device['free'])} free)" for device in found["devices"]
     )
-    done = _child(code, patience=60)
-    if done is None or done.returncode:
-        why = "it hangs" if done is None else _last_line(done.stderr)
-        return Finding("llama.cpp", State.BROKEN, f"can't be loaded: {why}")
-    version, gpu, info = json.loads(done.stdout.strip().splitlines()[-1])
-    abilities = ", ".join(re.findall(r"(\w+) = 1", info))
-    has_gpu = "can use a GPU" if gpu else "CPU only"
-    return Finding("llama.cpp", State.OK, f"llama-cpp-python {version}, {has_gpu}; {abilities}")
+    gpu = f"can use {devices or 'a GPU, but found none'}" if found["gpu"] else "CPU only"
+    return Finding(
+        "llama.cpp", State.OK, f"llama-cpp-python {found['version']}, {gpu}; {abilities}"
+    )
 
 
 def _answer(settings: Settings, paths: Paths) -> Finding:
     from baton.cli.trial import try_out
 
-    try:
-        trial = asyncio.run(try_out(settings, paths, None))
-    except BatonError as error:
-        return Finding("answer", State.BROKEN, str(error))
+    trial = asyncio.run(try_out(settings, paths, None))
     where = f" ({trial.hardware})" if trial.hardware else ""
     text = f"{settings.worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"
     return Finding("answer", State.OK, text)
 
 
-def _child(code: str, patience: float = _PATIENCE) -> subprocess.CompletedProcess[str] | None:
-    """Run Python code in a child; None when it took longer than `patience` seconds."""
+def _child(code: str) -> subprocess.CompletedProcess[str] | None:
+    """Run Python code in a child; None when it took too long."""
     try:
         return subprocess.run(
             [sys.executable, "-I", "-c", code],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=patience,
+            timeout=_PATIENCE,
         )
     except subprocess.TimeoutExpired:
         return None

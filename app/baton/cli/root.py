@@ -100,25 +100,38 @@ def _unknown(name: str) -> ConfigError:
 )
 @click.version_option(__version__, "-V", "--version", message="baton %(version)s")
 @click.pass_context
-def baton(ctx: click.Context) -> None:
+def baton(ctx: click.Context) -> int | None:
     """Talk to language models on your own machine.
 
     Without a command, Baton opens the app.
     """
-    if ctx.invoked_subcommand is None:
-        _open_app()
+    return _open_app() if ctx.invoked_subcommand is None else None
 
 
-def _open_app() -> None:
+def _open_app() -> int:
     import os
 
     if not (os.isatty(0) and os.isatty(1)):
         raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")
+    from pathlib import Path
+
+    from baton.compose import compose
     from baton.settings import find_paths, load
     from baton.tui.app import run as run_app
 
     paths = find_paths()
-    run_app(load(paths.config_file), paths)
+    settings = load(paths.config_file)
+    baton = compose(settings, paths)
+    return run_app(
+        baton.orchestra,
+        baton.store,
+        exports=Path.cwd(),
+        logs=paths.logs,
+        theme=settings.screen.theme,
+        mouse=settings.screen.mouse,
+        keymap=settings.keys,
+        offline=settings.offline,
+    )
 
 
 def run(args: Sequence[str]) -> int:
