@@ -179,7 +179,8 @@ def test_a_full_disk_is_one_sentence(home: Path) -> None:
 
 
 def test_a_home_that_can_not_be_written_is_one_sentence(process: Process, home: Path) -> None:
-    home.write_text("a file where the folder should be")
+    home.mkdir()
+    (home / "data").write_text("a file where the folder should be")
     done = process("ask", CAPITAL)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode().count("\n") == 1
