@@ -22,7 +22,7 @@ def test_no_file_and_no_environment_are_the_defaults(tmp_path: Path) -> None:
 
 
 def test_a_flag_beats_the_environment_beats_the_file(tmp_path: Path) -> None:
-    file = write(tmp_path, '[local]\nthreads = 1\ncontext = 2048\nidle_minutes = 3\n')
+    file = write(tmp_path, "[local]\nthreads = 1\ncontext = 2048\nidle_minutes = 3\n")
     environ = {"BATON_LOCAL__THREADS": "2", "BATON_LOCAL__CONTEXT": "4096"}
     local = load(file, environ, {"local": {"threads": 4}}).local
     assert (local.threads, local.context, local.idle_minutes) == (4, 4096, 3)

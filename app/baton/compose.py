@@ -59,6 +59,7 @@ def _local(worker: WorkerSettings, settings: Settings, memory: Memory) -> LocalW
         id=worker.id,
         context=_first(worker.context, local.context),
         max_output=_first(worker.max_output, model.card.max_output),
+        system=model.card.system if worker.system is None else worker.system,
     )
     return LocalWorker(
         card,

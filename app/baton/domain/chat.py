@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Sequence
 
 from baton.domain.labels import Label
 
@@ -134,7 +134,7 @@ class Card:
 
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
     sentence for people; `hardware` says where it runs once that is known ("CPU only",
-    "24/32 layers on GPU").
+    "24/32 layers on GPU"); `system` is what it is told where a conversation has no text of its own.
     """
 
     id: str
@@ -148,6 +148,7 @@ class Card:
     licence: str = ""
     note: str = ""
     hardware: str = ""
+    system: str = "You are a helpful assistant."
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ verification and branches alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Iterable
 
 
 class Label(StrEnum):

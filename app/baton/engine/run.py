@@ -40,8 +40,6 @@ from baton.engine.ports import Ask, Begun, Choice, Place, Question, Store, Worke
 FLUSH_SECONDS = 0.15
 """How long streamed text may stay in memory alone; with the write itself it stays below 250 ms."""
 
-DEFAULT_SYSTEM = "You are a helpful assistant."
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -165,10 +163,11 @@ class Run:
         await self._emit(ev.Routed(self._now, "local", f"{card.name} runs on this machine."))
         files = tuple(file.name for turn in begun.turns for file in turn.files)
         await self._emit(ev.Planned(self._now, single(card.id, files)))
+        system = card.system if begun.system is None else begun.system
         turns = begun.turns
         while True:
             try:
-                return await self._step(begun, conversation(begun.system or DEFAULT_SYSTEM, turns))
+                return await self._step(begun, conversation(system, turns))
             except ContextTooLong as error:
                 first = keep_latest(turns, self._room(error, turns))
                 if first == 0:
