@@ -39,6 +39,8 @@ APP: list[BindingType] = [
     _key("app.quit", "ctrl+q", "quit", "quit", first=True),
 ]
 CHAT: list[BindingType] = [
+    _key("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
+    _key("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
     _key("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
     _key("chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True),
     _key("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
@@ -113,12 +115,13 @@ GROUPS: dict[str, list[BindingType]] = {
 
 _GROUPED = [binding for group in GROUPS.values() for binding in group]
 BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not None}
-_ORDER = [*(name for name in BY_ID if not name.startswith("app.")), *BY_ID]
+_LAST = ("chat.", "screen.", "app.")
 
 
 def rank(binding: Binding) -> int:
-    """Return where a binding stands in the footer."""
-    return _ORDER.index(binding.id) if binding.id in BY_ID else len(_ORDER)
+    """Return where a binding stands in the footer: what is done with a thing, then ways out."""
+    name = binding.id or ""
+    return next((place for place, part in enumerate(_LAST, 1) if name.startswith(part)), 0)
 
 
 def shown(binding: Binding, keymap: Mapping[str, str]) -> str:

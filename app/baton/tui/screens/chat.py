@@ -122,6 +122,8 @@ class ChatScreen(ReadingScreen):
         match action:
             case "take_default":
                 return self._question is not None
+            case "to_question":
+                return self._question is not None and not isinstance(self.focused, ChoiceView)
             case "take_back":
                 return bool(self.player.waiting)
             case "stop":
@@ -239,7 +241,7 @@ class ChatScreen(ReadingScreen):
             return
         if follower is not None:
             self.footer.status = self._status(follower.view, follower.pending.worker)
-            if follower.view.calls:
+            if follower.pending.chat is self.chat:
                 self.header.context = context_used(follower.view) or self.header.context
         moment = (self.player.busy, len(self.player.waiting))
         if moment != self._moment:
@@ -254,7 +256,7 @@ class ChatScreen(ReadingScreen):
 
     async def ended(self, follower: Follower) -> None:
         """Show the answer as it ended, or what went wrong."""
-        self.footer.status = self._status(follower.view, follower.pending.worker)
+        self.changed(follower)
         pending, run = follower.pending, follower.view
         view = self._canvas(follower) if pending.chat is self.chat else None
         if view is not None:
@@ -304,6 +306,11 @@ class ChatScreen(ReadingScreen):
         return lambda: current.view
 
     # Keys and commands
+
+    def action_to_question(self) -> None:
+        """Go to the choices of the open question."""
+        if self._question is not None:
+            self._question.query(ChoiceView).first().focus()
 
     def action_take_default(self) -> None:
         """Leave the open question as it would be without an answer."""

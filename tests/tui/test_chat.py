@@ -1,0 +1,422 @@
+"""The conversation as a person lives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.store import Store
+from baton.domain.chat import (
+    Chunk,
+    Finish,
+    Loading,
+    Prompt,
+    Reading,
+    Request,
+    Role,
+    Text,
+    TurnStatus,
+    Usage,
+    Writing,
+)
+from baton.domain.errors import ContextTooLong, WorkerUnavailable
+from baton.domain.labels import Label
+from baton.engine.ports import Place
+from baton.engine.run import Limits
+from tui.stage import staged
+
+Script = Iterable[Chunk | BaseException | float]
+
+
+def slow(request: Request) -> Script:
+    """Write for a long time."""
+    for number in range(2000):
+        yield Text(f"word{number} ")
+        yield 0.01
+
+
+def count(request: Request) -> Script:
+    """Say how many messages were seen."""
+    yield Text(f"I was shown {len(request.messages)} messages.")
+
+
+async def test_a_prompt_is_answered_and_kept(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        yield from (
+            Loading(0.5),
+            Reading(1, 2),
+            Text("**Paris**, "),
+            Writing(31.0),
+            Text("of course."),
+        )
+
+    async with staged(tmp_path, script) as stage:
+        assert "Nothing leaves it unless you say so." in stage.see()
+        await stage.ask("What is the capital of France?")
+        seen = stage.see()
+        assert "You\n" in seen.replace(" ", "") + "\n"
+        assert "What is the capital of France?" in seen
+        assert "Paris, of course." in seen, "Markdown is drawn, not shown"
+        assert "Baton · small" in seen
+        assert "finished in" in seen
+        assert "context" in seen
+        (kept,) = await stage.desk.store.conversations()
+        turns = await stage.desk.store.thread(kept.id)
+        assert [turn.status for turn in turns] == [TurnStatus.DONE, TurnStatus.DONE]
+        assert stage.chat.composer.text == ""
+
+
+async def test_phases_are_told_in_the_footer(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        yield Loading(0.6)
+        yield 0.3
+        yield Reading(40, 100)
+        yield 0.3
+        yield Text("word ")
+        yield Writing(31.0)
+        yield 0.3
+
+    async with staged(tmp_path, script) as stage:
+        await stage.send("hello")
+        for words in ("loading small 60 %", "reading prompt 40 %", "writing 31 tokens/s"):
+            await stage.until(lambda words=words: words in stage.see())  # type: ignore[misc]
+        await stage.answered()
+
+
+async def test_nothing_but_spaces_is_not_sent(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.send("  \n ")
+        assert await stage.desk.store.conversations() == []
+
+
+async def test_escape_stops_and_what_there_is_stays(tmp_path: Path) -> None:
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("write")
+        await stage.until(lambda: "word3" in stage.see())
+        await stage.press("escape")
+        await stage.answered()
+        assert "Stopped here." in stage.see()
+        turn = stage.chat.transcript.turns[-1]
+        assert turn.status is TurnStatus.CANCELLED
+        assert turn.text.startswith("word0 word1")
+        assert (await stage.desk.store.thread(turn.conversation))[-1].text == turn.text
+
+
+async def test_prompts_wait_their_turn_and_can_be_taken_back(tmp_path: Path) -> None:
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("first")
+        await stage.until(lambda: "word1" in stage.see())
+        await stage.send("second")
+        await stage.send("third")
+        assert "Waiting: second" in stage.see()
+        await stage.press("escape")
+        assert stage.chat.composer.text == "third"
+        assert "Waiting: third" not in stage.see()
+        await stage.press("escape", "escape")
+        await stage.answered()
+        assert [turn.text for turn in stage.chat.transcript.turns if turn.role is Role.USER] == [
+            "first"
+        ]
+        assert stage.chat.composer.text.split() == ["second", "third"]
+
+
+async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        yield 0.2
+        yield Text(f"seen {len(request.messages)}")
+
+    async with staged(tmp_path, script) as stage:
+        await stage.send("first")
+        await stage.until(lambda: stage.chat.player.busy)
+        await stage.send("second")
+        await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
+        await stage.answered()
+        assert "seen 4" in stage.see()
+        assert len(await stage.desk.store.conversations()) == 1
+
+
+async def test_an_error_stays_in_the_conversation_with_its_mend(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        yield Text("half an ")
+        raise WorkerUnavailable("small fell over.", "Send the prompt again.")
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("hello")
+        assert "half an" in stage.see()
+        assert "small fell over. Send the prompt again." in stage.see()
+        assert "failed" in stage.see()
+
+
+async def test_a_prompt_that_could_not_be_stored_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from baton.domain.errors import StoreError
+
+    async def begin(*_: object) -> None:
+        raise StoreError("The disk is full.", "Free some space.")
+
+    async with staged(tmp_path) as stage:
+        monkeypatch.setattr(stage.desk.store, "begin", begin)
+        await stage.send("precious")
+        await stage.until(lambda: "The disk is full. Free some space." in stage.see())
+        await stage.until(lambda: stage.chat.composer.text == "precious")
+
+
+async def test_too_long_for_the_context_offers_a_new_conversation(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        if len(request.messages) > 2:
+            raise ContextTooLong(9000, 4096)
+        yield Text("fits")
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("one")
+        await stage.send("two")
+        await stage.until(lambda: stage.chat._question is not None)
+        assert stage.chat.composer.prompt.has_focus, "a question takes no focus"
+        await stage.press("escape")  # as it is: don't drop the oldest
+        await stage.until(lambda: "Ask it in a new conversation" in stage.see())
+        await stage.press("enter")
+        assert "Ask it in a new conversation" in stage.see(), "typing can't answer it"
+        await stage.press("tab", "right", "enter")
+        await stage.until(lambda: len(stage.chat.transcript.turns) == 2)
+        await stage.answered()
+        assert [turn.text for turn in stage.chat.transcript.turns] == ["two", "fits"]
+        assert len(await stage.desk.store.conversations()) == 2
+
+
+async def test_regenerating_and_editing_make_versions(tmp_path: Path) -> None:
+    answers = iter(["first answer", "second answer", "third answer"])
+
+    def script(request: Request) -> Script:
+        yield Text(next(answers))
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("tell me")
+        await stage.press("escape", "r")
+        await stage.until(lambda: "second answer" in stage.see())
+        await stage.answered()
+        await stage.until(lambda: "2 of 2" in stage.see())
+        stage.chat.transcript.focus()
+        await stage.press("[")
+        await stage.until(lambda: "first answer" in stage.see())
+        await stage.until(lambda: "1 of 2" in stage.see())
+        await stage.press("e")
+        assert stage.chat.composer.text == "tell me"
+        assert "new version" in stage.see()
+        stage.chat.composer.prompt.insert(" more")
+        await stage.press("enter")
+        await stage.until(lambda: "third answer" in stage.see())
+        await stage.answered()
+        assert "tell me more" in stage.see()
+        await stage.until(lambda: "2 of 2" in stage.see())
+        assert len(await stage.desk.store.conversations()) == 1
+
+
+async def test_earlier_prompts_come_back_and_the_draft_too(tmp_path: Path) -> None:
+    async with staged(tmp_path, count) as stage:
+        await stage.ask("alpha")
+        await stage.ask("beta")
+        stage.chat.composer.prompt.insert("draft")
+        await stage.press("up")
+        await stage.until(lambda: stage.chat.composer.text == "beta")
+        await stage.press("up")
+        assert stage.chat.composer.text == "alpha"
+        await stage.press("up", "down", "down")
+        assert stage.chat.composer.text == "draft"
+
+
+async def test_a_draft_is_kept_for_its_conversation(tmp_path: Path) -> None:
+    async with staged(tmp_path, count) as stage:
+        await stage.ask("alpha")
+        stage.chat.composer.prompt.insert("unfinished")
+        await stage.press("ctrl+n")
+        await stage.until(lambda: stage.chat.composer.text == "")
+        (kept,) = await stage.desk.store.conversations()
+        await stage.chat.open(kept.id)
+        assert stage.chat.composer.text == "unfinished"
+
+
+async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        for number in range(60):
+            yield Text(f"word{number} ")
+            yield 0.02
+
+    async with staged(tmp_path, script) as stage:
+        await stage.send("write")
+        await stage.until(lambda: "word3" in stage.see())
+        conversation = stage.chat.chat.id
+        await stage.press("ctrl+n")
+        await stage.until(lambda: "word3" not in stage.see())
+        assert stage.chat.player.busy
+        await stage.chat.open(conversation)
+        await stage.answered()
+        assert "word0 word1" in stage.see()
+        assert "word59" in stage.see()
+
+
+async def test_scrolling_up_stays_while_text_streams(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        for number in range(150):
+            yield Text(f"line {number}\n\n")
+            yield 0.02
+
+    async with staged(tmp_path, script) as stage:
+        await stage.send("write")
+        await stage.until(lambda: stage.chat.transcript.max_scroll_y > 10)
+        assert stage.chat.transcript.scroll_y == stage.chat.transcript.max_scroll_y
+        stage.chat.transcript.scroll_to(y=2, animate=False)
+        await stage.pilot.pause(0.5)
+        assert stage.chat.transcript.scroll_y == 2
+        await stage.answered()
+        assert stage.chat.transcript.scroll_y == 2
+
+
+async def long_conversation(store: Store, prompts: int) -> str:
+    conversation: str | None = None
+    for number in range(prompts):
+        begun = await store.begin(Prompt(f"prompt {number}"), Place(conversation), Label.CLOUD)
+        conversation = begun.conversation
+        await store.write(begun.answer, f"answer {number}", TurnStatus.DONE, "small")
+    assert conversation is not None
+    return conversation
+
+
+async def test_a_long_conversation_shows_its_end_and_the_rest_on_demand(tmp_path: Path) -> None:
+    store = Store.open(None)
+    conversation = await long_conversation(store, 120)
+    async with staged(tmp_path, store=store, conversation=conversation) as stage:
+        transcript = stage.chat.transcript
+        assert "answer 119" in stage.see()
+        assert len(transcript.views) < 60
+        stage.chat.transcript.focus()
+        await stage.press("k", "k")
+        for _ in range(60):
+            await stage.press("k")
+        assert transcript.selected is not None
+        assert transcript.selected.turn.text == "answer 88"
+        assert len(transcript.views) < 60
+        await stage.press("g")
+        assert "prompt 0" in stage.see()
+        await stage.press("G")
+        assert "answer 119" in stage.see()
+        assert transcript.scroll_y == transcript.max_scroll_y
+        transcript.scroll_home(animate=False)
+        await stage.until(lambda: "answer 111" not in stage.see())
+        assert len(transcript.turns) == 240
+    await store.aclose()
+
+
+async def test_files_are_named_with_their_size_and_sent(tmp_path: Path) -> None:
+    note = tmp_path / "notes.md"
+    note.write_text("The secret word is heron.", "utf-8")
+    shown: list[str] = []
+
+    def script(request: Request) -> Script:
+        shown.append(request.messages[-1].text)
+        yield Text("read")
+
+    async with staged(tmp_path, script, size=(120, 30)) as stage:
+        stage.chat.composer.prompt.insert(f"Summarise @{note}")
+        await stage.until(lambda: "notes.md (25 B, about 7 tokens)" in stage.see())
+        await stage.press("enter")
+        await stage.until(lambda: shown)
+        await stage.answered()
+        assert "heron" in shown[0]
+        assert "notes.md (25 B, about 7 tokens)" in stage.see()
+
+
+async def test_a_file_that_cannot_be_read_keeps_the_prompt(tmp_path: Path) -> None:
+    (tmp_path / "empty.md").touch()
+    async with staged(tmp_path, size=(120, 30)) as stage:
+        await stage.send(f"Summarise @{tmp_path}/empty.md")
+        assert "empty.md is empty." in stage.see()
+        assert stage.chat.composer.text.startswith("Summarise")
+        assert await stage.desk.store.conversations() == []
+
+
+async def test_a_long_paste_goes_along_as_a_file(tmp_path: Path) -> None:
+    from textual.events import Paste
+
+    text = "All work and no play. " * 50_000
+    shown: list[str] = []
+
+    def script(request: Request) -> Script:
+        shown.append(request.messages[-1].text)
+        yield Text("read")
+
+    async with staged(tmp_path, script) as stage:
+        stage.app.post_message(Paste(text))
+        await stage.until(lambda: "pasted text (1.1 MB" in stage.see())
+        assert stage.chat.composer.text == ""
+        await stage.ask("What is this?")
+        assert shown[0].count("All work") == 50_000
+
+
+async def test_quitting_while_streaming_keeps_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "baton.db"
+    store = Store.open(path)
+    async with staged(tmp_path, slow, store=store) as stage:
+        await stage.send("write")
+        await stage.until(lambda: "word5" in stage.see())
+        await stage.press("ctrl+c")
+        await stage.answered()
+        await stage.send("again")
+        await stage.until(lambda: stage.chat.player.busy)
+        await stage.press("ctrl+q")
+        await stage.until(lambda: not stage.app.is_running)
+        assert stage.app.return_code == 0
+    (kept,) = await store.conversations()
+    turns = await store.thread(kept.id)
+    assert [turn.status for turn in turns if turn.role is Role.ASSISTANT] == ["cancelled"] * 2
+    assert "word5" in turns[1].text
+    await store.aclose()
+
+
+async def test_ctrl_c_twice_quits(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.press("ctrl+c")
+        assert "Ctrl+C again quits" in stage.see()
+        await stage.press("ctrl+c")
+        await stage.until(lambda: not stage.app.is_running)
+
+
+async def test_private_conversations_stay_local(tmp_path: Path) -> None:
+    async with staged(tmp_path, count, limits=Limits(Label.LOCAL), offline=True) as stage:
+        assert "offline · private" in stage.see()
+        await stage.ask("hello")
+        (kept,) = await stage.desk.store.conversations()
+        assert kept.label is Label.LOCAL
+
+
+async def test_the_private_command_labels_what_there_is(tmp_path: Path) -> None:
+    async with staged(tmp_path, count) as stage:
+        await stage.ask("hello")
+        await stage.send("/private")
+        assert "Nothing of this conversation leaves this machine" in stage.see()
+        (kept,) = await stage.desk.store.conversations()
+        assert kept.label is Label.LOCAL
+        await stage.send("/private off")
+        (kept,) = await stage.desk.store.conversations()
+        assert kept.label is Label.CLOUD
+
+
+async def test_an_answer_at_its_cap_says_so(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        yield Text("and then")
+        yield Usage(10, 2, Finish.LENGTH, context=4096)
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("tell")
+        assert "reached its length limit" in stage.see()
+
+
+async def test_nothing_is_left_running_when_the_app_is_left(tmp_path: Path) -> None:
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("write")
+        await stage.until(lambda: "word1" in stage.see())
+    names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]  # type: ignore[union-attr]
+    assert not [name for name in names if "Player" in name or "Run" in name]

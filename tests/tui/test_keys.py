@@ -1,0 +1,257 @@
+"""Every key that the help shows does what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+
+from baton.domain.chat import Chunk, Request, Text
+from baton.domain.errors import ConfigError
+from baton.tui import keys
+from tui.stage import Stage, staged
+
+CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
+
+
+def code(request: Request) -> Iterable[Chunk]:
+    yield Text(CODE)
+
+
+class Copied:
+    """Stands in for the clipboards."""
+
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: list[str] = []
+        monkeypatch.delenv("DISPLAY", raising=False)
+        monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+        monkeypatch.setattr(stage.app, "copy_to_clipboard", self.texts.append)
+
+
+def screen_of(stage: Stage) -> str:
+    return type(stage.app.screen).__name__
+
+
+@pytest.mark.parametrize(
+    ("key", "screen"),
+    [
+        ("ctrl+p", "CommandPalette"),
+        ("f1", "HelpScreen"),
+        ("ctrl+s", "ConversationsScreen"),
+        ("ctrl+l", "ModelsScreen"),
+        ("ctrl+r", "RenameScreen"),
+    ],
+)
+async def test_keys_that_open_a_screen(tmp_path: Path, key: str, screen: str) -> None:
+    async with staged(tmp_path, code) as stage:
+        await stage.ask("code")
+        await stage.press(key)
+        await stage.until(lambda: screen_of(stage) == screen)
+        await stage.press("escape")
+        await stage.until(lambda: screen_of(stage) == "ChatScreen")
+
+
+async def test_keys_on_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with staged(tmp_path, code) as stage:
+        copied = Copied(stage, monkeypatch)
+        await stage.ask("code")
+        await stage.press("tab", "y")
+        await stage.until(lambda: copied.texts == [CODE])
+        assert "copied 11 lines" in stage.see()
+        await stage.press("u")
+        await stage.until(lambda: copied.texts[1:] == ["print('one')\n"])
+        assert "block 1 of 2" in stage.see()
+        await stage.press("u")
+        await stage.until(lambda: copied.texts[2:] == ["two\n"])
+        await stage.press("k", "y")
+        await stage.until(lambda: copied.texts[3:] == ["code"])
+        await stage.press("j", "w")
+        await stage.until(lambda: screen_of(stage) == "WhyScreen")
+        assert "small" in stage.see()
+        await stage.press("w")
+        await stage.until(lambda: screen_of(stage) == "ChatScreen")
+        await stage.press("?")
+        await stage.until(lambda: screen_of(stage) == "HelpScreen")
+        await stage.press("escape")
+        stage.chat.transcript.focus()
+        await stage.press("z")
+        assert stage.chat.composer.text == "z", "any other letter goes into the prompt"
+        assert stage.chat.composer.prompt.has_focus
+
+
+async def test_s_asks_a_stronger_worker_only_if_there_is_one(tmp_path: Path) -> None:
+    async with staged(tmp_path, code) as stage:
+        await stage.ask("code")
+        await stage.press("escape", "s")
+        assert stage.chat.composer.text == "s"
+
+    def strong(request: Request) -> Iterable[Chunk]:
+        yield Text("from the strong one")
+
+    async with staged(tmp_path, code, strong) as stage:
+        await stage.ask("code")
+        await stage.press("escape", "s")
+        await stage.until(lambda: "from the strong one" in stage.see())
+        await stage.answered()
+        assert "large" in stage.see()
+
+
+async def test_x_takes_back_what_waits(tmp_path: Path) -> None:
+    def slow(request: Request) -> Iterable[Chunk | float]:
+        for _ in range(500):
+            yield Text("word ")
+            yield 0.01
+
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("first")
+        await stage.until(lambda: "word" in stage.see())
+        await stage.send("second")
+        stage.chat.transcript.focus()
+        await stage.press("x")
+        assert stage.chat.composer.text == "second"
+
+
+async def test_lines_are_broken_by_ctrl_j(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.press("a", "ctrl+j", "b", "shift+enter", "c")
+        assert stage.chat.composer.text == "a\nb\nc"
+        assert stage.chat.composer.prompt.size.height == 3
+
+
+async def test_the_prompt_grows_to_a_third_of_the_screen(tmp_path: Path) -> None:
+    async with staged(tmp_path, size=(80, 30)) as stage:
+        stage.chat.composer.prompt.insert("\n" * 40)
+        await stage.pilot.pause()
+        assert stage.chat.composer.prompt.outer_size.height == 10
+
+
+async def test_the_editor_opens_on_ctrl_o(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import nullcontext
+
+    script = tmp_path / "editor"
+    script.write_text('#!/bin/sh\nprintf " and more\\033[2J" >> "$1"\n', "utf-8")
+    script.chmod(0o700)
+    monkeypatch.setenv("EDITOR", str(script))
+    monkeypatch.delenv("VISUAL", raising=False)
+    async with staged(tmp_path) as stage:
+        monkeypatch.setattr(stage.app, "suspend", nullcontext)
+        stage.chat.composer.prompt.insert("text")
+        await stage.press("ctrl+o")
+        assert stage.chat.composer.text == "text and more�[2J"
+        monkeypatch.setenv("EDITOR", str(tmp_path / "none"))
+        await stage.press("ctrl+o")
+        assert "can't be started" in stage.see()
+
+
+async def test_keys_can_be_rebound(tmp_path: Path) -> None:
+    keymap = {"prompt.send": "f5", "prompt.line": "enter"}
+    async with staged(tmp_path, code, keymap=keymap) as stage:
+        await stage.press("a", "enter", "b")
+        assert stage.chat.composer.text == "a\nb"
+        assert "F5 send" in stage.see()
+        await stage.press("f5")
+        await stage.until(lambda: stage.chat.transcript.turns)
+        await stage.answered()
+        await stage.press("f1")
+        await stage.until(lambda: screen_of(stage) == "HelpScreen")
+
+
+def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError) as caught:
+        keys.check({"prompt.sent": "f5"})
+    assert "'prompt.send'" in caught.value.hint
+
+
+async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
+    async with staged(tmp_path, size=(100, 120)) as stage:
+        await stage.press("f1")
+        await stage.until(lambda: screen_of(stage) == "HelpScreen")
+        seen = stage.see()
+        for group in keys.GROUPS.values():
+            for binding in group:
+                assert isinstance(binding, Binding)
+                assert keys.shown(binding, {}) in seen
+                assert binding.tooltip in seen
+        assert "/regenerate" in seen
+
+
+async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
+    """No key is shown that nothing answers to."""
+    from baton.tui.screens.conversations import ConversationsScreen
+    from baton.tui.screens.models import ModelsScreen
+    from baton.tui.screens.why import WhyScreen
+    from baton.tui.widgets.question import ChoiceView
+
+    async with staged(tmp_path) as stage:
+        owners = {
+            "Everywhere": type(stage.app),
+            "Conversation": type(stage.chat),
+            "Writing a prompt": type(stage.chat.composer.prompt),
+            "Messages (Tab or Esc from the prompt)": type(stage.chat.transcript),
+            "A question": ChoiceView,
+            "Conversations": ConversationsScreen,
+            "Models": ModelsScreen,
+            "Why this way": WhyScreen,
+        }
+        assert list(owners) == list(keys.GROUPS)
+        for name, group in keys.GROUPS.items():
+            for binding in group:
+                assert isinstance(binding, Binding)
+                scope, _, action = binding.action.partition("(")[0].rpartition(".")
+                owner = {"screen": type(stage.chat), "app": type(stage.app)}.get(
+                    scope, owners[name]
+                )
+                assert hasattr(owner, f"action_{action}"), binding
+
+
+async def test_commands(tmp_path: Path) -> None:
+    async with staged(tmp_path, code) as stage:
+        await stage.ask("code")
+        await stage.send("/rename Another title")
+        await stage.until(lambda: "Another title" in stage.see())
+        await stage.send("/exp")
+        await stage.until(lambda: "Saved as" in stage.see())
+        (saved,) = (tmp_path / "exports").iterdir()
+        assert saved.name == "another-title.md"
+        assert saved.stat().st_mode & 0o777 == 0o600
+        assert "print('one')" in saved.read_text("utf-8")
+        await stage.send("/nonsense")
+        assert "/nonsense is no command" in stage.see()
+        assert stage.chat.composer.text == "/nonsense", "what was typed is kept"
+        stage.chat.composer.put("")
+        await stage.send("/model large")
+        assert "There is no worker 'large'" in stage.see()
+        await stage.send("/help")
+        await stage.until(lambda: screen_of(stage) == "HelpScreen")
+
+
+@pytest.mark.parametrize("text", ["// why?", "/etc/hosts", "/new\nline", "/"])
+async def test_what_only_looks_like_a_command_is_sent(tmp_path: Path, text: str) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.ask(text)
+        assert stage.chat.transcript.turns[0].text == text
+
+
+async def test_commands_and_paths_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "long name.md").touch()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    async with staged(tmp_path) as stage:
+        await stage.press("/", "r", "e", "g")
+        assert "Answer the newest prompt again" in stage.see()
+        await stage.press("tab")
+        assert stage.chat.composer.text == "/regenerate"
+        stage.chat.composer.put("see ")
+        await stage.press("@", "l", "o")
+        await stage.until(lambda: stage.chat.composer.prompt.completion)
+        await stage.press("tab")
+        assert stage.chat.composer.text == 'see @"long name.md"'
+        stage.chat.composer.put("")
+        await stage.press("@", "f", "o")
+        await stage.until(lambda: stage.chat.composer.prompt.completion)
+        await stage.press("tab")
+        assert stage.chat.composer.text == "@folder/"
