@@ -27,11 +27,11 @@ def target(typed: str, folder: Path, title: str) -> Path:
 
 def save(path: Path, text: str) -> None:
     """Write a new file, for the owner only. Raises ConfigError; never overwrites anything."""
+    if path.exists():
+        raise ConfigError(f"{path} is there already.", "Choose another name.")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600, exist_ok=False)
         path.write_text(text, "utf-8")
-    except FileExistsError:
-        raise ConfigError(f"{path} is there already.", "Choose another name.") from None
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {error.strerror}.", "Try another.") from error

@@ -15,7 +15,7 @@ from baton.domain.chat import Attachment, Card, Role, Turn, TurnStatus
 from baton.domain.chat import Prompt as Asked
 from baton.domain.errors import BatonError
 from baton.domain.labels import strictest
-from baton.domain.sanitise import one_line, sanitise
+from baton.domain.sanitise import one_line
 from baton.domain.view import RunView, doing
 from baton.engine.ports import Choice, Place, Question
 from baton.engine.run import Run
@@ -87,7 +87,7 @@ class ChatScreen(ReadingScreen):
             draft = await self.desk.store.draft(conversation or "")
             if not (fresh and typed) and self.composer.text == typed:
                 self._edit(None)
-                self.composer.put(sanitise(draft))
+                self.composer.put(draft)
             if conversation is None:
                 await self._welcome()
             gc.freeze()  # else collecting garbage looks at all of history, and typing waits 0.1 s
@@ -397,14 +397,14 @@ class ChatScreen(ReadingScreen):
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:
             await self.complain(error)
-        self.composer.put(sanitise(text), self.composer.pasted)
+        self.composer.put(text, self.composer.pasted)
         self.composer.prompt.focus()
 
     def action_edit(self) -> None:
         """Change an earlier prompt: sent again it becomes another version, nothing is lost."""
         if (turn := self._prompt_of(self.transcript.selected)) is not None:
             self._edit(turn)
-            self.composer.put(sanitise(turn.text), turn.files)
+            self.composer.put(turn.text, turn.files)
             self.composer.prompt.focus()
 
     def action_regenerate(self) -> None:

@@ -53,12 +53,12 @@ class Prompt(TextArea):
 
     def put(self, text: str) -> None:
         """Replace the whole prompt, and go to its end."""
-        self.load_text(text)
+        self.load_text(sanitise(text))
         self.move_cursor(self.document.end)
 
     def remember(self, prompts: Sequence[str]) -> None:
         """Take the earlier prompts, the newest last, and go to the newest."""
-        self._earlier = [sanitise(text) for text in prompts]
+        self._earlier = list(prompts)
         self._place = len(self._earlier)
         self._draft = self.text
         self._recall(-1)

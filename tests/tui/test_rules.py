@@ -1,0 +1,108 @@
+"""The rules behind the screens that need no screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.domain.errors import ConfigError
+from baton.tui import clipboard, commands, editor, exports, paths
+from baton.tui.widgets.window import MOST, Window
+
+
+@given(st.integers(0, 5000), st.lists(st.booleans(), max_size=60))
+def test_a_window_stays_inside_and_never_grows_too_large(total: int, moves: list[bool]) -> None:
+    window = Window.newest(total)
+    for back in moves:
+        moved = window.earlier() if back else window.later()
+        assert 0 <= moved.first <= moved.end <= total
+        assert moved.end - moved.first <= MOST
+        if total:
+            assert moved.first < window.end
+            assert window.first < moved.end, "what is in sight stays"
+        window = moved
+
+
+@given(st.integers(1, 5000), st.data())
+def test_a_window_around_a_turn_holds_it(total: int, data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, total - 1))
+    window = Window.around(index, total)
+    assert window.first <= index < window.end
+
+
+def test_what_is_a_command() -> None:
+    assert commands.parse("/export a b.md") == commands.Typed("export", "a b.md")
+    assert commands.parse("/New") == commands.Typed("new", "")
+    for text in ("//", "/etc/hosts", "/a\nb", "hello /new", "/", "/ new", ""):
+        assert commands.parse(text) is None
+    assert [command.name for command in commands.matching("re")] == ["rename", "regenerate"]
+    assert [command.name for command in commands.matching("q")] == ["quit"]
+
+
+def test_typed_paths() -> None:
+    assert paths.typed_path("see @fol") == "fol"
+    assert paths.typed_path('see @"a b') == "a b"
+    assert paths.typed_path("me@example.org") is None
+    assert paths.typed_path("@a b") is None
+    assert paths.mention("a b.md") == '@"a b.md"'
+
+
+def test_path_candidates(tmp_path: Path) -> None:
+    for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", 'quo"te'):
+        (tmp_path / name).touch()
+    (tmp_path / "all").mkdir()
+    assert paths.candidates(f"{tmp_path}/al") == [
+        f"{tmp_path}/all/",
+        f"{tmp_path}/Alpha.md",
+        f"{tmp_path}/alps",
+    ]
+    assert paths.candidates(f"{tmp_path}/") == paths.candidates(f"{tmp_path}/al")
+    assert paths.candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
+    assert paths.candidates(f"{tmp_path}/none/x") == []
+
+
+def test_exports_never_overwrite(tmp_path: Path) -> None:
+    first = exports.target("", tmp_path, "Lisbon, with kids?")
+    assert first.name == "lisbon-with-kids.md"
+    exports.save(first, "one")
+    assert exports.target("", tmp_path, "Lisbon, with kids?").name == "lisbon-with-kids-2.md"
+    with pytest.raises(ConfigError, match="is there already"):
+        exports.save(first, "two")
+    assert first.read_text("utf-8") == "one"
+    assert exports.target("", tmp_path, "../../etc").parent == tmp_path
+    with pytest.raises(ConfigError, match="can't be written"):
+        exports.save(first / "below.md", "three")
+
+
+def test_which_clipboard_is_before_the_person() -> None:
+    assert clipboard.has_system_clipboard({"DISPLAY": ":0"})
+    assert not clipboard.has_system_clipboard({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/0"})
+
+
+async def test_a_clipboard_that_fails_or_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    import pyperclip
+
+    taken: list[str] = []
+    monkeypatch.setattr(pyperclip, "copy", taken.append)
+    assert await clipboard.copy_to_system("text")
+    assert taken == ["text"]
+
+    def fail(text: str) -> None:
+        raise RuntimeError("no display")
+
+    monkeypatch.setattr(pyperclip, "copy", fail)
+    assert not await clipboard.copy_to_system("text")
+    monkeypatch.setattr(clipboard, "PATIENCE", 0.05)
+    monkeypatch.setattr(pyperclip, "copy", lambda text: time.sleep(0.5))
+    assert not await clipboard.copy_to_system("text")
+
+
+def test_an_editor_that_fails_changes_nothing() -> None:
+    with pytest.raises(ConfigError, match="as it was"):
+        editor.edit("text", {"EDITOR": "false"})
+    assert editor.edit("text", {"EDITOR": "true"}) == "text"

@@ -1,0 +1,251 @@
+"""Nothing from outside is obeyed by the screen, and a bug tells nobody's secrets."""
+
+from __future__ import annotations
+
+import random
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from textual.theme import Theme
+
+from baton.domain.chat import Attachment, Chunk, Prompt, Request, Text, TurnStatus
+from baton.domain.errors import WorkerUnavailable
+from baton.domain.labels import Label
+from baton.engine.ports import Choice, Place, Question
+from baton.tui import crash, themes
+from baton.tui.app import BatonApp
+from baton.tui.markdown import parse, pen
+from tui.stage import Stage, staged
+
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+PIECES = [
+    "\x1b]52;c;aGk=\x07", "\x1b]0;title\x07", "\x1b[2J", "\x9b31m", "\x1b[201~", "\x1b[6n", "\x00",
+    "\u202e", "\u2066", "\r", "\x08", "\x7f", "[/]", "[/bold]", "[red]", "[@click=app.quit]x[/]",
+    "[link=http://x]", "\\[", "[", "]", "{", "$x", "<b>", "<!--", "![a](http://b/c)",
+    "[a](javascript:x)", "[a](http://b)", "```", "```python\n", "~~~", "| a | b |\n|---|---|\n",
+    "| 1 |\n", "- ", "  - ", "1. ", "999999999. ", "> ", ">>>>", "# ", "\n\n", "\n", "---\n",
+    "===\n", "    ", "\t", "*", "**", "_", "`", "``", "~~", "&amp;", "&#27;", "&#x9b;", "&#0;",
+    "\u2028", "\x85", "日本語", "é", "\u0301", "👩‍👩‍👧", "\U000e0041", "word ", "http://example.org/?a=[b]",
+]  # fmt: skip
+
+
+def fuzz(seed: int, count: int) -> Iterator[str]:
+    dice = random.Random(seed)
+    for _ in range(count):
+        yield "".join(dice.choice(PIECES) for _ in range(dice.randrange(1, 25)))
+
+
+def pieces(text: str, seed: int) -> Iterator[str]:
+    dice = random.Random(seed)
+    while text:
+        size = dice.randrange(1, 5)
+        yield text[:size]
+        text = text[size:]
+
+
+def assert_calm(stage: Stage) -> None:
+    """Look at everything that would go to the terminal."""
+    for strip in stage.app.screen._compositor.render_strips():
+        for segment in strip:
+            assert not UNSAFE.search(segment.text), repr(segment.text)
+            assert segment.control is None
+            assert segment.style is None or segment.style.link is None
+
+
+async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
+    current = ""
+
+    def script(request: Request) -> Iterable[Chunk | BaseException]:
+        yield from map(Text, pieces(current, len(current)))
+        if len(current) % 3 == 0:
+            raise WorkerUnavailable(current, current)
+
+    async with staged(tmp_path, script, size=(60, 40)) as stage:
+        store, chat = stage.desk.store, stage.chat
+        for current in texts:
+            file = Attachment(current, current, 3)
+            begun = await store.begin(Prompt(current, (file,)), Place(), Label.CLOUD)
+            await store.write(begun.answer, current, TurnStatus.LOST, current)
+            await store.rename(begun.conversation, current)
+            await chat.open(begun.conversation)
+            chat.composer.put(current, (file,))
+            assert_calm(stage)
+            await stage.press("enter")
+            await stage.until(lambda: not chat.player.busy)
+            chat.footer.say(current)
+            await chat.transcript.note(current, error=True)
+            chat.composer.wait([current])
+            await stage.pilot.pause()
+            assert_calm(stage)
+            await stage.press("ctrl+s")
+            await stage.until(lambda: type(stage.app.screen).__name__ == "ConversationsScreen")
+            await stage.pilot.pause(0.05)
+            assert_calm(stage)
+            await stage.press("escape")
+            await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
+            await store.purge(begun.conversation)
+
+
+async def test_hostile_texts_through_every_widget(tmp_path: Path) -> None:
+    texts = [text for text in fuzz(1, 12) if not text.startswith("/")]
+    await through_every_widget(tmp_path, [*texts, "".join(PIECES)])
+
+
+@pytest.mark.long
+async def test_ten_thousand_hostile_texts(tmp_path: Path) -> None:
+    await through_every_widget(tmp_path, [t for t in fuzz(2, 10_000) if not t.startswith("/")])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_text_breaks_the_markdown(seed: int) -> None:
+    """Also not: any prefix of it, as it is while it streams."""
+    from baton.domain.sanitise import sanitise
+
+    ink = pen("dark")
+    for text in fuzz(seed, 60):
+        clean = sanitise(text)
+        for end in range(1, len(clean) + 1, 3):
+            for block in parse(clean[:end]):
+                for strip in ink.draw(block, 40):
+                    assert not UNSAFE.search(strip.text), repr(clean)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_no_text_breaks_the_markdown_for_long(seed: int) -> None:
+    from baton.domain.sanitise import sanitise
+
+    for text in fuzz(seed, 1000):
+        for block in parse(sanitise(text)):
+            for strip in pen("light").draw(block, 30):
+                assert not UNSAFE.search(strip.text)
+
+
+async def test_an_answer_streamed_anyhow_ends_as_one_drawn_at_once(tmp_path: Path) -> None:
+    from baton.tui.widgets.answer import Answer
+
+    async with staged(tmp_path) as stage:
+        for number, text in enumerate(fuzz(7, 20)):
+            clean = crash_free(text)
+            whole, grown = Answer(clean), Answer()
+            await stage.chat.transcript.insert(whole)
+            await stage.chat.transcript.insert(grown)
+            await stage.pilot.pause()
+            for piece in pieces(clean, number):
+                grown.append(piece)
+            await stage.pilot.pause()
+            if not re.search(r"^ {0,3}\[[^\]]+\]:", clean, re.M):  # links defined elsewhere
+                drawn = [[line.text.rstrip() for line in one._lines] for one in (whole, grown)]
+                assert drawn[0] == drawn[1], repr(clean)
+            await whole.remove()
+            await grown.remove()
+
+
+def crash_free(text: str) -> str:
+    from baton.domain.sanitise import sanitise
+
+    return sanitise(text)
+
+
+async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        text = "\x1b[2J[/]\u202e"
+        question = Question(text, (Choice("a", text), Choice("b", text)), "b")
+        stage.chat.run_worker(stage.chat.ask(question))
+        await stage.until(lambda: stage.chat._question is not None)
+        await stage.pilot.pause()
+        assert_calm(stage)
+
+
+async def test_pasted_text_is_cleaned(tmp_path: Path) -> None:
+    from textual.events import Paste
+
+    async with staged(tmp_path) as stage:
+        stage.app.post_message(Paste("a\x1b[31mb\u202ec"))
+        await stage.until(lambda: stage.chat.composer.text)
+        assert stage.chat.composer.text == "a�[31mb�c"
+
+
+async def test_a_bug_leaves_a_report_without_anyones_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def explode(self: object) -> None:
+        canary = "canary-in-a-local-variable"
+        raise ValueError(f"canary-in-a-message {canary}")
+
+    monkeypatch.setattr("baton.tui.screens.chat.ChatScreen.action_new", explode)
+    app: BatonApp | None = None
+
+    async def crashing() -> None:
+        nonlocal app
+        async with staged(tmp_path) as stage:
+            app = stage.app
+            await stage.press("ctrl+n")
+            await stage.until(lambda: not stage.app.is_running)
+
+    with pytest.raises(ValueError, match="canary"):
+        await crashing()
+    assert app is not None
+    assert app.report is not None
+    report = app.report.read_text("utf-8")
+    assert "ValueError" in report
+    assert "explode" in report
+    assert "canary-in-a-local" not in report.replace('canary = "canary-in-a-local-variable"', "")
+    assert "canary-in-a-message canary" not in report
+    assert stat.S_IMODE(app.report.stat().st_mode) == 0o600
+    assert app.return_code == 1
+
+
+def test_the_causes_of_an_error_are_in_the_report(tmp_path: Path) -> None:
+    try:
+        try:
+            raise KeyError("secret")
+        except KeyError as error:
+            raise RuntimeError("secret") from error
+    except RuntimeError as error:
+        report = crash.write_report(tmp_path / "logs", error).read_text("utf-8")
+    assert "RuntimeError" in report
+    assert "KeyError" in report
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", themes.ALL, ids=lambda theme: theme.name)
+def test_text_can_be_read(theme: Theme) -> None:
+    colours = [theme.foreground, theme.primary, theme.accent, theme.warning, theme.error]
+    colours += [theme.success, theme.variables["muted"]]
+    for ground in (theme.background, theme.surface, theme.panel):
+        for colour in colours:
+            assert colour is not None
+            assert ground is not None
+            assert _contrast(colour, ground) >= 4.5, (colour, ground)
+
+
+async def test_no_color_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def script(request: Request) -> Iterable[Chunk]:
+        yield Text("# One\n\n`two`\n\n```python\nx = 'three'\n```\n")
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("colours")
+        assert os.environ["NO_COLOR"] == "1", "an editor must see it too"
+        for strip in stage.app.screen._compositor.render_strips():
+            for style in (segment.style for segment in strip if segment.style):
+                for colour in (style.color, style.bgcolor):
+                    if colour is not None and colour.triplet is not None:
+                        assert len(set(colour.triplet)) == 1, style
