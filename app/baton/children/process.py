@@ -38,6 +38,14 @@ ALLOWED = frozenset(
 ALLOWED_PREFIXES = ("GGML_", "GOMP_", "OMP_")
 """What a child may know of the environment: nothing that could be a secret."""
 
+DEFAULTS = {
+    # Threads that wait for each other spin shortly, then sleep. By default they spin so long that
+    # one other busy program on the machine makes a model ten times slower.
+    "GOMP_SPINCOUNT": "1000",
+    "GGML_NO_BACKTRACE": "1",  # else a failed assertion starts a debugger
+}
+"""What a child finds in its environment unless the person set it otherwise."""
+
 SILENT_SECONDS = 10
 """How long a child may show no sign of life; it beats each second, even inside native code."""
 
@@ -58,7 +66,7 @@ def command(name: str) -> list[str]:
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return what a child may know of the environment."""
     kept = {k: v for k, v in environ.items() if k in ALLOWED or k.startswith(ALLOWED_PREFIXES)}
-    return {**kept, "GGML_NO_BACKTRACE": "1"}  # else a failed assertion starts a debugger
+    return {**DEFAULTS, **kept}
 
 
 class Child:

@@ -36,7 +36,7 @@ from baton.children import framing
 
 if TYPE_CHECKING:
     from baton.children import llama
-    from baton.children.template import ChatTemplate
+    from baton.children.template import ChatTemplate, Messages
 
 BEAT_SECONDS = 1.0
 TEXT_SECONDS = 0.03
@@ -50,6 +50,9 @@ RENDER_SECONDS = 10.0
 TINY = 1_000_000_000
 TINY_PENALTY = 1.1
 """A model with fewer parameters is kept from repeating itself, unless its file says otherwise."""
+
+MOST_BYTES_PER_TOKEN = 32
+"""A text with more than this isn't counted exactly: endless spaces would take minutes."""
 
 USEFUL_TOKENS = 256
 """Less room than this for an answer is none."""
@@ -228,12 +231,18 @@ class Runner:
 
     def _tokens(self, messages: list[dict[str, str]]) -> list[int]:
         """Turn messages into the tokens of a prompt."""
+        size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
+        if size > self._limit * MOST_BYTES_PER_TOKEN:
+            raise Failure("ContextTooLong", "", needed=size // 4, limit=self._limit)
+        return encode(self._model, self._render, messages)
+
+    def _render(self, messages: Messages) -> str:
         from baton.children.template import TemplateRefused
 
         slow = threading.Timer(RENDER_SECONDS, self._give_up_rendering)
         slow.start()
         try:
-            return encode(self._model, self._template, messages)
+            return self._template.render(messages)
         except TemplateRefused as error:
             raise Failure(
                 "WorkerError",
@@ -347,12 +356,12 @@ class Text:
         self._pending, self._tokens, self._sent = "", 0, now
 
 
-def encode(model: llama.Model, template: ChatTemplate, messages: list[dict[str, str]]) -> list[int]:
+def encode(model: llama.Model, render: Callable[[Messages], str], messages: Messages) -> list[int]:
     """Return the prompt's tokens. What people and files say can't forge control tokens.
 
     A text that names one ("<|im_end|>") is held out of the template by a word that nobody can
     guess, and comes in afterwards as mere text. White space stays around the word, for templates
-    that trim. Raises TemplateRefused.
+    that trim.
     """
     forged: dict[str, str] = {}
     shown = []
@@ -363,7 +372,7 @@ def encode(model: llama.Model, template: ChatTemplate, messages: list[dict[str, 
             forged[word] = text.strip()
             text = text.replace(text.strip(), word)
         shown.append({"role": message["role"], "content": text})
-    prompt = template.render(shown)
+    prompt = render(shown)
     tokens: list[int] = []
     for part in re.split(f"({'|'.join(forged)})", prompt) if forged else [prompt]:
         tokens += model.tokenise(forged.get(part, part), special=part not in forged)

@@ -19,7 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
-    "{% endfor %}<|im_start|>assistant\n"
+    "{% endfor %}{{ '<|im_start|>assistant\n' }}"
 )
 """Stands in for a template that is missing or broken."""
 

@@ -49,6 +49,9 @@ DEATHS_SECONDS = 600.0
 GRACE_SECONDS = 2.0
 """How long a child may take to stop before it is killed."""
 
+ENDS = ("stopped", "done", "failed")
+"""The frames after which a child is at rest."""
+
 
 class LocalWorker:
     """Answers with one GGUF model, one request at a time.
@@ -181,16 +184,18 @@ class LocalWorker:
         at_rest = False
         try:
             while not at_rest:
-                frame = await child.receive()
-                at_rest = frame.get("type") in ("done", "failed")
-                chunk = self._chunk(frame)
+                chunk = self._chunk(await child.receive())
+                at_rest = isinstance(chunk, Usage)
                 if chunk is not None:
                     yield chunk
-        except ModelFileError:
+        except (Died, ModelFileError):
             child.kill()
             raise
+        except BatonError:
+            at_rest = True  # it refused this request, and is ready for the next
+            raise
         finally:
-            if not at_rest or child.killed:
+            if not at_rest:
                 await uninterrupted(self._stop(child))
 
     def _send(self, child: Child, request: Request) -> None:
@@ -214,17 +219,17 @@ class LocalWorker:
         """Make the child stop within the grace time, else end it."""
         import asyncio
 
-        try:
-            async with asyncio.timeout(GRACE_SECONDS):
-                if not self._loaded or child.killed:
-                    child.kill()  # nothing of it is worth waiting for
-                child.send("cancel", id=self._ask)
-                while (await child.receive()).get("type") not in ("stopped", "done", "failed"):
-                    pass
-        except (TimeoutError, Died):
-            child.kill()
-            await child.gone()
-            self._child = None if self._child is child else self._child
+        if self._loaded and not child.killed:
+            child.send("cancel", id=self._ask)
+            with suppress(TimeoutError, Died):
+                async with asyncio.timeout(GRACE_SECONDS):
+                    while (await child.receive()).get("type") not in ENDS:
+                        pass
+                    return
+        child.kill()
+        await child.gone()
+        if self._child is child:
+            self._child = None
 
     def _chunk(self, frame: framing.Frame) -> Chunk | None:
         """Read a frame. A child is as trustworthy as its model file: Died if it makes no sense."""

@@ -1,0 +1,52 @@
+"""Asking a local worker, for tests."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from baton.adapters.local import LocalWorker, Memory, starter
+from baton.domain.chat import Chunk, Message, Request, Role, Text, Usage
+
+SYSTEM = Message(Role.SYSTEM, "You are a helpful assistant.")
+CAPITAL = "What is the capital of France?"
+
+
+@dataclass
+class Answer:
+    """What a worker yielded."""
+
+    text: str = ""
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def usage(self) -> Usage:
+        last = self.chunks[-1]
+        assert isinstance(last, Usage)
+        return last
+
+
+def request(
+    *texts: str, max_tokens: int | None = None, temperature: float | None = None
+) -> Request:
+    """Return a request of alternating prompts and answers, beginning with a prompt."""
+    roles = [Role.USER, Role.ASSISTANT] * len(texts)
+    messages = (Message(role, text) for role, text in zip(roles, texts, strict=False))
+    return Request((SYSTEM, *messages), max_tokens=max_tokens, temperature=temperature)
+
+
+async def ask(worker: LocalWorker, *texts: str, max_tokens: int | None = None) -> Answer:
+    """Ask and listen to the end."""
+    answer = Answer()
+    async with aclosing(worker.stream(request(*texts, max_tokens=max_tokens))) as chunks:
+        async for chunk in chunks:
+            answer.chunks.append(chunk)
+            answer.text += chunk.text if isinstance(chunk, Text) else ""
+    return answer
+
+
+def small(memory: Memory | None = None, **settings: object) -> LocalWorker:
+    """Return a worker with the starter model."""
+    model = starter()
+    options = {"temperature": model.temperature, **settings}
+    return LocalWorker(model.card, model.path, memory or Memory(), **options)  # type: ignore[arg-type]
