@@ -87,7 +87,7 @@ OVERLAY: list[BindingType] = [
 ]
 WHY: list[BindingType] = [*OVERLAY, _key("why.close", "w", "close", "back")]
 MODELS: list[BindingType] = [
-    _key("models.choose", "enter", "choose", "answer with it", show=True),
+    _key("models.choose", "enter", "choose", "answer with it", show=True, first=True),
     *OVERLAY,
 ]
 CONVERSATIONS: list[BindingType] = [
@@ -118,10 +118,11 @@ BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not Non
 _LAST = ("chat.", "screen.", "app.")
 
 
-def rank(binding: Binding) -> int:
+def rank(binding: Binding) -> tuple[int, int]:
     """Return where a binding stands in the footer: what is done with a thing, then ways out."""
     name = binding.id or ""
-    return next((place for place, part in enumerate(_LAST, 1) if name.startswith(part)), 0)
+    place = next((place for place, part in enumerate(_LAST, 1) if name.startswith(part)), 0)
+    return place, list(BY_ID).index(name) if name in BY_ID else 0
 
 
 def shown(binding: Binding, keymap: Mapping[str, str]) -> str:

@@ -101,7 +101,7 @@ class ChatScreen(ReadingScreen):
     async def _welcome(self) -> None:
         if await self.desk.store.latest() is None:
             card = self.desk.orchestra.worker(self.worker).card
-            note = f" ({card.note.rstrip('.')})" if card.note else ""
+            note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
             await self.transcript.note(f"{WELCOME}\nReady now: {card.name}{note}.")
 
     async def _keep_draft(self) -> None:

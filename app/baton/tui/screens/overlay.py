@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from baton.tui import keys
@@ -28,9 +29,10 @@ class Overlay(ModalScreen[Result | None]):
         """Lay out the title, what the screen shows, and the footer."""
         heading = Line(classes="heading")
         heading.left = heading.left + self.HEADING
-        yield heading
-        yield from self.body()
-        yield self.footer
+        with Vertical():
+            yield heading
+            yield from self.body()
+            yield self.footer
 
     def body(self) -> ComposeResult:
         """Lay out what the screen shows."""

@@ -23,6 +23,7 @@ class WhyScreen(Overlay[None]):
 
     BINDINGS = keys.WHY
     HEADING = "Why this way"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (as in Textual)
 
     def __init__(self, run: Callable[[], RunView]) -> None:
         super().__init__()

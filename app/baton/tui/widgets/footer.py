@@ -12,8 +12,8 @@ from baton.domain.sanitise import one_line
 from baton.tui.keys import rank
 from baton.tui.widgets.line import Line
 
-STATUS_WIDTH = 34
-"""How many columns the status keeps before keys are left out."""
+LEAST_STATUS = 24
+"""How many columns are kept free for what is happening, even while that is short."""
 
 
 class Footer(Line):
@@ -22,6 +22,10 @@ class Footer(Line):
     ALLOW_SELECT = False
     status: reactive[str] = reactive("")
     said: reactive[str] = reactive("")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys: list[Content] = []
 
     def on_mount(self) -> None:
         """Follow the screen's bindings."""
@@ -46,25 +50,27 @@ class Footer(Line):
 
     def on_resize(self) -> None:
         """Choose the keys anew that fit."""
-        self._show_keys(self.screen)
-
-    def _fill(self) -> None:
-        self.left = Content(one_line(self.said or self.status))
+        self._fill()
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if not self.is_attached or screen is not self.screen:
             return
-        keys = Content("")
-        shown: set[str] = set()
         active = [a.binding for a in screen.active_bindings.values() if a.enabled]
-        for binding in sorted((b for b in active if b.show and b.id), key=rank):
-            if binding.action in shown:
-                continue
-            shown.add(binding.action)
-            key = (self.app.get_key_display(binding), "$primary")
-            gap = "  " if keys.plain else ""
-            more = Content.assemble(keys, gap, key, f" {binding.description}")
-            if more.cell_length > self.content_size.width - STATUS_WIDTH:
+        shown = {b.action: b for b in sorted((b for b in active if b.show and b.id), key=rank)}
+        self._keys = [
+            Content.assemble((self.app.get_key_display(b), "$primary"), f" {b.description}")
+            for b in shown.values()
+        ]
+        self._fill()
+
+    def _fill(self) -> None:
+        """Show as many keys as fit beside what is said."""
+        self.left = Content(one_line(self.said or self.status))
+        room = self.content_size.width - max(LEAST_STATUS, self.left.cell_length) - self.GAP
+        keys = Content("")
+        for key in self._keys:
+            more = Content.assemble(keys, "  ", key) if keys.plain else key
+            if more.cell_length > room:
                 break
             keys = more
         self.right = keys

@@ -132,6 +132,7 @@ class TurnView(Vertical):
         note = self._ending()
         self._note.update(note)
         self._note.display = bool(note)
+        self._note.set_class(self.turn.status is TurnStatus.FAILED, "-failed")
 
     def _heading(self) -> Content:
         turn, facts = self.turn, self.facts
