@@ -11,7 +11,6 @@ import click
 import pytest
 
 from baton import __version__
-from baton.cli import failures
 from baton.cli.root import COMMANDS, baton
 from baton.settings import find_paths
 from cli.calling import Call, Done, Process
@@ -81,7 +80,7 @@ def test_a_bug_is_one_sentence_and_a_report_without_values(
 ) -> None:
     def stumble(_: click.Context) -> None:
         secret = "sk-" + "canary"
-        raise RuntimeError(f"{len(secret)} went wrong")
+        raise RuntimeError(f"{secret} went wrong")
 
     monkeypatch.setattr(baton, "invoke", stumble)
     done = call("trace")
@@ -90,17 +89,14 @@ def test_a_bug_is_one_sentence_and_a_report_without_values(
     [report] = find_paths().logs.iterdir()
     assert str(report) in done.err
     text = report.read_text()
-    assert "9 went wrong" in text
     assert "in stumble" in text
-    assert "sk-canary" not in text
+    assert "canary" not in text.replace('"canary"', "")
 
 
 def test_a_bug_that_can_not_be_reported_is_still_one_sentence(
     call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.write_text("a file where the folder should be")
-    with pytest.raises(OSError, match="baton home"):
-        failures.write_report(RuntimeError(), home / "state")
     monkeypatch.setattr(baton, "invoke", lambda _: 1 / 0)
     done = call("trace")
     assert done.code == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -64,28 +63,14 @@ def _explain(error: Exception) -> BatonError:
 
 def _unexpected(error: Exception) -> BatonError:
     from baton.settings import find_paths
+    from baton.tui.crash import write_report
 
     kind = type(error).__name__
     try:
-        file = write_report(error, find_paths().logs)
+        file = write_report(find_paths().logs, error)
     except OSError:
         return BatonError(f"Baton stumbled over itself ({kind}), and no report could be written.")
     return BatonError(f"Baton stumbled over itself ({kind}).", f"The report is in {file}.")
-
-
-def write_report(error: BaseException, folder: Path) -> Path:
-    """Write where an unexpected error came from, without any variable's value; return the file."""
-    import platform
-    import time
-    import traceback
-
-    from baton import __version__
-
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / time.strftime(f"crash-%Y%m%d-%H%M%S-{os.getpid()}.txt")
-    system = f"baton {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    file.write_text(f"{system}\n\n{''.join(traceback.format_exception(error))}", "utf-8")
-    return file
 
 
 def unwritable(error: OSError, kept: str = "") -> StoreError:

@@ -131,6 +131,7 @@ def _open_app() -> int:
         mouse=settings.screen.mouse,
         keymap=settings.keys,
         offline=settings.offline,
+        greeting=baton.store.warning,
     )
 
 
