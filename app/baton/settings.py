@@ -5,9 +5,7 @@ Read once, in `cli`; everybody else receives plain arguments. Secrets never stan
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,13 +150,17 @@ def load(
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        text = file.read_text("utf-8")
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8 text.", "Save it as UTF-8.") from error
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file} is not valid TOML: {error}.", "`baton config edit`.") from error
 
@@ -193,6 +195,8 @@ def _refuse_unknown(raw: Mapping[str, Any], struct: type[msgspec.Struct], source
     fields = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for key, value in raw.items():
         if key not in fields:
+            import difflib
+
             near = difflib.get_close_matches(key, fields, n=1)
             known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(fields)}."
             raise ConfigError(f"There is no setting {key!r} (in {source}).", known)

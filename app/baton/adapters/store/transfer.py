@@ -168,7 +168,7 @@ def _runs(connection: Connection, conversation: str) -> list[RunDocument]:
             run.status,  # type: ignore[arg-type]
             run.created,
             [
-                EventDocument(type(event).__name__, msgspec.to_builtins(event))
+                EventDocument(type(event).__name__, msgspec.json.decode(rows.encode(event)))
                 for event in rows.events(connection, run.id)
             ],
         )
