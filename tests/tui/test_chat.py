@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -420,3 +422,34 @@ async def test_nothing_is_left_running_when_the_app_is_left(tmp_path: Path) -> N
         await stage.until(lambda: "word1" in stage.see())
     names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]  # type: ignore[union-attr]
     assert not [name for name in names if "Player" in name or "Run" in name]
+
+
+async def test_an_open_question_does_not_keep_the_app(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        if len(request.messages) > 2:
+            raise ContextTooLong(9000, 4096)
+        yield Text("fits")
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("one")
+        await stage.send("two")
+        await stage.until(lambda: stage.chat._question is not None)
+        await stage.press("ctrl+q")
+        await stage.until(lambda: not stage.app.is_running, seconds=3)
+        assert not stage.chat.player.busy
+
+
+async def test_the_systems_signals_end_it_in_good_order(tmp_path: Path) -> None:
+    store = Store.open(None)
+    async with staged(tmp_path, slow, store=store) as stage:
+        await stage.send("write")
+        await stage.until(lambda: "word3" in stage.see())
+        stage.chat.composer.prompt.insert("unfinished")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stage.until(lambda: not stage.app.is_running)
+        (kept,) = await store.conversations()
+        turns = await store.thread(kept.id)
+        assert turns[-1].status is TurnStatus.CANCELLED
+        assert turns[-1].text.startswith("word0 word1")
+        assert await store.draft(kept.id) == "unfinished"
+    await store.aclose()

@@ -144,6 +144,7 @@ async def streaming(pilot: Pilot[None]) -> None:
 
 async def question(pilot: Pilot[None]) -> None:
     app = chat(pilot)
+    await ask(pilot, "hello")
     app.chat.composer.prompt.insert("too long")
     await pilot.press("enter")
     await settle(pilot, lambda: app.chat._question)

@@ -148,7 +148,7 @@ async def _run(app: BatonApp, desk: Desk, mouse: bool) -> int:
     try:
         await app.run_async(mouse=mouse)
     finally:
-        await app.chat.player.close()
+        await app.chat.close()
         await desk.orchestra.aclose()
         await desk.store.aclose()
     return _farewell(app.report, app.return_code or 0)

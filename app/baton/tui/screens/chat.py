@@ -53,6 +53,7 @@ class ChatScreen(ReadingScreen):
         self.worker = desk.worker or desk.orchestra.default
         self._edited: Turn | None = None
         self._question: QuestionView | None = None
+        self._left = False
         self._moment: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -110,6 +111,8 @@ class ChatScreen(ReadingScreen):
 
     async def close(self) -> None:
         """Stop what runs and keep everything, before the app is left."""
+        self._left = True
+        self.action_take_default()
         await self.player.close()
         try:
             await self._keep_draft()
@@ -274,9 +277,11 @@ class ChatScreen(ReadingScreen):
             await self.transcript.note(f"{run.failure.message} {run.failure.hint}", error=True)
             if pending.chat is self.chat and not self.composer.text:
                 self.composer.put(pending.prompt.text, pending.prompt.files)
-        elif run.failure.error == "ContextTooLong" and await self.ask(TOO_LONG) == "new":
-            await self.open(None)
-            self._play(pending.prompt)
+        elif run.failure.error == "ContextTooLong":
+            alone = len(self.transcript.turns) <= 2
+            if not alone and await self.ask(TOO_LONG) == "new":
+                await self.open(None)
+                self._play(pending.prompt)
 
     def broke(self, error: BaseException) -> None:
         """Hand a bug to the app, which writes it down."""
@@ -285,6 +290,8 @@ class ChatScreen(ReadingScreen):
 
     async def ask(self, question: Question) -> str:
         """Put a question to the person, in the conversation."""
+        if self._left or not self.is_running:
+            return question.default
         self._question = view = QuestionView(question)
         await self.transcript.insert(view)
         self.refresh_bindings()
@@ -292,7 +299,7 @@ class ChatScreen(ReadingScreen):
             return await view.answer()
         finally:
             self._question = None
-            if self.is_running:
+            if self.is_running and view.is_attached:
                 if isinstance(self.focused, ChoiceView):
                     self.composer.prompt.focus()
                 await view.remove()

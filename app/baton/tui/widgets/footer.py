@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 from textual.screen import Screen
@@ -55,8 +56,10 @@ class Footer(Line):
     def _show_keys(self, screen: Screen[Any]) -> None:
         if not self.is_attached or screen is not self.screen:
             return
-        active = [a.binding for a in screen.active_bindings.values() if a.enabled]
-        shown = {b.action: b for b in sorted((b for b in active if b.show and b.id), key=rank)}
+        active = (a.binding for a in screen.active_bindings.values() if a.enabled)
+        shown: dict[str, Binding] = {}
+        for binding in sorted((b for b in active if b.show and b.id), key=rank):
+            shown.setdefault(binding.action, binding)
         self._keys = [
             Content.assemble((self.app.get_key_display(b), "$primary"), f" {b.description}")
             for b in shown.values()
