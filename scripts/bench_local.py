@@ -133,7 +133,7 @@ def llm_environment() -> str:
         site = next((folder / "lib").glob("python*")) / "site-packages"
         # The compiled llama.cpp and the weights are ours: the same on both sides.
         (site / "shared.pth").write_text(str(Path(psutil.__file__).parents[1]) + "\n")
-        install = [folder / "bin/pip", "install", "-q", "llm==0.36"]
+        install = [str(folder / "bin/pip"), "install", "-q", "llm==0.36"]
         subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
     return str(command)
 
@@ -165,7 +165,6 @@ def bench_turns() -> Iterator[Row]:
 
 async def _first_tokens() -> list[float]:
     from baton.compose import compose
-
     from baton.domain.chat import Prompt
     from baton.domain.events import Called, Started
     from baton.engine.ports import Place
@@ -191,7 +190,7 @@ async def _first_tokens() -> list[float]:
 def bench_memory() -> Iterator[Row]:
     """Resident memory of the front process while it answers, at its highest."""
     with home() as env:
-        command = [PYTHON, "-I", "-m", "baton", "ask", STORY, "--max-tokens", "150"]
+        command = [PYTHON, "-I", "-m", "baton", "ask", STORY, "--max-tokens", "150", "-q"]
         ask = psutil.Popen(command, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         yield limit("front process while answering, `ask`", _highest_memory(ask), 90)
         ask.communicate()
@@ -283,6 +282,8 @@ async def _fill(env: dict[str, str], turns: int) -> None:
                     place = Place(event.conversation)
     assert place.conversation is not None
     await store.rename(place.conversation, "Long talk")
+    # The worker couldn't hold it all, and would ask.
+    await store.trim(place.conversation, (await store.thread(place.conversation))[-2].id)
     await store.aclose()
 
 
