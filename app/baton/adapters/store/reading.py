@@ -33,7 +33,7 @@ def thread(connection: Connection, conversation: str, leaf: str | None) -> tuple
     ).fetchone()
     if row is None:
         raise ConfigError(f"There is no conversation {conversation!r}.")
-    turns = rows.turns(connection, PATH, leaf or row["head"])
+    turns = rows.turns(connection, PATH, leaf or row["head"], None)
     if leaf and (not turns or turns[-1].conversation != conversation):
         raise ConfigError(f"There is no message {leaf!r} in this conversation.")
     return turns

@@ -21,8 +21,9 @@ PATH = """id IN (
     WITH RECURSIVE path (id, parent) AS (
         SELECT id, parent FROM turns WHERE id = ?
         UNION SELECT turns.id, turns.parent FROM turns JOIN path ON turns.id = path.parent
+        WHERE path.id IS NOT ?
     ) SELECT id FROM path)"""
-"""The condition that picks a turn and everything before it."""
+"""The condition that picks a turn and everything before it, back to another one (NULL: to all)."""
 
 
 def new_id() -> str:
@@ -42,8 +43,7 @@ def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) ->
     prompt = Prompt(clean(prompt.text), files, prompt.system and clean(prompt.system))
     conversation = _conversation(connection, prompt, place, label, now)
     asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
-    path = rows.turns(connection, PATH, asked)
-    sent = _sent(path, conversation.sent_from)
+    sent = rows.turns(connection, PATH, asked, conversation.sent_from)
     derived = strictest(
         [label, conversation.label]
         + [turn.label for turn in sent]
@@ -153,13 +153,6 @@ def _free_key(connection: Connection, conversation: str, created: float) -> int:
     while connection.execute("SELECT 1 FROM turns WHERE key = ?", [key]).fetchone():
         key, step = key + step, step * 2  # many turns may bear the same time: don't try them all
     return key
-
-
-def _sent(path: tuple[Turn, ...], first: str | None) -> tuple[Turn, ...]:
-    for index, turn in enumerate(path):
-        if turn.id == first:
-            return path[index:]
-    return path
 
 
 def append(connection: Connection, run: str, event: Event) -> None:
