@@ -28,6 +28,7 @@ from baton.domain.errors import ContextTooLong, WorkerUnavailable
 from baton.domain.labels import Label
 from baton.engine.ports import Place
 from baton.engine.run import Limits
+from baton.tui.playing import FRAME_SECONDS
 from tui.stage import staged
 
 Script = Iterable[Chunk | BaseException | float]
@@ -187,6 +188,28 @@ async def test_too_long_for_the_context_offers_a_new_conversation(tmp_path: Path
         await stage.answered()
         assert [turn.text for turn in stage.chat.transcript.turns] == ["two", "fits"]
         assert len(await stage.desk.store.conversations()) == 2
+
+
+async def test_the_footer_tells_that_a_question_is_open(tmp_path: Path) -> None:
+    def script(request: Request) -> Script:
+        if len(request.messages) > 2:
+            raise ContextTooLong(9000, 4096)
+        yield Text("fits")
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("one")
+        await stage.send("two")
+        await stage.until(lambda: stage.chat._question is not None)
+        await stage.pilot.pause(3 * FRAME_SECONDS)  # what the run does is drawn, and covered
+        assert "waiting for your choice" in stage.see()
+        assert "loading" not in stage.see()
+        await stage.press("escape")  # don't leave the oldest out
+        await stage.until(lambda: "Ask it in a new conversation" in stage.see())
+        await stage.until(lambda: "waiting for your choice" in stage.see())
+        await stage.press("escape")  # leave it
+        await stage.answered()
+        assert "waiting for your choice" not in stage.see()
+        assert "small · failed" in stage.see()
 
 
 async def test_regenerating_and_editing_make_versions(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
-from baton.engine.run import Limits
+from baton.engine.run import ANYTHING, Limits
 from baton.tui import crash, keys, themes
-from baton.tui.desk import ANYTHING, Desk
+from baton.tui.desk import Desk
 from baton.tui.screens.chat import ChatScreen
 
 if TYPE_CHECKING:

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.engine.run import Limits
+from baton.engine.run import ANYTHING, Limits
 
 if TYPE_CHECKING:
     from baton.adapters.store import Store
     from baton.engine.orchestra import Orchestra
-
-
-ANYTHING = Limits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from textual.theme import Theme
 
-
-def _words(strong: str, plain: str, muted: str, rule: str) -> dict[str, str]:
-    """Return the colours that Textual has no field for; headings differ by weight alone."""
-    names = {"muted": muted, "rule": rule, "scrollbar": rule, "border": strong}
-    for level, colour in enumerate((strong, plain, plain, plain, muted, muted), start=1):
-        names[f"markdown-h{level}-color"] = colour
-        names[f"markdown-h{level}-background"] = "transparent"
-        names[f"markdown-h{level}-text-style"] = "bold"
-    return names
-
-
 DARK = Theme(
     name="dark",
     primary="#83c0b0",
@@ -28,7 +17,7 @@ DARK = Theme(
     surface="#1b1f23",
     panel="#242a2f",
     boost="#20252a",
-    variables=_words("#83c0b0", "#d8dcdf", "#98a1a8", "#333b42"),
+    variables={"muted": "#98a1a8", "rule": "#333b42"},
 )
 LIGHT = Theme(
     name="light",
@@ -44,7 +33,7 @@ LIGHT = Theme(
     panel="#e6e3dc",
     boost="#f1efea",
     dark=False,
-    variables=_words("#1c6a5a", "#22272b", "#5b646b", "#d0ccc3"),
+    variables={"muted": "#5b646b", "rule": "#d0ccc3"},
 )
 HIGH_CONTRAST = Theme(
     name="high-contrast",
@@ -59,6 +48,6 @@ HIGH_CONTRAST = Theme(
     surface="#000000",
     panel="#262626",
     boost="#262626",
-    variables=_words("#ffd700", "#ffffff", "#e0e0e0", "#a0a0a0"),
+    variables={"muted": "#e0e0e0", "rule": "#a0a0a0"},
 )
 ALL = (DARK, LIGHT, HIGH_CONTRAST)

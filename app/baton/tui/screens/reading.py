@@ -10,7 +10,7 @@ from pathlib import Path
 from textual import on, work
 from textual.screen import Screen
 
-from baton.domain.chat import Role
+from baton.domain.chat import Role, Turn
 from baton.domain.errors import BatonError
 from baton.domain.labels import Label
 from baton.domain.sanitise import one_line
@@ -86,6 +86,15 @@ class ReadingScreen(Screen[None]):
                 view.learn(facts)
 
     # What is done with one turn
+
+    def selected_prompt(self) -> Turn | None:
+        """Return the selected prompt, or the one that the selected answer belongs to."""
+        if (view := self.transcript.selected) is None:
+            return None
+        if view.turn.role is Role.USER:
+            return view.turn
+        turns = self.transcript.turns
+        return next((turn for turn in turns if turn.id == view.turn.parent), None)
 
     def action_copy(self) -> None:
         """Copy the selected message, from its source."""

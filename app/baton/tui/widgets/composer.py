@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
-from baton.domain.chat import Attachment
+from baton.domain.chat import Attachment, Turn
 from baton.domain.errors import ConfigError
 from baton.domain.sanitise import one_line
 from baton.tui import commands, paths
@@ -26,11 +26,17 @@ from baton.tui.widgets.turn import describe_file
 PAUSE = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""
 
+TYPING_SECONDS = 0.3
+"""For how long after a keystroke the next one is expected."""
+
 
 class Composer(Vertical):
-    """Shows the prompt and what belongs to it. Messages: Prompt.Sent, Prompt.Recalling, Paused."""
+    """Shows the prompt and what belongs to it. Messages: Prompt.Sent, Prompt.Recalling, Paused.
 
-    editing: reactive[bool] = reactive(False, toggle_class="-editing")
+    `editing` is the earlier prompt that what is written will be another version of.
+    """
+
+    editing: reactive[Turn | None] = reactive(None, toggle_class="-editing", bindings=True)
 
     class Paused(Message):
         """The person stopped typing for a moment."""
@@ -43,7 +49,7 @@ class Composer(Vertical):
         self._hints = Static(id="hints", markup=False)
         self._files = Static(id="files", markup=False)
         self._pause: Timer | None = None
-        self.changed_at = 0.0
+        self._changed_at = -TYPING_SECONDS
 
     def compose(self) -> ComposeResult:
         """Lay the parts out above the prompt."""
@@ -68,12 +74,17 @@ class Composer(Vertical):
         """The long pasted texts that go along."""
         return tuple(self._pasted)
 
+    @property
+    def is_typing(self) -> bool:
+        """Whether the person is typing just now."""
+        return time.monotonic() - self._changed_at < TYPING_SECONDS
+
     def put(self, text: str, pasted: Sequence[Attachment] = ()) -> None:
         """Replace what is being written."""
         self._pasted = list(pasted)
         self.prompt.put(text)
         self.prompt.forget()
-        self._show_files([describe_file(file) for file in self._pasted])
+        self._show_files()
 
     def wait(self, prompts: Sequence[str]) -> None:
         """Show the prompts that wait for their turn."""
@@ -84,7 +95,7 @@ class Composer(Vertical):
     @on(TextArea.Changed)
     async def _change(self, event: TextArea.Changed) -> None:
         event.stop()
-        self.changed_at = time.monotonic()
+        self._changed_at = time.monotonic()
         self.prompt.fit()
         await self._hint()
         if self._pause is not None:
@@ -100,13 +111,13 @@ class Composer(Vertical):
         number = len(self._pasted) + 1
         name = "pasted text" if number == 1 else f"pasted text {number}"
         self._pasted.append(Attachment(name, event.text, len(event.text.encode())))
-        self._show_files([describe_file(file) for file in self._pasted])
+        self._show_files()
 
     @on(Prompt.DroppedFile)
     def _drop(self) -> None:
         if self._pasted:
             self._pasted.pop()
-            self._show_files([describe_file(file) for file in self._pasted])
+            self._show_files()
 
     async def _hint(self) -> None:
         """Show what a command or a path that is being typed may become."""
@@ -136,13 +147,14 @@ class Composer(Vertical):
         """Show name, size and about how many tokens of each file that the prompt names."""
         from baton.adapters.files import mentions
 
-        shown = [describe_file(file) for file in self._pasted]
+        named: list[str] = []
         if "@" in self.text:
             for path in await asyncio.to_thread(mentions, self.text):
-                shown.append(await asyncio.to_thread(_describe_path, path))
-        self._show_files(shown)
+                named.append(await asyncio.to_thread(_describe_path, path))
+        self._show_files(named)
 
-    def _show_files(self, lines: Sequence[str]) -> None:
+    def _show_files(self, named: Sequence[str] = ()) -> None:
+        lines = [*map(describe_file, self._pasted), *named]
         self._files.update("\n".join(f"With {line}" for line in lines))
         self._files.display = bool(lines)
 

@@ -18,11 +18,15 @@ LEAST_STATUS = 24
 
 
 class Footer(Line):
-    """The bottom line. `status` is what is happening; `said` covers it for a while."""
+    """The bottom line. `status` is what is happening; `said` covers it for a while.
+
+    `asking` covers it while a question is open: nothing goes on until that is answered.
+    """
 
     ALLOW_SELECT = False
     status: reactive[str] = reactive("")
     said: reactive[str] = reactive("")
+    asking: reactive[bool] = reactive(False)
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +53,10 @@ class Footer(Line):
         """Show what was just done, or again what is happening."""
         self._fill()
 
+    def watch_asking(self) -> None:
+        """Show who is waited for."""
+        self._fill()
+
     def on_resize(self) -> None:
         """Choose the keys anew that fit."""
         self._fill()
@@ -68,7 +76,8 @@ class Footer(Line):
 
     def _fill(self) -> None:
         """Show as many keys as fit beside what is said."""
-        self.left = Content(one_line(self.said or self.status))
+        status = "waiting for your choice" if self.asking else self.status
+        self.left = Content(one_line(self.said or status))
         room = self.content_size.width - max(LEAST_STATUS, self.left.cell_length) - self.GAP
         keys = Content("")
         for key in self._keys:

@@ -1,4 +1,4 @@
-"""The line at the top: name, title, policy, context used, money."""
+"""The line at the top: name, title, policy, context used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ class Header(Line):
     title: reactive[str] = reactive("")
     policy: reactive[str] = reactive("local first")
     context: reactive[float | None] = reactive(None)
-    money: reactive[str] = reactive("")
 
     def on_mount(self) -> None:
         """Fill the line once there is a size to fit it to."""
@@ -33,12 +32,7 @@ class Header(Line):
         """Show how full the worker's context is."""
         self._fill()
 
-    def watch_money(self) -> None:
-        """Show what was spent, if anything may be."""
-        self._fill()
-
     def _fill(self) -> None:
         self.left = Content.assemble(("baton", "bold $primary"), "   ", one_line(self.title))
         used = "" if self.context is None else f"context {self.context * 100:.0f} %"
-        parts = (self.policy, used, self.money)
-        self.right = Content.styled(" · ".join(part for part in parts if part), "$muted")
+        self.right = Content.styled(" · ".join(filter(None, (self.policy, used))), "$muted")

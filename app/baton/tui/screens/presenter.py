@@ -1,0 +1,140 @@
+"""Between the player and the conversation's screen: every run shown as it begins, goes and ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from baton.domain.chat import TurnStatus
+from baton.domain.labels import strictest
+from baton.domain.view import RunView, doing
+from baton.engine.ports import Choice, Place, Question
+from baton.engine.run import Run
+from baton.tui.playing import Follower, Pending, context_used
+from baton.tui.widgets.turn import TurnView, facts_of
+
+if TYPE_CHECKING:
+    from baton.tui.screens.chat import ChatScreen
+
+TOO_LONG = Question(
+    "The prompt doesn't fit into this conversation any more.",
+    (Choice("leave", "Leave it"), Choice("new", "Ask it in a new conversation")),
+    "leave",
+)
+
+
+class Presenter:
+    """The player's stage: shows the runs, if theirs is the conversation on the screen."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
+        self._moment: tuple[object, ...] = ()
+
+    def begin(self, pending: Pending) -> Run:
+        """Make the run for a prompt."""
+        screen, desk = self._screen, self._screen.desk
+        label = strictest([desk.limits.label, pending.chat.label])
+        return desk.orchestra.play(
+            pending.prompt,
+            Place(pending.chat.id, pending.after, pending.again),
+            replace(desk.limits, label=label),
+            screen.ask,
+            pending.worker or screen.worker,
+        )
+
+    async def began(self, follower: Follower) -> None:
+        """Show the prompt and its answer to come."""
+        screen = self._screen
+        pending, started = follower.pending, follower.view.started
+        if pending.chat is not screen.chat or started is None:
+            return
+        if pending.after is not None or pending.again is not None:
+            await screen.show(started.conversation)
+            pending.chat = screen.chat
+        else:
+            transcript, store = screen.transcript, screen.desk.store
+            if not transcript.turns:
+                await transcript.show([])
+            for turn in await store.thread(started.conversation, started.answer):
+                if turn.id in (started.prompt, started.answer):
+                    await transcript.add(turn)
+            if not screen.chat.title:
+                screen.chat.title = (await store.conversation(started.conversation)).title
+            screen.describe()
+        follower.draw_on(self.view_of(follower))
+
+    def rejoin(self, follower: Follower | None) -> None:
+        """Go on drawing a run whose conversation is on the screen again."""
+        chat = self._screen.chat
+        if follower is not None and follower.pending.chat.id == chat.id is not None:
+            follower.pending.chat = chat
+            follower.draw_on(self.view_of(follower), len(follower.view.answer))
+
+    def view_of(self, follower: Follower) -> TurnView | None:
+        """Return what shows the answer of a run, if it is on the screen."""
+        started = follower.view.started
+        return self._screen.transcript.view_of(started.answer) if started else None
+
+    def is_typing(self) -> bool:
+        """Tell whether the person is typing just now."""
+        return self._screen.composer.is_typing
+
+    def changed(self, follower: Follower | None) -> None:
+        """Show what is happening now."""
+        screen = self._screen
+        if not screen.is_mounted:
+            return
+        if follower is not None:
+            screen.footer.status = self._status(follower)
+            if follower.pending.chat is screen.chat:
+                screen.header.context = context_used(follower.view) or screen.header.context
+        moment = (screen.player.busy, len(screen.player.waiting))
+        if moment != self._moment:
+            self._moment = moment
+            screen.composer.wait([pending.prompt.text for pending in screen.player.waiting])
+            screen.refresh_bindings()
+
+    def _status(self, follower: Follower) -> str:
+        what = doing(follower.view)
+        worker = follower.pending.worker or self._screen.worker
+        return what if what.startswith("loading") else f"{worker} · {what}"
+
+    async def ended(self, follower: Follower) -> None:
+        """Show the answer as it ended, or what went wrong."""
+        self.changed(follower)
+        pending, run = follower.pending, follower.view
+        view = self.view_of(follower) if pending.chat is self._screen.chat else None
+        if view is not None:
+            turn = replace(view.turn, text=run.answer, status=_status_of(run))
+            turn = replace(turn, worker=run.calls[-1].worker if run.calls else turn.worker)
+            self._screen.transcript.replace(turn)
+            view.settle(turn, facts_of(run).among(view.facts.version, view.facts.versions))
+        if run.failure is not None:
+            await self._mend(pending, run)
+
+    async def _mend(self, pending: Pending, run: RunView) -> None:
+        """Give back what couldn't be stored, and offer what helps."""
+        assert run.failure is not None
+        screen = self._screen
+        if run.started is None:
+            await screen.transcript.note(f"{run.failure.message} {run.failure.hint}", error=True)
+            if pending.chat is screen.chat and not screen.composer.text:
+                screen.composer.put(pending.prompt.text, pending.prompt.files)
+        elif run.failure.error == "ContextTooLong":
+            alone = len(screen.transcript.turns) <= 2
+            if not alone and await screen.ask(TOO_LONG) == "new":
+                await screen.open(None)
+                screen.play(pending.prompt)
+
+    def broke(self, error: BaseException) -> None:
+        """Hand a bug to the app, which writes it down."""
+        assert isinstance(error, Exception)
+        self._screen.app._handle_exception(error)
+
+
+def _status_of(run: RunView) -> TurnStatus:
+    if run.status == "failed":
+        return TurnStatus.FAILED
+    if run.status == "cancelled":
+        return TurnStatus.CANCELLED
+    return TurnStatus.CUT if run.cut else TurnStatus.DONE

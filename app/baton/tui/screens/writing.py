@@ -1,0 +1,128 @@
+"""A conversation as it is written: prompts and their drafts, commands, earlier prompts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from textual import on
+
+from baton.domain.chat import Attachment
+from baton.domain.chat import Prompt as Asked
+from baton.domain.errors import BatonError
+from baton.domain.sanitise import one_line
+from baton.tui import commands
+from baton.tui.desk import Desk
+from baton.tui.screens.reading import ReadingScreen
+from baton.tui.widgets.composer import Composer
+from baton.tui.widgets.prompt import Prompt
+from baton.tui.widgets.transcript import Transcript
+
+
+class WritingScreen(ReadingScreen):
+    """Takes prompts and commands under the conversation; `play` has them answered."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.composer = Composer()
+
+    def play(self, prompt: Asked, *, after: str | None = None) -> None:
+        """Have a prompt answered, at the end of the conversation or `after` a turn as in Place."""
+        raise NotImplementedError
+
+    @on(Prompt.Sent)
+    async def _send(self) -> None:
+        text, pasted = self.composer.text, self.composer.pasted
+        if not text.strip() and not pasted:
+            return
+        try:
+            if (typed := commands.parse(text)) is not None:
+                await self._command(typed)
+                return
+            files = await asyncio.to_thread(_read_mentions, text)
+        except BatonError as error:
+            await self.complain(error)
+            return
+        edited = self.composer.editing
+        self.action_leave_edit()
+        after = None if edited is None else edited.parent or ""
+        self.play(Asked(text, (*pasted, *files)), after=after)
+
+    async def _command(self, typed: commands.Typed) -> None:
+        found = commands.matching(typed.name)
+        if len(found) != 1:
+            known = ", ".join(f"/{command.name}" for command in found or commands.COMMANDS)
+            what = "could be several commands" if found else "is no command"
+            self.footer.say(f"/{one_line(typed.name, 30)} {what}")
+            await self.transcript.note(f"/{typed.name} {what}: {known}.", error=True)
+            return
+        self.composer.put("")
+        await self.perform(found[0], typed.argument)
+
+    async def perform(self, command: commands.Command, argument: str = "") -> None:
+        """Do what a command says."""
+        arguments = repr(argument) if command.takes and argument else ""
+        await self.run_action(f"{command.action}({arguments})")
+
+    async def keep_draft(self) -> None:
+        """Store what is being written, for the next time this conversation is opened."""
+        if self.composer.editing is None:
+            await self.desk.store.save_draft(self.chat.id or "", self.composer.text)
+
+    @on(Composer.Paused)
+    async def _pause(self) -> None:
+        try:
+            await self.keep_draft()
+        except BatonError as error:
+            self.footer.say(str(error))
+
+    @on(Prompt.Recalling)
+    async def _recall(self) -> None:
+        self.composer.prompt.remember(await self.desk.store.recent_prompts())
+
+    @on(Transcript.Typed)
+    def _type(self, event: Transcript.Typed) -> None:
+        prompt = self.composer.prompt
+        prompt.focus()
+        prompt.insert(event.text)
+
+    def action_switch(self) -> None:
+        """Go from the prompt to the messages, and back."""
+        (self.transcript if self.composer.prompt.has_focus else self.composer.prompt).focus()
+
+    def action_edit(self) -> None:
+        """Change an earlier prompt: sent again it becomes another version, nothing is lost."""
+        if (turn := self.selected_prompt()) is not None:
+            self.composer.editing = turn
+            self.composer.put(turn.text, turn.files)
+            self.composer.prompt.focus()
+
+    def action_leave_edit(self) -> None:
+        """Empty the prompt; an edited one stays as it was."""
+        self.composer.editing = None
+        self.composer.put("")
+
+    async def action_editor(self) -> None:
+        """Write the prompt in the person's own editor."""
+        from textual.app import SuspendNotSupported
+
+        from baton.tui import editor
+
+        text = self.composer.text
+        try:
+            with self.app.suspend():
+                text = editor.edit(text)
+        except SuspendNotSupported:
+            self.footer.say("this terminal can't be handed to an editor")
+        except BatonError as error:
+            await self.complain(error)
+        self.composer.put(text, self.composer.pasted)
+        self.composer.prompt.focus()
+
+
+def _read_mentions(text: str) -> tuple[Attachment, ...]:
+    """Read the files that a prompt names. Raises ConfigError."""
+    if "@" not in text:
+        return ()
+    from baton.adapters.files import mentions, read_attachment
+
+    return tuple(read_attachment(path) for path in mentions(text))
