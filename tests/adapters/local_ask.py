@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from baton.adapters.local import LocalWorker, Memory, starter
 from baton.domain.chat import Chunk, Message, Request, Role, Text, Usage
 
-SYSTEM = Message(Role.SYSTEM, "You are a helpful assistant.")
+SYSTEM = Message(Role.SYSTEM, starter().card.system)
 CAPITAL = "What is the capital of France?"
 
 

@@ -157,9 +157,12 @@ async def test_a_private_prompt_makes_private_whatever_follows_from_it(store: St
     private = await ask(store, place=Place(first.conversation), label=Label.LOCAL)
     third = await ask(store, place=Place(first.conversation), label=Label.CLOUD)
     assert (private.label, third.label) == (Label.LOCAL, Label.LOCAL)
-    assert (await store.conversation(first.conversation)).label is Label.CLOUD
+    assert (await store.conversation(first.conversation)).label is Label.LOCAL
     elsewhere = await ask(store, place=Place(first.conversation, after=first.answer))
-    assert elsewhere.label is Label.CLOUD
+    assert elsewhere.label is Label.LOCAL
+    [conversation] = (await store.export())["conversations"]
+    [change] = conversation["label_changes"]
+    assert (change["old"], change["label"]) == ("cloud", "local")
 
 
 async def test_a_private_file_makes_its_answer_private(store: Store) -> None:

@@ -340,3 +340,34 @@ async def _cancel_later(run: Run, ticks: int) -> None:
     for _ in range(ticks):
         await asyncio.sleep(0.0005)
     run.cancel()
+
+
+async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> None:
+    class Hiccup:
+        """A store whose first saves while streaming fail."""
+
+        failures = 2
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
+            if status is TurnStatus.STREAMING and self.failures:
+                self.failures -= 1
+                raise StoreError("The disk is full.", "Free some space.")
+            await store.write(turn, text, status, worker)
+
+    worker = ScriptedWorker(says("saved in the end", 60.0))
+    async with Orchestra({"w": worker}, Hiccup(), "w").play(Prompt("x")) as run:  # type: ignore[arg-type]
+        events: list[ev.Event] = []
+        async for event in run:
+            events.append(event)
+            if isinstance(event, ev.StepText):
+                break
+        await asyncio.sleep(0.8)
+        assert await answer(store, view_of(events)) == ("saved in the end", TurnStatus.STREAMING)
+
+
+def test_an_unknown_default_worker_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no worker 'foo'.*setting `worker`"):
+        Orchestra({"small": ScriptedWorker()}, Store.open(None), "foo").worker()

@@ -255,6 +255,9 @@ class Model:
         parameters.n_ctx = tokens
         parameters.n_batch = self.batch
         parameters.n_threads = parameters.n_threads_batch = threads
+        if not self.gpu_layers:
+            # On a processor it halves the speed of long conversations.
+            parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
         return c.llama_init_from_model(self._model, parameters)
 
     def sampler(self, how: Sampling) -> Any:
@@ -299,6 +302,7 @@ class Context:
         self._tokens: list[int] = []
         self._ctx: Any = None
         self._size = 0
+        self._watching = False
         self._fit(1)
 
     def read(self, prompt: Sequence[int], progress: Callable[[int, int], None]) -> int:
@@ -324,7 +328,6 @@ class Context:
         """Yield the tokens that follow what was read, until the model ends or it is cancelled."""
         sampler = self._model.sampler(how)
         try:
-            watched = True
             while not self._cancelled():
                 token = c.llama_sampler_sample(sampler, self._ctx, -1)
                 if self._model.is_end(token):
@@ -337,13 +340,14 @@ class Context:
                     return
                 self._tokens.append(token)
                 slow = time.monotonic() - began > SLOW_TOKEN
-                if watched != slow:
-                    self._watch(watched := slow)
+                if self._watching != slow:
+                    self._watch(slow)
         finally:
             c.llama_sampler_free(sampler)
 
     def _watch(self, on: bool) -> None:
         """Ask `cancelled` within decoding too: worth its price only where that takes long."""
+        self._watching = on
         callback = self._abort if on else c.ggml_abort_callback()
         c.llama_set_abort_callback(self._ctx, callback, None)
 
@@ -384,6 +388,7 @@ class Context:
                 self._tokens.clear()
             c.llama_free(self._ctx)
         self._ctx, self._size = ctx, size
+        self._watch(self._watching)
 
 
 def _carry_over(old: Any, new: Any) -> bool:

@@ -267,9 +267,15 @@ class Runner:
         asked: int | None = frame["max_tokens"]
         most: int = frame["max_output"]
         wanted = asked or min(USEFUL_TOKENS, most)
-        if wanted > room:
+        if min(wanted, USEFUL_TOKENS) > room:
             needed = prompt + wanted
             raise Failure("ContextTooLong", "", needed=needed, limit=self._limit)
+        if wanted > room:
+            raise Failure(
+                "WorkerError",
+                f"The prompt leaves room for {room:,} tokens, and {wanted:,} were asked for.",
+                "Ask for fewer.",
+            )
         return asked or min(most, room)
 
     def _sampling(self, frame: framing.Frame) -> llama.Sampling:

@@ -8,22 +8,6 @@ from enum import StrEnum
 
 from baton.domain.labels import Label
 
-TASK_KINDS = (
-    "math",
-    "calculation",
-    "code",
-    "knowledge",
-    "reasoning",
-    "writing",
-    "rewriting",
-    "summary",
-    "extraction",
-    "translation",
-    "planning",
-    "chat",
-)
-"""The twelve kinds of task, the same everywhere."""
-
 
 class Role(StrEnum):
     """Who speaks, in the field's standard terms."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a step asks of a worker: one of the twelve task kinds, and a difficulty from 1 to 5."""
+    """What a step asks of a worker: a task kind, and a difficulty from 1 to 5."""
 
     kind: str = "chat"
     difficulty: int = 1

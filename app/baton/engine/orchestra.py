@@ -25,11 +25,12 @@ class Orchestra:
 
     def worker(self, name: str | None = None) -> Worker:
         """Return the worker with that id, or the default one. Raises ConfigError."""
-        try:
-            return self._workers[name or self.default]
-        except KeyError:
+        wanted = name or self.default
+        if wanted not in self._workers:
             known = ", ".join(self._workers)
-            raise ConfigError(f"There is no worker {name!r}.", f"Known workers: {known}.") from None
+            hint = "" if name else " The setting `worker` names the one that answers."
+            raise ConfigError(f"There is no worker {wanted!r}.", f"Known workers: {known}.{hint}")
+        return self._workers[wanted]
 
     def play(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -235,9 +236,12 @@ class Run:
         saved = 0
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
-            if len(self._text) > saved:
-                saved = len(self._text)
-                await self._store.write(answer, self._text, TurnStatus.STREAMING)
+            text = self._text
+            if len(text) > saved:
+                # A disk that is full now may have room in a moment; the end tells if it hasn't.
+                with contextlib.suppress(StoreError):
+                    await self._store.write(answer, text, TurnStatus.STREAMING)
+                    saved = len(text)
 
     async def _record_call(self, tally: Tally) -> None:
         usage = tally.usage

@@ -46,8 +46,8 @@ DEATHS = 3
 DEATHS_SECONDS = 600.0
 """A worker that died so often in that time, with no answer in between, is left alone."""
 
-GRACE_SECONDS = 2.0
-"""How long a child may take to stop before it is killed."""
+GRACE_SECONDS = 1.5
+"""How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
 
 ENDS = ("stopped", "done", "failed")
 """The frames after which a child is at rest."""
@@ -192,7 +192,7 @@ class LocalWorker:
             child.kill()
             raise
         except BatonError:
-            at_rest = True  # it refused this request, and is ready for the next
+            at_rest = self._loaded  # it refused this request, and is ready for the next
             raise
         finally:
             if not at_rest:

@@ -33,17 +33,22 @@ def rename(connection: Connection, conversation: str, title: str) -> None:
 
 def relabel(connection: Connection, conversation: str, label: Label) -> None:
     """Let everything in a conversation travel exactly so far from now on, and record that."""
+    mark(connection, conversation, label)
+    connection.execute(
+        "UPDATE files SET label = ? WHERE turn IN (SELECT id FROM turns WHERE conversation = ?)",
+        [label, conversation],
+    )
+    connection.execute("UPDATE turns SET label = ? WHERE conversation = ?", [label, conversation])
+
+
+def mark(connection: Connection, conversation: str, label: Label) -> None:
+    """Let whatever is added to a conversation travel no farther than so, and record that."""
     connection.execute(
         "INSERT INTO label_changes (conversation, at, old, label) "
         "SELECT id, ?, label, ? FROM conversations WHERE id = ?",
         [time.time(), label, conversation],
     )
     _change(connection, conversation, "label = ?", label)
-    connection.execute(
-        "UPDATE files SET label = ? WHERE turn IN (SELECT id FROM turns WHERE conversation = ?)",
-        [label, conversation],
-    )
-    connection.execute("UPDATE turns SET label = ? WHERE conversation = ?", [label, conversation])
 
 
 def hide(connection: Connection, conversation: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from baton.adapters.store import rows
-from baton.adapters.store.recording import PATH
 from baton.adapters.store.sqlite import Connection, Row
 from baton.domain.chat import Turn
 from baton.domain.errors import ConfigError
@@ -33,7 +32,7 @@ def thread(connection: Connection, conversation: str, leaf: str | None) -> tuple
     ).fetchone()
     if row is None:
         raise ConfigError(f"There is no conversation {conversation!r}.")
-    turns = rows.turns(connection, PATH, leaf or row["head"], None)
+    turns = rows.turns(connection, rows.PATH, leaf or row["head"], None)
     if leaf and (not turns or turns[-1].conversation != conversation):
         raise ConfigError(f"There is no message {leaf!r} in this conversation.")
     return turns

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 from baton.adapters.store import rows
+from baton.adapters.store.editing import mark
 from baton.adapters.store.sqlite import Connection, clean
 from baton.domain.chat import Prompt, Role, Turn, TurnStatus, title_of
 from baton.domain.errors import ConfigError, StoreError
@@ -16,14 +17,6 @@ from baton.domain.labels import Label, strictest
 from baton.engine.ports import Begun, Place
 
 _STATUS = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
-
-PATH = """id IN (
-    WITH RECURSIVE path (id, parent) AS (
-        SELECT id, parent FROM turns WHERE id = ?
-        UNION SELECT turns.id, turns.parent FROM turns JOIN path ON turns.id = path.parent
-        WHERE path.id IS NOT ?
-    ) SELECT id FROM path)"""
-"""The condition that picks a turn and everything before it, back to another one (NULL: to all)."""
 
 
 def new_id() -> str:
@@ -42,8 +35,11 @@ def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) ->
     )
     prompt = Prompt(clean(prompt.text), files, prompt.system and clean(prompt.system))
     conversation = _conversation(connection, prompt, place, label, now)
+    if strictest([label, conversation.label]) is not conversation.label:
+        mark(connection, conversation.id, label)
+        conversation = replace(conversation, label=label)
     asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
-    sent = rows.turns(connection, PATH, asked, conversation.sent_from)
+    sent = rows.turns(connection, rows.PATH, asked, conversation.sent_from)
     derived = strictest(
         [label, conversation.label]
         + [turn.label for turn in sent]

@@ -21,6 +21,14 @@ _ROLES = {role.value: role for role in Role}
 _STATUSES = {status.value: status for status in TurnStatus}
 _LABELS = {label.value: label for label in Label}
 
+PATH = """id IN (
+    WITH RECURSIVE path (id, parent) AS (
+        SELECT id, parent FROM turns WHERE id = ?
+        UNION SELECT turns.id, turns.parent FROM turns JOIN path ON turns.id = path.parent
+        WHERE path.id IS NOT ?
+    ) SELECT id FROM path)"""
+"""The condition that picks a turn and everything before it, back to another one (NULL: to all)."""
+
 EVENT_TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
