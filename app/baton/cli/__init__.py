@@ -8,14 +8,23 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from baton.cli import interrupts
+
+INTERRUPTED = 130
+
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command that `args` (by default this process's) asks for, and exit with its code."""
-    os.umask(0o077)
-    _open_standard_streams()
-    from baton.cli.root import run
+    interrupts.watch()
+    try:
+        os.umask(0o077)
+        _open_standard_streams()
+        from baton.cli.root import run
 
-    sys.exit(run(sys.argv[1:] if args is None else args))
+        code = run(sys.argv[1:] if args is None else args)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
 
 
 def _open_standard_streams() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from baton.cli import interrupts
 from baton.cli.completion import complete_conversation, complete_worker
 from baton.cli.output import show_size, talk
 from baton.domain.errors import ConfigError
@@ -127,6 +128,7 @@ def _ask(options: Options) -> int:
 
     with asyncio.Runner() as runner:
         try:
+            interrupts.check()
             # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
             prompt = _prompt(options, text)
             return runner.run(_answer(baton, options, worker, conversation, prompt))

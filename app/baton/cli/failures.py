@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import click
 
+from baton.cli import INTERRUPTED, interrupts
 from baton.domain.errors import BatonError, ConfigError, StoreError
 from baton.domain.sanitise import sanitise
-
-INTERRUPTED = 130
 
 
 def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
@@ -24,7 +24,8 @@ def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except Exception as error:
-        return _fail(error, args)
+        # An interrupted import or library call often ends in an error of its own.
+        return INTERRUPTED if interrupts.wished() else _fail(error, args)
     return code if isinstance(code, int) else 0
 
 
@@ -42,11 +43,14 @@ def _reader_gone() -> int:
 
 def _fail(error: Exception, args: Sequence[str]) -> int:
     told = _explain(error)
-    if "--json" in args or "--events" in args:
+    options = list(takewhile(lambda word: word != "--", args))
+    if "--json" in options or "--events" in options:
         from baton.cli.result import failure_line
 
+        line = failure_line(told, options)
         try:
-            print(failure_line(told, args), flush=True)
+            # JSON leaves DEL, C1 and bidi characters as they are, which a terminal would obey.
+            print(sanitise(line) if sys.stdout.isatty() else line, flush=True)
         except OSError:
             _reader_gone()
     return complain(told)

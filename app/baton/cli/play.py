@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from baton.cli import interrupts
 from baton.cli.failures import complain, unwritable
 from baton.cli.output import Output
 from baton.cli.result import as_object, event_object
@@ -193,6 +194,7 @@ async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[
         loop.add_signal_handler(number, leave, number)
     output.on_closed = partial(loop.call_soon_threadsafe, cancel)
     try:
+        interrupts.check()
         yield left
     finally:
         for number in signals:
