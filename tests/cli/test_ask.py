@@ -80,6 +80,7 @@ def test_what_is_piped_in_goes_before_the_text(
         (["ask", "x", "-f", "/nowhere"], b"", "There is no file nowhere"),
         (["ask", "x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
         (["ask", "x", "-c"], b"", "no conversation to go on with"),
+        (["ask", "x", "-c", ""], b"", "There is no conversation ''"),
         (["ask", "x", "-c", "beefbeef"], b"", "There is no conversation 'beefbeef'"),
         (["ask", b"\xff"], b"", "The prompt is not UTF-8 text"),
     ],
@@ -91,6 +92,22 @@ def test_what_can_not_be_asked_is_one_sentence_and_code_2(
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode().count("\n") == 1
     assert told in done.stderr.decode()
+
+
+def test_a_word_after_c_is_an_id_only_where_it_can_be_one(process: Process, call: Call) -> None:
+    cap = ("--max-tokens", "2")
+    process("ask", "Hello", *cap)
+    id = json.loads(call("history", "ls", "--json").out)[0]["id"]
+    for word in ("abc", "decade", "2024", "be"):
+        if not id.startswith(word):
+            assert process("ask", *cap, "-c", word).returncode == 0
+            assert latest(call)[-2]["text"] == word
+    assert process("ask", *cap, "-c", id[:3], "And now?").returncode == 0
+    assert process("ask", *cap, "-c", id[:3], piped=b"Piped").returncode == 0
+    assert [turn["text"] for turn in latest(call)][-4::2] == ["And now?", "Piped"]
+    assert process("ask", *cap, "-c", "0" * 12).returncode == 2
+    assert process("ask", *cap, "-c", id[:3]).returncode == 2
+    assert len(json.loads(call("history", "ls", "--json").out)) == 1
 
 
 def test_a_prompt_of_a_megabyte_is_refused_and_kept(process: Process, call: Call) -> None:
@@ -191,7 +208,7 @@ Finalised()
 main({LONG!r})
 """
     done = subprocess.run([sys.executable, "-I", "-c", swallowing], capture_output=True, timeout=20)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, b"", b"")
 
 
 def test_a_full_disk_is_one_sentence(home: Path) -> None:

@@ -20,6 +20,23 @@ def test_the_path_is_where_settings_are_read(call: Call, home: Path) -> None:
     assert call("config", "path").out == f"{home / 'config' / 'config.toml'}\n"
 
 
+def test_the_folders_are_told_when_asked_for(call: Call, home: Path) -> None:
+    places = {name: str(home / name) for name in ("config", "data", "state", "cache")}
+    places["config"] += "/config.toml"
+    lines = call("config", "path", "--all").out.splitlines()
+    assert dict(line.split("  ", 1) for line in lines) == places
+    assert json.loads(call("config", "path", "--json").out) == places
+
+
+def test_a_wrong_value_names_only_where_something_was_said(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_MODE", "huge")
+    done = call("ask", "x")
+    assert done.code == 2
+    assert "(in the environment)" in done.err
+
+
 def test_show_tells_values_and_sources(
     call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +94,7 @@ def test_edit_keeps_a_broken_text_and_says_so(
     assert file.read_text().startswith('wroker = "x"')
 
 
-@pytest.mark.parametrize("editor", ["false", "no-such-editor-anywhere"])
+@pytest.mark.parametrize("editor", ["false", "no-such-editor-anywhere", 'vim "'])
 def test_an_editor_that_fails_is_told(
     call: Call, monkeypatch: pytest.MonkeyPatch, editor: str
 ) -> None:
@@ -85,6 +102,14 @@ def test_an_editor_that_fails_is_told(
     done = call("config", "edit")
     assert done.code == 2
     assert "editor" in done.err
+
+
+def test_a_blank_editor_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "  ")
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = call("config", "edit")
+    assert (done.code, "No editor was found" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("text", [b"mode = ", b"\xff", b'mode = "huge"', b"[locl]\n"])

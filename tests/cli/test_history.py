@@ -124,6 +124,17 @@ def test_an_export_that_can_not_be_written_is_one_sentence(call: Call, tmp_path:
     assert "Is a directory" in done.err
 
 
+def test_an_export_overwrites_only_with_force(call: Call, tmp_path: Path) -> None:
+    said("Lisbon with kids")
+    file = tmp_path / "notes.md"
+    file.write_text("mine")
+    refused = call("history", "export", "-o", str(file))
+    assert (refused.code, refused.err.count("\n"), file.read_text()) == (2, 1, "mine")
+    assert call("history", "export", "-o", str(file), "--force").code == 0
+    assert "Lisbon" in file.read_text()
+    assert call("history", "export", "-o", "/dev/null").code == 0
+
+
 def test_trace_tells_a_run(call: Call) -> None:
     said("Lisbon with kids")
     text = call("trace").out

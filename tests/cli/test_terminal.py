@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 from e2e.terminal import Terminal
 
@@ -86,6 +88,39 @@ def test_rm_asks_at_a_terminal() -> None:
         screen.send(typed)
         assert screen.wait_end() == 0
         assert f"code {code}, {left} left" in screen.text
+
+
+def test_a_failure_as_json_is_clean_at_a_terminal() -> None:
+    env = {**os.environ, "BATON_HOME": "/proc/\x9b2J\x7f"}
+    screen = Terminal([sys.executable, "-I", "-m", "baton", "history", "ls", "--json"], env)
+    assert screen.wait_end() == 1
+    assert b'"status": "failed"' in screen.raw
+    assert b"\xc2\x9b" not in screen.raw
+    assert b"\x7f" not in screen.raw
+
+
+def test_the_app_opens_with_what_was_typed(home: Path) -> None:
+    baton = [sys.executable, "-I", "-m", "baton"]
+    refused = Terminal([*baton, "-c"], os.environ)
+    assert refused.wait_end(20) == 2
+    assert "no conversation to go on with" in refused.text
+    begun = """
+import asyncio
+from baton.adapters.store import Store
+from baton.domain.chat import Prompt
+from baton.domain.labels import Label
+from baton.engine.ports import Place
+from baton.settings import find_paths
+store = Store.open(find_paths().database)
+asyncio.run(store.begin(Prompt("Lisbon with kids"), Place(), Label.CLOUD))
+asyncio.run(store.aclose())
+"""
+    subprocess.run([sys.executable, "-I", "-c", begun], check=True)
+    for options, shown in ((["-c"], "Lisbon with kids"), (["--private"], "private")):
+        screen = Terminal([*baton, *options], os.environ)
+        screen.wait_for(shown)
+        screen.send("\x11")
+        assert screen.wait_end() == 0
 
 
 REMOVED = """

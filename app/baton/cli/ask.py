@@ -14,17 +14,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.completion import complete_conversation, complete_worker
+from baton.cli.options import (
+    LATEST,
+    continue_option,
+    offline_option,
+    with_worker,
+    worker_option,
+)
 from baton.cli.output import show_size, talk
 from baton.domain.errors import ConfigError
 from baton.domain.money import parse_usd
-from baton.settings import MODES, LocalWorker, Settings, find_paths, load
+from baton.settings import MODES, Settings, find_paths, load
 
 if TYPE_CHECKING:
+    from baton.adapters.store import Store
     from baton.compose import Baton
     from baton.domain.chat import Attachment, Prompt
 
-LATEST = "latest"
+_ID_DIGITS = 12
+_FEWEST_DIGITS = 3
+"""How many digits of an id -c wants: "a" and "be" are words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +62,9 @@ class Options:
 
 @click.command()
 @click.argument("text", nargs=-1)
-@click.option(
-    "-m",
-    "--worker",
-    metavar="ID",
-    shell_complete=complete_worker,
-    help="Who answers: a worker's id (`baton workers ls`) or a GGUF file.",
-)
+@worker_option
 @click.option("-s", "--system", metavar="TEXT", help="Say how the worker shall behave.")
-@click.option(
-    "-c",
-    "--continue",
-    "conversation",
-    metavar="[CONVERSATION]",
-    is_flag=False,
-    flag_value=LATEST,
-    shell_complete=complete_conversation,
-    help="Go on with a conversation: the latest one, or the one with that id.",
-)
+@continue_option
 @click.option(
     "-f",
     "--file",
@@ -81,7 +75,7 @@ class Options:
     help="Attach a file: text, code, Markdown, CSV or PDF. Can be repeated.",
 )
 @click.option("--mode", type=click.Choice(MODES), help="How far to go for an answer.")
-@click.option("--offline", is_flag=True, help="Connect nowhere.")
+@offline_option
 @click.option("--private", is_flag=True, help="Never let this conversation leave this machine.")
 @click.option("--no-history", is_flag=True, help="Keep nothing of this.")
 @click.option("--budget", metavar="USD", help="The most this prompt may cost, in US dollars.")
@@ -115,8 +109,8 @@ def ask(**typed: Any) -> int:
 
 def _ask(options: Options) -> int:
     settings, worker = _settings(options)
-    conversation, text = _where_and_what(options)
-    if not text.strip() and not options.files and os.isatty(0):
+    text = _utf8(" ".join(options.text))
+    if not (text.strip() or options.conversation or options.files) and os.isatty(0):
         raise _nothing_to_ask()
     from baton.compose import compose
 
@@ -129,6 +123,11 @@ def _ask(options: Options) -> int:
     with asyncio.Runner() as runner:
         try:
             interrupts.check()
+            if baton.store.warning:
+                talk(f"baton: {baton.store.warning}")
+            conversation, text = runner.run(
+                _where_and_what(baton.store, options.conversation, text)
+            )
             # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
             prompt = _prompt(options, text)
             return runner.run(_answer(baton, options, worker, conversation, prompt))
@@ -144,33 +143,42 @@ def _settings(options: Options) -> tuple[Settings, str | None]:
         raise ConfigError("--no-history knows no conversation to go on with.", "Leave out one.")
     if options.budget is not None:
         parse_usd(options.budget)
-    flags: dict[str, Any] = {"offline": options.offline}
-    if options.mode:
-        flags["mode"] = options.mode
+    typed = {"offline": options.offline, "mode": options.mode}
+    flags = {name: value for name, value in typed.items() if value}
     settings = load(find_paths().config_file, flags=flags)
-    if not options.worker or not _names_a_file(options.worker):
-        return settings, options.worker
-    import msgspec
-
-    file = Path(options.worker).expanduser().absolute()
-    adhoc = LocalWorker(id=file.stem, model=str(file))
-    return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id
+    return with_worker(settings, options.worker)
 
 
-def _names_a_file(worker: str) -> bool:
-    return worker.lower().endswith(".gguf") or os.sep in worker
+async def _where_and_what(store: Store, named: str | None, text: str) -> tuple[str | None, str]:
+    """Return a conversation's id and the prompt, as -c takes an id, a prompt, or neither.
+
+    `-c "And of Spain?"` goes on with the latest; so does `-c decade`, unless an id begins so.
+    """
+    if named is None:
+        return None, text
+    if named != LATEST and (_is_id(named, text) or await _begins_an_id(store, named)):
+        return (await store.conversation(named)).id, text
+    conversation = await store.latest()
+    if conversation is None:
+        raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
+    return conversation, text if named == LATEST else _utf8(f"{named} {text}".rstrip())
 
 
-def _where_and_what(options: Options) -> tuple[str | None, str]:
-    """Tell a conversation's id from the prompt: `-c "And of Spain?"` goes on with the latest."""
-    conversation, words = options.conversation, options.text
-    if conversation and conversation != LATEST and not _is_id(conversation):
-        conversation, words = LATEST, (conversation, *words)
-    return conversation, _utf8(" ".join(words))
+def _is_id(word: str, text: str) -> bool:
+    """Tell whether a word is an id by its looks: it is a whole one, or the prompt comes after."""
+    if not word:
+        return True  # an empty variable in a script shall not reach another conversation
+    return _is_hex(word) and len(word) >= (_FEWEST_DIGITS if text else _ID_DIGITS)
 
 
-def _is_id(word: str) -> bool:
-    return 4 <= len(word) <= 12 and all(c in "0123456789abcdef" for c in word.lower())
+async def _begins_an_id(store: Store, word: str) -> bool:
+    if not _is_hex(word) or len(word) < _FEWEST_DIGITS:
+        return False
+    return any(c.id.startswith(word.lower()) for c in await store.conversations(limit=10**9))
+
+
+def _is_hex(word: str) -> bool:
+    return len(word) <= _ID_DIGITS and all(c in "0123456789abcdef" for c in word.lower())
 
 
 def _utf8(text: str) -> str:
@@ -195,14 +203,6 @@ async def _answer(
     from baton.engine.ports import Place
     from baton.engine.run import Limits
 
-    if baton.store.warning:
-        talk(f"baton: {baton.store.warning}")
-    if conversation == LATEST:
-        conversation = await baton.store.latest()
-        if conversation is None:
-            raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
-    elif conversation:
-        conversation = (await baton.store.conversation(conversation)).id
     label = Label.LOCAL if options.private else Label.CLOUD
     limits = Limits(label, options.max_tokens, options.temperature, options.seed)
     manner = Manner(_form(options), options.quiet, options.drop_oldest, not options.no_history)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 
 def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the workers' ids."""
+    from click.shell_completion import CompletionItem
+
     from baton.settings import find_paths, load
 
     try:
@@ -25,6 +31,8 @@ def complete_conversation(
 ) -> list[CompletionItem]:
     """Offer the newest conversations' ids, with their titles."""
     import asyncio
+
+    from click.shell_completion import CompletionItem
 
     from baton.cli.stored import opened
 
@@ -53,6 +61,8 @@ def completion(shell: str) -> None:
       zsh:   baton completion zsh >> ~/.zshrc
       fish:  baton completion fish > ~/.config/fish/completions/baton.fish
     """
+    from click.shell_completion import get_completion_class
+
     from baton.cli.root import COMPLETE_VARIABLE, baton
 
     kind = get_completion_class(shell)

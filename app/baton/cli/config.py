@@ -48,6 +48,9 @@ TEMPLATE = """\
 """
 
 
+_EDITOR = "Set EDITOR, for example EDITOR=nano."
+
+
 class Setting(NamedTuple):
     """One setting in force, and where it comes from: default, file or environment."""
 
@@ -66,9 +69,26 @@ def config() -> None:
 
 
 @config.command()
-def path() -> None:
-    """Print where config.toml is (or would be)."""
-    emit(str(find_paths().config_file))
+@click.option("--all", "every", is_flag=True, help="Print the folders as well, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: config.toml and the folders.")
+def path(every: bool, as_json: bool) -> None:
+    """Print where config.toml is (or would be).
+
+    --all adds the folders: data (your conversations), state (crash reports) and cache.
+    """
+    paths = find_paths()
+    places = {
+        "config": str(paths.config_file),
+        "data": str(paths.data),
+        "state": str(paths.state),
+        "cache": str(paths.cache),
+    }
+    if as_json:
+        emit_json(places)
+    elif every:
+        emit("\n".join(f"{name}  {place}" for name, place in places.items()))
+    else:
+        emit(places["config"])
 
 
 @config.command()
@@ -177,12 +197,15 @@ def _create(file: Path) -> None:
 
 
 def _editor() -> list[str]:
-    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    command = shlex.split(named) if named else []
+    named = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    try:
+        command = shlex.split(named)
+    except ValueError as error:
+        raise ConfigError(f"The editor {named!r} has a quote too few.", _EDITOR) from error
     for fallback in () if command else ("nano", "vi"):
         if shutil.which(fallback):
             return [fallback]
     if not command or not shutil.which(command[0]):
         what = f"The editor {command[0]!r} is not there." if command else "No editor was found."
-        raise ConfigError(what, "Set EDITOR, for example EDITOR=nano.")
+        raise ConfigError(what, _EDITOR)
     return command

@@ -86,11 +86,16 @@ def remove(conversations: tuple[str, ...], yes: bool) -> None:
     "--format", "form", type=click.Choice(["md", "json"]), help="By FILE's name, else md."
 )
 @click.option("-o", "--output", "file", type=click.Path(path_type=Path), help="Write to FILE.")
-def export(conversations: tuple[str, ...], form: str | None, file: Path | None) -> None:
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+def export(
+    conversations: tuple[str, ...], form: str | None, file: Path | None, force: bool
+) -> None:
     """Write conversations (all, or those named) to stdout or a file.
 
     Markdown holds each conversation's current branch; JSON holds everything, and can be imported.
     """
+    if file is not None and file.is_file() and not force:
+        raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
     form = form or ("json" if file is not None and file.suffix == ".json" else "md")
     text = with_store(lambda store: _exported(store, conversations, form))
     if file is None:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from baton import __version__
+from baton.cli import interrupts
 from baton.cli.failures import guarded
+from baton.cli.options import (
+    LATEST,
+    continue_option,
+    offline_option,
+    with_worker,
+    worker_option,
+)
 from baton.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from baton.adapters.store import Store
 
 
 class Entry(NamedTuple):
@@ -36,6 +47,7 @@ COMPLETE_VARIABLE = "_BATON_COMPLETE"
 EPILOG = """\b
 Examples:
   baton                                   open the app
+  baton -c                                open it with the latest conversation
   baton ask "What is the capital of France?"
   git diff | baton ask "Write a commit message for this"
   baton ask -c "And of Spain?"            go on with the latest conversation
@@ -99,16 +111,39 @@ def _unknown(name: str) -> ConfigError:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", message="baton %(version)s")
+@continue_option
+@worker_option
+@click.option("--private", is_flag=True, help="Never let a conversation leave this machine.")
+@offline_option
 @click.pass_context
-def baton(ctx: click.Context) -> int | None:
+def baton(
+    ctx: click.Context,
+    conversation: str | None,
+    worker: str | None,
+    private: bool,
+    offline: bool,
+) -> int | None:
     """Talk to language models on your own machine.
 
-    Without a command, Baton opens the app.
+    Without a command, Baton opens the app. The options below are the app's; a command's own go
+    after its name.
     """
-    return _open_app() if ctx.invoked_subcommand is None else None
+    if ctx.invoked_subcommand is None:
+        return _open_app(conversation, worker, private, offline)
+    for option in ctx.command.params:
+        if ctx.params.get(option.name or ""):
+            raise _misplaced(option.opts[-1], ctx.invoked_subcommand)
+    return None
 
 
-def _open_app() -> int:
+def _misplaced(option: str, command: str) -> ConfigError:
+    return ConfigError(
+        f"{option} before `{command}` would be the app's.",
+        f"A command's options go after its name: `baton {command} --help` lists them.",
+    )
+
+
+def _open_app(conversation: str | None, worker: str | None, private: bool, offline: bool) -> int:
     import os
 
     if not (os.isatty(0) and os.isatty(1)):
@@ -116,12 +151,18 @@ def _open_app() -> int:
     from pathlib import Path
 
     from baton.compose import compose
+    from baton.domain.labels import Label
+    from baton.engine.run import ANYTHING, Limits
     from baton.settings import find_paths, load
     from baton.tui.app import run as run_app
 
     paths = find_paths()
-    settings = load(paths.config_file)
+    flags = {"offline": True} if offline else {}
+    settings, worker = with_worker(load(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
+    if conversation is not None:
+        conversation = _find(baton.store, conversation)
+    interrupts.hand_over()
     return run_app(
         baton.orchestra,
         baton.store,
@@ -130,9 +171,23 @@ def _open_app() -> int:
         theme=settings.screen.theme,
         mouse=settings.screen.mouse,
         keymap=settings.keys,
+        limits=Limits(label=Label.LOCAL) if private else ANYTHING,
+        worker=worker,
+        conversation=conversation,
         offline=settings.offline,
         greeting=baton.store.warning,
     )
+
+
+def _find(store: Store, named: str) -> str:
+    """Return the id of the conversation that -c asks for. Raises ConfigError."""
+    import asyncio
+
+    if named != LATEST:
+        return asyncio.run(store.conversation(named)).id
+    if (latest := asyncio.run(store.latest())) is None:
+        raise ConfigError("There is no conversation to go on with.", "Leave out -c.")
+    return latest
 
 
 def run(args: Sequence[str]) -> int:
