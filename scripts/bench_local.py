@@ -54,7 +54,7 @@ BARE_ASK = f"""
 from llama_cpp import Llama
 llm = Llama({MODEL!r}, n_ctx=2048, verbose=False)
 messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={QUESTION!r})]
-answer = llm.create_chat_completion(messages, temperature=0)
+answer = llm.create_chat_completion(messages, temperature=0, repeat_penalty=1.1)
 print(answer["choices"][0]["message"]["content"])
 """
 
@@ -63,7 +63,8 @@ import time
 from llama_cpp import Llama
 llm = Llama({MODEL!r}, n_ctx=2048, verbose=False)
 messages = [dict(role="system", content={SYSTEM!r}), dict(role="user", content={STORY!r})]
-stream = llm.create_chat_completion(messages, temperature=0, max_tokens=200, stream=True)
+how = dict(temperature=0, repeat_penalty=1.1, max_tokens=200, stream=True)
+stream = llm.create_chat_completion(messages, **how)
 times = [time.perf_counter() for chunk in stream if "content" in chunk["choices"][0]["delta"]]
 print((len(times) - 1) / (times[-1] - times[0]))
 """
