@@ -211,9 +211,7 @@ def _llama_cpp() -> Finding:
         f"{device['description']} ({show_size(device['free'])} free)" for device in found["devices"]
     )
     gpu = f"can use {devices or 'a GPU, but found none'}" if found["gpu"] else "CPU only"
-    return Finding(
-        "llama.cpp", State.OK, f"llama-cpp-python {found['version']}, {gpu}; {abilities}"
-    )
+    return Finding("llama.cpp", State.OK, f"build {found['version']}, {gpu}; {abilities}")
 
 
 def _answer(settings: Settings, paths: Paths) -> Finding:
