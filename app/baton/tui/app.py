@@ -8,18 +8,24 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
+from baton.domain.errors import BatonError
 from baton.engine.run import ANYTHING, Limits
 from baton.tui import crash, keys, themes
 from baton.tui.desk import Desk
 from baton.tui.screens.chat import ChatScreen
+from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
     from baton.adapters.store import Store
@@ -107,13 +113,42 @@ class BatonApp(App[None], inherit_bindings=False):
                 f"Look: {look.name.replace('-', ' ')}", "Change the colours", choose
             )
 
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Do what a key or a command asks; what a person can mend is said and ends nothing."""
+        try:
+            return await super().run_action(action, default_namespace, namespaces)
+        except BatonError as error:
+            await self.complain(error)
+            return True
+
+    async def complain(self, error: BatonError) -> None:
+        """Say what went wrong on the screen that the person looks at."""
+        if isinstance(self.screen, Overlay):
+            self.screen.footer.say(str(error), 12)
+        else:
+            await self.chat.complain(error)
+
     def _handle_exception(self, error: Exception) -> None:
-        """Write a report without anyone's data, instead of Textual's screen full of variables."""
+        """Write a report without anyone's data, instead of Textual's screen full of variables.
+
+        Workers and timers end here too, with what a person can mend: that is only said. Message
+        handlers must not raise it, since Textual stops their widget whatever is done here.
+        """
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if isinstance(cause, BatonError):
+            self.call_later(self.complain, cause)
+            return
         self._return_code = 1
-        if self.report is None:
-            self.report = crash.write_report(self._logs, error)
+        if self._exception is None:
             self._exception = error
             self._exception_event.set()
+            with suppress(OSError):
+                self.report = crash.write_report(self._logs, error)
         self._close_messages_no_wait()
 
 
@@ -151,16 +186,17 @@ async def _run(app: BatonApp, desk: Desk, mouse: bool) -> int:
         await app.chat.close()
         await desk.orchestra.aclose()
         await desk.store.aclose()
-    return _farewell(app.report, app.return_code or 0)
+    code = app.return_code or 0
+    if code:
+        print(farewell(app.report, desk.logs), file=sys.stderr)
+    return code
 
 
-def _farewell(report: Path | None, code: int) -> int:
-    """Tell of a crash once the terminal is the person's again; return the exit code."""
-    if report is None:
-        return code
-    print(
-        f"Baton had a fault of its own and ended; your conversations are kept. "
-        f"A report without your texts is in {report}.",
-        file=sys.stderr,
+def farewell(report: Path | None, logs: Path) -> str:
+    """Tell of a crash, once the terminal is the person's again."""
+    where = (
+        f"A report without your texts is in {report}."
+        if report is not None
+        else f"No report of it could be written to {logs}."
     )
-    return 1
+    return f"Baton had a fault of its own and ended; your conversations are kept. {where}"

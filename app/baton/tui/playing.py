@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from baton.domain.chat import Prompt
+from baton.domain.errors import BatonError
 from baton.domain.events import Started
 from baton.domain.history import RunRecord
 from baton.domain.labels import Label
@@ -72,6 +73,10 @@ class Stage(Protocol):
 
     async def ended(self, follower: Follower) -> None:
         """The run is over."""
+        ...
+
+    async def refused(self, pending: Pending, error: BatonError) -> None:
+        """This prompt could not be played, or not shown."""
         ...
 
     def broke(self, error: BaseException) -> None:
@@ -169,12 +174,19 @@ class Player:
     async def _play(self) -> None:
         while self.waiting:
             pending = self.waiting.pop(0)
-            self.current = Follower(pending, self._stage.begin(pending), self._stage)
-            self._stage.changed(self.current)
-            await self.current.follow()
-            ended, self.current = self.current, None
-            await self._stage.ended(ended)
+            try:
+                await self._answer(pending)
+            except BatonError as error:
+                self.current = None
+                await self._stage.refused(pending, error)
             self._stage.changed(None)
+
+    async def _answer(self, pending: Pending) -> None:
+        self.current = Follower(pending, self._stage.begin(pending), self._stage)
+        self._stage.changed(self.current)
+        await self.current.follow()
+        ended, self.current = self.current, None
+        await self._stage.ended(ended)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._task = self.current = None

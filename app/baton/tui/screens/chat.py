@@ -141,8 +141,7 @@ class ChatScreen(WritingScreen):
     def action_take_back(self) -> None:
         """Take the waiting prompt back, to change it or to drop it."""
         if (pending := self.player.take_back()) is not None:
-            text = "\n\n".join(filter(None, (pending.prompt.text, self.composer.text)))
-            self.composer.put(text, (*pending.prompt.files, *self.composer.pasted))
+            self.composer.put_before(pending.prompt)
             self.composer.prompt.focus()
 
     def action_regenerate(self) -> None:

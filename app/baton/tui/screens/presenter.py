@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from baton.domain.chat import TurnStatus
+from baton.domain.errors import BatonError
 from baton.domain.labels import strictest
 from baton.domain.view import RunView, doing
 from baton.engine.ports import Choice, Place, Question
@@ -43,7 +44,13 @@ class Presenter:
         )
 
     async def began(self, follower: Follower) -> None:
-        """Show the prompt and its answer to come."""
+        """Show the prompt and its answer to come; one that can't be shown is written anyway."""
+        try:
+            await self._show(follower)
+        except BatonError as error:
+            await self._screen.complain(error)
+
+    async def _show(self, follower: Follower) -> None:
         screen = self._screen
         pending, started = follower.pending, follower.view.started
         if pending.chat is not screen.chat or started is None:
@@ -118,13 +125,22 @@ class Presenter:
         screen = self._screen
         if run.started is None:
             await screen.transcript.note(f"{run.failure.message} {run.failure.hint}", error=True)
-            if pending.chat is screen.chat and not screen.composer.text:
-                screen.composer.put(pending.prompt.text, pending.prompt.files)
+            self._give_back(pending)
         elif run.failure.error == "ContextTooLong":
             alone = len(screen.transcript.turns) <= 2
             if not alone and await screen.ask(TOO_LONG) == "new":
                 await screen.open(None)
                 screen.play(pending.prompt)
+
+    async def refused(self, pending: Pending, error: BatonError) -> None:
+        """Say why a prompt could not be played, and give it back."""
+        await self._screen.complain(error)
+        self._give_back(pending)
+
+    def _give_back(self, pending: Pending) -> None:
+        """Put a prompt that isn't stored before what is being written now."""
+        if pending.again is None:
+            self._screen.composer.put_before(pending.prompt)
 
     def broke(self, error: BaseException) -> None:
         """Hand a bug to the app, which writes it down."""

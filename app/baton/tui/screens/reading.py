@@ -193,9 +193,10 @@ class ReadingScreen(Screen[None]):
     async def action_private(self, state: str = "on") -> None:
         """Keep the conversation on this machine, or lift that again."""
         private = state.strip().lower() not in ("off", "no")
-        self.chat.label = Label.LOCAL if private else Label.CLOUD
+        label = Label.LOCAL if private else Label.CLOUD
         if self.chat.id is not None:
-            await self.desk.store.relabel(self.chat.id, self.chat.label)
+            await self.desk.store.relabel(self.chat.id, label)
+        self.chat.label = label
         self.describe()
         await self.transcript.note(
             "Nothing of this conversation leaves this machine from now on."

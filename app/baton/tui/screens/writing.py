@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from textual import on
+from textual import on, work
 
 from baton.domain.chat import Attachment
 from baton.domain.chat import Prompt as Asked
@@ -76,6 +76,7 @@ class WritingScreen(ReadingScreen):
             self.footer.say(str(error))
 
     @on(Prompt.Recalling)
+    @work(exclusive=True, group="recall")
     async def _recall(self) -> None:
         self.composer.prompt.remember(await self.desk.store.recent_prompts())
 

@@ -17,6 +17,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from baton.domain.chat import Attachment, Turn
+from baton.domain.chat import Prompt as Asked
 from baton.domain.errors import ConfigError
 from baton.domain.sanitise import one_line
 from baton.tui import commands, paths
@@ -85,6 +86,11 @@ class Composer(Vertical):
         self.prompt.put(text)
         self.prompt.forget()
         self._show_files()
+
+    def put_before(self, prompt: Asked) -> None:
+        """Put a prompt that comes back before what is being written."""
+        text = "\n\n".join(filter(None, (prompt.text, self.text)))
+        self.put(text, (*prompt.files, *self.pasted))
 
     def wait(self, prompts: Sequence[str]) -> None:
         """Show the prompts that wait for their turn."""

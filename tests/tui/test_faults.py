@@ -1,0 +1,154 @@
+"""What goes wrong around the app is said, and the app goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.store import Store
+from baton.domain.chat import Chunk, Request, Text
+from baton.domain.errors import StoreError
+from baton.tui import crash
+from baton.tui.app import BatonApp, farewell
+from tui.stage import Stage, staged
+
+METHODS = [
+    name for name in vars(Store) if not name.startswith("_") and name not in ("aclose", "open")
+]
+
+
+def slow(request: Request) -> Iterable[Chunk | float]:
+    """Write for a long time."""
+    for _ in range(2000):
+        yield Text("word ")
+        yield 0.01
+
+
+def break_store(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let everything fail that the store is asked for."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreError("The disk is gone.", "Bring it back.")
+
+    for name in METHODS:
+        if name != "warning":
+            monkeypatch.setattr(stage.desk.store, name, fail)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("up",),
+        ("tab", "w"),
+        ("tab", "["),
+        ("tab", "r"),
+        ("ctrl+n",),
+        ("ctrl+s",),
+        ("ctrl+r", "x", "enter"),
+        (*"/export", "enter"),
+        (*"/private", "enter"),
+        (*"hello", "enter"),
+    ],
+    ids="-".join,
+)
+async def test_a_store_that_fails_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.ask("hello")
+        break_store(stage, monkeypatch)
+        await stage.press(*keys)
+        await stage.until(lambda: "The disk is gone." in stage.see())
+        monkeypatch.undo()
+        stage.chat.composer.put("")
+        await stage.press("escape")
+        stage.chat.composer.prompt.focus()
+        await stage.press("o", "k")
+        assert stage.app.is_running
+        assert stage.app.report is None
+
+
+@pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+r", "x", "enter"), ("ctrl+e",), ("ctrl+z",)])
+async def test_a_store_that_fails_in_the_list_is_told_of_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.ask("one")
+        await stage.press("ctrl+n")
+        await stage.ask("two")
+        await stage.press("ctrl+s")
+        await stage.until(lambda: "2 conversations" in stage.see())
+        if keys == ("ctrl+z",):
+            await stage.press("ctrl+d")
+            await stage.until(lambda: "deleted" in stage.see())
+        break_store(stage, monkeypatch)
+        await stage.press(*keys)
+        await stage.until(lambda: "The disk is gone." in stage.see())
+        monkeypatch.undo()
+        await stage.press("escape")
+        await stage.until(lambda: stage.app.screen is stage.chat)
+
+
+async def test_an_answer_that_cannot_be_shown_is_written_and_the_next_one_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise StoreError("The disk is gone.")
+
+    def script(request: Request) -> Iterable[Chunk | float]:
+        yield 0.2
+        yield Text("written")
+
+    async with staged(tmp_path, script) as stage:
+        with monkeypatch.context() as broken:
+            broken.setattr(stage.desk.store, "thread", fail)
+            await stage.send("one")
+            await stage.until(lambda: "The disk is gone." in stage.see())
+            await stage.send("two")
+            await stage.answered()
+        (kept,) = await stage.desk.store.conversations()
+        texts = [turn.text for turn in await stage.desk.store.thread(kept.id)]
+        assert texts == ["one", "written", "two", "written"]
+
+
+async def test_a_refused_prompt_comes_back_before_what_was_typed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with staged(tmp_path) as stage:
+
+        async def begin(*_: object) -> None:
+            stage.chat.composer.prompt.insert("and more")
+            raise StoreError("The disk is full.")
+
+        monkeypatch.setattr(stage.desk.store, "begin", begin)
+        await stage.send("precious")
+        await stage.until(lambda: stage.chat.composer.text == "precious\n\nand more")
+
+
+async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    async def explode(_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(crash, "write_report", refuse)
+    monkeypatch.setattr("baton.tui.screens.chat.ChatScreen.action_new", explode)
+    app: BatonApp | None = None
+
+    async def crashing() -> None:
+        nonlocal app
+        async with staged(tmp_path) as stage:
+            app = stage.app
+            await stage.press("ctrl+n")
+            await stage.until(lambda: not stage.app.is_running)
+
+    with pytest.raises(ValueError, match="a bug"):
+        await crashing()
+    assert app is not None
+    assert app.return_code == 1
+    assert "No report" in farewell(app.report, tmp_path)
