@@ -476,3 +476,16 @@ async def test_the_systems_signals_end_it_in_good_order(tmp_path: Path) -> None:
         assert turns[-1].text.startswith("word0 word1")
         assert await store.draft(kept.id) == "unfinished"
     await store.aclose()
+
+
+async def test_an_edited_message_only_covers_what_was_being_written(tmp_path: Path) -> None:
+    async with staged(tmp_path, count) as stage:
+        await stage.ask("alpha")
+        stage.chat.composer.prompt.insert("half a prompt")
+        await stage.press("escape", "e")
+        assert stage.chat.composer.text == "alpha"
+        await stage.chat.keep_draft()
+        (kept,) = await stage.desk.store.conversations()
+        assert await stage.desk.store.draft(kept.id) == "half a prompt"
+        await stage.press("escape")
+        assert stage.chat.composer.text == "half a prompt"

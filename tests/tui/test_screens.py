@@ -57,7 +57,7 @@ async def test_deleting_can_be_undone_until_the_screen_is_left(tmp_path: Path) -
         await stage.press("escape")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
         assert [c.title for c in await stage.desk.store.conversations()] == ["alpha"]
-        assert await stage.desk.store.purge_hidden() == 0, "it is gone for good"
+        assert await stage.desk.store.purge_hidden() == 1, "leaving the list removes nothing"
         await stage.until(lambda: not stage.chat.transcript.turns)
 
 

@@ -146,9 +146,9 @@ class BatonApp(App[None], inherit_bindings=False):
         self._return_code = 1
         if self._exception is None:
             self._exception = error
-            self._exception_event.set()
             with suppress(OSError):
                 self.report = crash.write_report(self._logs, error)
+            self._exception_event.set()
         self._close_messages_no_wait()
 
 

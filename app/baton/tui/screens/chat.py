@@ -24,6 +24,9 @@ from baton.tui.widgets.turn import TurnView
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
 
+DELETED_SECONDS = 24 * 3600
+"""For how long at least a deleted conversation is kept, since another Baton may bring it back."""
+
 
 class ChatScreen(WritingScreen):
     """Where prompts are answered: opens conversations, plays prompts and puts questions."""
@@ -92,7 +95,7 @@ class ChatScreen(WritingScreen):
         await self.player.close()
         try:
             await self.keep_draft()
-            await self.desk.store.purge_hidden()
+            await self.desk.store.purge_hidden(older_than_seconds=DELETED_SECONDS)
         except BatonError:
             pass  # the history can't be written, which was said when it happened
 

@@ -134,7 +134,7 @@ class ConversationsScreen(Overlay[Found]):
         await self._store.hide(chosen.conversation)
         self._deleted.append(chosen)
         self.refresh_bindings()
-        self.footer.say(f"deleted {one_line(chosen.title, 24)}")
+        self.footer.say("deleted; Ctrl+Z brings it back")
         self._search(self.query_one(OptionList).highlighted or 0)
 
     @work(group="change")
@@ -155,12 +155,6 @@ class ConversationsScreen(Overlay[Found]):
                 self.footer.say(await self._export(chosen.conversation), 12)
             except BatonError as error:
                 self.footer.say(str(error), 12)
-
-    async def action_close(self) -> None:
-        """Go back; what was deleted is gone for good now."""
-        for gone in self._deleted:
-            await self._store.purge(gone.conversation)
-        self.dismiss(None)
 
 
 def _count(found: int, words: str) -> str:

@@ -65,8 +65,7 @@ class WritingScreen(ReadingScreen):
 
     async def keep_draft(self) -> None:
         """Store what is being written, for the next time this conversation is opened."""
-        if self.composer.editing is None:
-            await self.desk.store.save_draft(self.chat.id or "", self.composer.text)
+        await self.desk.store.save_draft(self.chat.id or "", self.composer.draft)
 
     @on(Composer.Paused)
     async def _pause(self) -> None:
@@ -93,14 +92,12 @@ class WritingScreen(ReadingScreen):
     def action_edit(self) -> None:
         """Change an earlier prompt: sent again it becomes another version, nothing is lost."""
         if (turn := self.selected_prompt()) is not None:
-            self.composer.editing = turn
-            self.composer.put(turn.text, turn.files)
+            self.composer.edit(turn)
             self.composer.prompt.focus()
 
     def action_leave_edit(self) -> None:
-        """Empty the prompt; an edited one stays as it was."""
-        self.composer.editing = None
-        self.composer.put("")
+        """Leave an edited message as it was, and go back to what was being written."""
+        self.composer.leave_edit()
 
     async def action_editor(self) -> None:
         """Write the prompt in the person's own editor."""

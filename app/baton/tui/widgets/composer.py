@@ -49,6 +49,7 @@ class Composer(Vertical):
         self._waiting = Static(id="waiting", markup=False)
         self._hints = Static(id="hints", markup=False)
         self._files = Static(id="files", markup=False)
+        self._covered: tuple[str, Sequence[Attachment]] = ("", ())
         self._pause: Timer | None = None
         self._changed_at = -TYPING_SECONDS
 
@@ -86,6 +87,24 @@ class Composer(Vertical):
         self.prompt.put(text)
         self.prompt.forget()
         self._show_files()
+
+    @property
+    def draft(self) -> str:
+        """What was being written, which an edited message only covers."""
+        return self.text if self.editing is None else self._covered[0]
+
+    def edit(self, turn: Turn) -> None:
+        """Write another version of an earlier prompt; `leave_edit` brings back what it covers."""
+        if self.editing is None:
+            self._covered = (self.text, self.pasted)
+        self.editing = turn
+        self.put(turn.text, turn.files)
+
+    def leave_edit(self) -> None:
+        """Go back to what was being written, or empty the prompt."""
+        covered = self._covered if self.editing is not None else ("", ())
+        self.editing = None
+        self.put(*covered)
 
     def put_before(self, prompt: Asked) -> None:
         """Put a prompt that comes back before what is being written."""
