@@ -46,6 +46,14 @@ class Terminal:
             self.raw += data
             self._stream.feed(data)
 
+    def skim(self, longest: float, until: bytes = b"") -> bool:
+        """Read past the emulator for so long (seconds), or until these bytes; tell if they came."""
+        data, end = b"", time.perf_counter() + longest
+        while (left := end - time.perf_counter()) > 0 and not (until and until in data):
+            with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
+                data += self._child.read_nonblocking(65536, left)
+        return until in data
+
     def wait(self, seen: Callable[[str], bool], longest: float = 30) -> float:
         """Read until the screen is as wanted; return how long that took, in seconds."""
         start = time.perf_counter()
