@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -255,3 +256,33 @@ async def test_commands_and_paths_are_completed(
         await stage.until(lambda: stage.chat.composer.prompt.completion)
         await stage.press("tab")
         assert stage.chat.composer.text == "@folder/"
+
+
+async def test_what_waits_is_kept_as_a_draft(tmp_path: Path) -> None:
+    def slow(request: Request) -> Iterable[Chunk | float]:
+        for _ in range(500):
+            yield Text("word ")
+            yield 0.01
+
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("first")
+        await stage.until(lambda: "word" in stage.see())
+        await stage.send("second")
+        conversation = stage.chat.chat.id or ""
+        store = stage.chat.desk.store
+        for _ in range(100):
+            if await store.draft(conversation) == "second":
+                break
+            await asyncio.sleep(0.02)
+        assert await store.draft(conversation) == "second"
+        await stage.chat.player.close()
+        await stage.chat.keep_draft()
+        assert await store.draft(conversation) == "second"
+
+
+async def test_words_after_a_command_that_takes_none_are_a_prompt(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.send("/quit smoking, how?")
+        await stage.until(lambda: "/quit smoking, how?" in stage.see())
+        await stage.send("//help")
+        await stage.until(lambda: "/help" in stage.see().replace("//help", ""))

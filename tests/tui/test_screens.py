@@ -42,7 +42,7 @@ async def test_search_finds_the_line_and_opens_there(tmp_path: Path) -> None:
         assert stage.chat.transcript.turns[0].text == "herons in Lisbon"
 
 
-async def test_deleting_can_be_undone_until_the_screen_is_left(tmp_path: Path) -> None:
+async def test_a_deleted_conversation_is_kept_for_a_day(tmp_path: Path) -> None:
     async with staged(tmp_path, say) as stage:
         await opened(stage, "alpha", "beta")
         await to_conversations(stage)

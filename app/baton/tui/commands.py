@@ -40,9 +40,20 @@ class Typed:
 
 
 def parse(text: str) -> Typed | None:
-    """Return the command in a prompt, or None for what is text: `//`, paths, several lines."""
-    found = _COMMAND.match(text)
-    return Typed(found[1].lower(), (found[2] or "").strip()) if found else None
+    """Return the command in a prompt, or None for what is text.
+
+    Text is what begins with `//`, paths, several lines, and words after a command that takes none.
+    """
+    if (found := _COMMAND.match(text)) is None:
+        return None
+    typed = Typed(found[1].lower(), (found[2] or "").strip())
+    meant = matching(typed.name)
+    return None if typed.argument and len(meant) == 1 and not meant[0].takes else typed
+
+
+def unescaped(text: str) -> str:
+    """Return a prompt without the slash that kept it from being a command."""
+    return text[1:] if text.startswith("//") and parse(text[1:]) is not None else text
 
 
 def matching(name: str) -> list[Command]:

@@ -136,6 +136,7 @@ class Player:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._task: asyncio.Task[None] | None = None
+        self._closing = False
         self.waiting: list[Pending] = []
         self.current: Follower | None = None
 
@@ -165,14 +166,14 @@ class Player:
             self.current.run.cancel()
 
     async def close(self) -> None:
-        """Stop, and wait until all is on disk."""
-        self.waiting.clear()
+        """Stop, and wait until all is on disk; what waits stays in `waiting`."""
+        self._closing = True
         self.stop()
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=5)
 
     async def _play(self) -> None:
-        while self.waiting:
+        while self.waiting and not self._closing:
             pending = self.waiting.pop(0)
             try:
                 await self._answer(pending)

@@ -72,6 +72,7 @@ class ChatScreen(WritingScreen):
                 await self.keep_draft()
             await self.show(conversation, at)
             draft = await self.desk.store.draft(conversation or "")
+            draft = draft.removeprefix(self.queued(conversation)).lstrip("\n")
             if not (fresh and typed) and self.composer.text == typed:
                 self.composer.editing = None
                 self.composer.put(draft)
@@ -87,6 +88,11 @@ class ChatScreen(WritingScreen):
             card = self.desk.orchestra.worker(self.worker).card
             note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
             await self.transcript.note(f"{WELCOME}\nReady now: {card.name}{note}.")
+
+    def queued(self, conversation: str | None) -> str:
+        """Return the conversation's prompts that wait their turn, which no run has recorded yet."""
+        waiting = [p.prompt.text for p in self.player.waiting if p.chat.id == conversation]
+        return "\n\n".join(waiting)
 
     async def close(self) -> None:
         """Stop what runs and keep everything, before the app is left."""

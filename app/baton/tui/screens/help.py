@@ -47,7 +47,8 @@ class HelpScreen(Overlay[None]):
         lines = []
         for binding in bindings:
             assert isinstance(binding, Binding)
-            lines.append(_line(keys.shown(binding, self._keymap), binding.tooltip))
+            line = _line(keys.shown(binding, self._keymap), binding.tooltip)
+            lines.append(Content.assemble(line, (f"  {binding.id or ''}", "$muted")))
         return _titled(name, lines)
 
 

@@ -12,6 +12,7 @@ from baton.domain.view import RunView, doing
 from baton.engine.ports import Choice, Place, Question
 from baton.engine.run import Run
 from baton.tui.playing import Follower, Pending, context_used
+from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.turn import TurnView, facts_of
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Presenter:
         if moment != self._moment:
             self._moment = moment
             screen.composer.wait([pending.prompt.text for pending in screen.player.waiting])
+            screen.composer.post_message(Composer.Paused())  # what waits is kept as a draft
             screen.refresh_bindings()
 
     def _status(self, follower: Follower) -> str:

@@ -45,7 +45,7 @@ class WritingScreen(ReadingScreen):
         edited = self.composer.editing
         self.action_leave_edit()
         after = None if edited is None else edited.parent or ""
-        self.play(Asked(text, (*pasted, *files)), after=after)
+        self.play(Asked(commands.unescaped(text), (*pasted, *files)), after=after)
 
     async def _command(self, typed: commands.Typed) -> None:
         found = commands.matching(typed.name)
@@ -64,8 +64,13 @@ class WritingScreen(ReadingScreen):
         await self.run_action(f"{command.action}({arguments})")
 
     async def keep_draft(self) -> None:
-        """Store what is being written, for the next time this conversation is opened."""
-        await self.desk.store.save_draft(self.chat.id or "", self.composer.draft)
+        """Store what waits and what is being written, for the next time this is opened."""
+        text = "\n\n".join(filter(None, (self.queued(self.chat.id), self.composer.draft)))
+        await self.desk.store.save_draft(self.chat.id or "", text)
+
+    def queued(self, conversation: str | None) -> str:
+        """Return the conversation's prompts that wait their turn, which no run has recorded yet."""
+        raise NotImplementedError
 
     @on(Composer.Paused)
     async def _pause(self) -> None:
