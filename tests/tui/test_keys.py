@@ -12,6 +12,7 @@ from textual.binding import Binding
 from baton.domain.chat import Chunk, Request, Text
 from baton.domain.errors import ConfigError
 from baton.tui import keys
+from baton.tui.editor import edit
 from tui.stage import Stage, staged
 
 CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
@@ -286,3 +287,21 @@ async def test_words_after_a_command_that_takes_none_are_a_prompt(tmp_path: Path
         await stage.until(lambda: "/quit smoking, how?" in stage.see())
         await stage.send("//help")
         await stage.until(lambda: "/help" in stage.see().replace("//help", ""))
+
+
+async def test_the_editor_waits_for_the_answer(tmp_path: Path) -> None:
+    def slow(request: Request) -> Iterable[Chunk | float]:
+        yield Text("word ")
+        yield 60.0
+
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("first")
+        await stage.until(lambda: "word" in stage.see())
+        await stage.press("ctrl+o")
+        await stage.until(lambda: "the editor opens when" in stage.see())
+
+
+@pytest.mark.parametrize("named", ["vim '", "/no/such/editor"])
+def test_an_editor_that_is_none_is_a_sentence(named: str) -> None:
+    with pytest.raises(ConfigError, match="editor"):
+        edit("text", {"EDITOR": named})

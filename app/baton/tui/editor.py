@@ -14,7 +14,11 @@ from baton.domain.errors import ConfigError
 
 def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError."""
-    command = shlex.split(environ.get("VISUAL") or environ.get("EDITOR") or "vi")
+    named = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"
+    try:
+        command = shlex.split(named)
+    except ValueError as error:
+        raise ConfigError(f"The editor {named!r} has a quote too few.", "Set $EDITOR.") from error
     with tempfile.TemporaryDirectory(prefix="baton-") as folder:  # 0700
         path = Path(folder, "prompt.md")
         path.write_text(text, "utf-8")

@@ -89,6 +89,13 @@ class ChatScreen(WritingScreen):
             note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
             await self.transcript.note(f"{WELCOME}\nReady now: {card.name}{note}.")
 
+    async def action_editor(self) -> None:
+        """Write the prompt in the person's own editor, which would hold up an answer's saving."""
+        if self.player.busy:
+            self.footer.say("the editor opens when the answer is finished")
+        else:
+            await super().action_editor()
+
     def queued(self, conversation: str | None) -> str:
         """Return the conversation's prompts that wait their turn, which no run has recorded yet."""
         waiting = [p.prompt.text for p in self.player.waiting if p.chat.id == conversation]
