@@ -100,12 +100,14 @@ async def test_s_asks_a_stronger_worker_only_if_there_is_one(tmp_path: Path) -> 
         assert "large" in stage.see()
 
 
-async def test_x_takes_back_what_waits(tmp_path: Path) -> None:
-    def slow(request: Request) -> Iterable[Chunk | float]:
-        for _ in range(500):
-            yield Text("word ")
-            yield 0.01
+def slow(request: Request) -> Iterable[Chunk | float]:
+    """Write for five seconds."""
+    for _ in range(500):
+        yield Text("word ")
+        yield 0.01
 
+
+async def test_x_takes_back_what_waits(tmp_path: Path) -> None:
     async with staged(tmp_path, slow) as stage:
         await stage.send("first")
         await stage.until(lambda: "word" in stage.see())
@@ -260,11 +262,6 @@ async def test_commands_and_paths_are_completed(
 
 
 async def test_what_waits_is_kept_as_a_draft(tmp_path: Path) -> None:
-    def slow(request: Request) -> Iterable[Chunk | float]:
-        for _ in range(500):
-            yield Text("word ")
-            yield 0.01
-
     async with staged(tmp_path, slow) as stage:
         await stage.send("first")
         await stage.until(lambda: "word" in stage.see())
@@ -290,10 +287,6 @@ async def test_words_after_a_command_that_takes_none_are_a_prompt(tmp_path: Path
 
 
 async def test_the_editor_waits_for_the_answer(tmp_path: Path) -> None:
-    def slow(request: Request) -> Iterable[Chunk | float]:
-        yield Text("word ")
-        yield 60.0
-
     async with staged(tmp_path, slow) as stage:
         await stage.send("first")
         await stage.until(lambda: "word" in stage.see())
