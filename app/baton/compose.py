@@ -43,6 +43,8 @@ def compose(
     memory = Memory(int(settings.local.memory_gb * 1e9))
     workers: dict[str, LocalWorker] = {}
     for worker in settings.roster:
+        if not isinstance(worker, WorkerSettings):
+            continue
         try:
             workers[worker.id] = _local(worker, settings, memory)
         except ModelFileError:  # a starter model that isn't installed is missed only when wanted

@@ -14,22 +14,104 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from baton.domain.errors import ConfigError
+from baton.domain.labels import Label
+from baton.domain.ledger import Policy, Scope
 from baton.domain.money import parse_usd
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+Effort = Literal["none", "low", "medium", "high"]
 Theme = Literal["dark", "light", "high-contrast"]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ceilings in US dollars, as text so that they stay exact. Cloud stays off while all are 0."""
+    """Ceilings in US dollars, as text so that they stay exact.
 
-    session: str = "0"
-    day: str = "0"
-    month: str = "0"
+    One that is "" sets no limit of its own, one that is "0" lets nothing through. Cloud stays off
+    until one is above 0. `policy` says when to spend: ask each time, once for a conversation, not
+    at all ("budget": within the ceilings), or never.
+    """
+
+    session: str = ""
+    day: str = ""
+    month: str = ""
+    policy: Policy = Policy.ASK
+
+    @property
+    def ceilings(self) -> dict[Scope, int]:
+        """The ceilings that are set, in nano-dollars. Raises ConfigError."""
+        scopes = {Scope.SESSION: self.session, Scope.DAY: self.day, Scope.MONTH: self.month}
+        return {scope: parse_usd(amount) for scope, amount in scopes.items() if amount}
 
 
-class LocalWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Cloud(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How texts leave this machine, where they may.
+
+    `redact` hides keys, addresses and numbers before that, and the person's own `words` as well.
+    `effort` is how much a model may think. `proxy` is used besides HTTPS_PROXY, and before it.
+    """
+
+    redact: bool = True
+    words: tuple[str, ...] = ()
+    effort: Effort = "low"
+    proxy: str = ""
+
+
+class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """US dollars per million tokens. "" in the cache's rates is the input's."""
+
+    input: str
+    output: str
+    cache_read: str = ""
+    cache_write: str = ""
+
+
+class CloudWorker(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cloud", tag_field="kind"
+):
+    """A worker that costs money: `model` is a provider and its model, "openai/gpt-5-mini".
+
+    `base_url` is another address that speaks the provider's protocol. `api_key_env` names the
+    variable with the key; without it the provider's own is used. `context` and `max_output` are in
+    tokens; `price` overrules the one that Baton knows.
+    """
+
+    id: str
+    model: str
+    system: str | None = None
+    base_url: str = ""
+    api_key_env: str = ""
+    privacy: Label | None = None
+    price: PriceSettings | None = None
+    context: int | None = None
+    max_output: int = 4096
+    temperature: float | None = None
+
+
+class ServerWorker(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="server", tag_field="kind"
+):
+    """Somebody's OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
+
+    How far texts travel follows from the address unless `privacy` is set. `price` must be given for
+    whatever isn't on this machine.
+    """
+
+    id: str
+    model: str
+    base_url: str
+    system: str | None = None
+    api_key_env: str = ""
+    privacy: Label | None = None
+    price: PriceSettings | None = None
+    context: int | None = None
+    max_output: int = 4096
+    temperature: float | None = None
+
+
+class LocalWorker(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="local", tag_field="kind"
+):
     """A worker on this machine: `model` is a GGUF file's path or `smollm2-135m`.
 
     None in `context` (tokens), `threads` and `gpu_layers` means as in `[local]`; in `max_output`
@@ -37,7 +119,6 @@ class LocalWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     id: str
-    kind: Literal["local"] = "local"
     model: str = "smollm2-135m"
     system: str | None = None
     context: int | None = None
@@ -45,6 +126,9 @@ class LocalWorker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature: float | None = None
     threads: int | None = None
     gpu_layers: int | None = None
+
+
+Worker = LocalWorker | CloudWorker | ServerWorker
 
 
 class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,15 +160,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offline: bool = False
     worker: str = "small"
     budget: Budget = Budget()
-    workers: tuple[LocalWorker, ...] = ()
+    cloud: Cloud = Cloud()
+    workers: tuple[Worker, ...] = ()
     local: Local = Local()
     screen: Screen = Screen()
     keys: dict[str, str] = {}
 
     @property
-    def roster(self) -> tuple[LocalWorker, ...]:
+    def roster(self) -> tuple[Worker, ...]:
         """The built-in workers and the person's own; the same id replaces."""
-        return tuple({w.id: w for w in (LocalWorker("small"), *self.workers)}.values())
+        built_in: Worker = LocalWorker("small")
+        return tuple({w.id: w for w in (built_in, *self.workers)}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +191,16 @@ class Paths:
     def database(self) -> Path:
         """History and traces."""
         return self.data / "baton.db"
+
+    @property
+    def ledger(self) -> Path:
+        """Money, and what left this machine."""
+        return self.data / "ledger.db"
+
+    @property
+    def keys_file(self) -> Path:
+        """Keys as plain text, where there is no keyring and the person said yes to that."""
+        return self.config / "keys.toml"
 
     @property
     def logs(self) -> Path:
@@ -143,8 +239,7 @@ def load(
         _merge(raw, source)
     raw["offline"] = any(_is_on(source.get("offline")) for _, source in sources)
     settings = _convert(raw, ", ".join(name for name, source in sources if source))
-    for ceiling in (settings.budget.session, settings.budget.day, settings.budget.month):
-        parse_usd(ceiling)
+    _ = settings.budget.ceilings  # refuses what is no amount
     return settings
 
 
@@ -206,10 +301,28 @@ def _refuse_unknown(raw: Mapping[str, Any], struct: type[msgspec.Struct], source
         if key == "workers" and isinstance(value, list):
             for entry in value:
                 if isinstance(entry, dict):
-                    _refuse_unknown(entry, LocalWorker, source)
+                    _refuse_unknown(entry, _kind_of(entry, source), source)
+
+
+def _kind_of(entry: Mapping[str, Any], source: str) -> type[Worker]:
+    kinds: dict[str, type[Worker]] = {
+        "local": LocalWorker,
+        "cloud": CloudWorker,
+        "server": ServerWorker,
+    }
+    kind = entry.get("kind", "local")
+    if kind not in kinds:
+        raise ConfigError(
+            f"A worker is of no kind {kind!r} (in {source}).", f"Known: {', '.join(kinds)}."
+        )
+    return kinds[kind]
 
 
 def _convert(raw: dict[str, Any], source: str) -> Settings:
+    workers = raw.get("workers")
+    for worker in workers if isinstance(workers, list) else ():
+        if isinstance(worker, dict):
+            worker.setdefault("kind", "local")
     try:
         return msgspec.convert(raw, Settings, strict=False)
     except msgspec.ValidationError as error:

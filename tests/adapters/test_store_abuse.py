@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from adapters.talk import ask, process
-from baton.adapters.store import Store, opening, schema, sqlite
+from baton import sqlite
+from baton.adapters.store import Store, opening
 from baton.adapters.store.opening import stamp
-from baton.adapters.store.schema import MIGRATIONS, Migration
+from baton.adapters.store.schema import MIGRATIONS
 from baton.domain.chat import Prompt, TurnStatus
 from baton.domain.errors import BatonError, StoreError
 from baton.domain.events import Finished
@@ -306,7 +307,7 @@ def test_the_history_of_a_newer_baton_is_left_alone(tmp_path: Path, sound_databa
 
 # Migrations
 
-_SECOND = Migration(
+_SECOND = sqlite.Migration(
     "0002_colour",
     (
         "ALTER TABLE conversations ADD COLUMN colour TEXT",
@@ -321,7 +322,6 @@ def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that Baton's next version has one more migration."""
     longer = (*MIGRATIONS, _SECOND)
     monkeypatch.setattr(opening, "MIGRATIONS", longer)
-    monkeypatch.setattr(schema.migrate, "__defaults__", (longer,))
 
 
 def test_a_migration_keeps_everything_and_a_copy(
@@ -331,7 +331,9 @@ def test_a_migration_keeps_everything_and_a_copy(
     shutil.copy(sound_database, path)
     assert asyncio.run(use(path)) == ("", 25)
     connection = sqlite.connect(path)
-    assert connection.execute("SELECT count(*) FROM migrations").fetchone()[0] == 2
+    assert (
+        connection.execute("SELECT count(*) FROM migrations").fetchone()[0] == len(MIGRATIONS) + 1
+    )
     assert connection.execute("SELECT count(DISTINCT colour) FROM conversations").fetchone()[0] == 1
     connection.close()
     copy = path.with_name("baton.db.before-0002_colour")
@@ -345,7 +347,8 @@ def test_a_migration_that_is_killed_never_happened(tmp_path: Path, sound_databas
         shutil.copy(sound_database, path)
         code = f"""
 import os, signal
-from baton.adapters.store import sqlite, schema
+from baton import sqlite
+from baton.adapters.store import schema
 statements = ({", ".join(map(repr, _SECOND.statements))}, "CREATE TABLE t (x)")
 class Killing(tuple):
     def __iter__(self):
@@ -353,8 +356,8 @@ class Killing(tuple):
             if number == {kill_after}:
                 os.kill(os.getpid(), signal.SIGKILL)
             yield statement
-second = schema.Migration("0002_colour", Killing(statements))
-schema.migrate(sqlite.connect(pathlib.Path({str(path)!r})), (*schema.MIGRATIONS, second))
+second = sqlite.Migration("0002_colour", Killing(statements))
+sqlite.migrate(sqlite.connect(pathlib.Path({str(path)!r})), (*schema.MIGRATIONS, second))
 """
         child = process(code)
         assert child.communicate()[1] == ""
@@ -362,7 +365,7 @@ schema.migrate(sqlite.connect(pathlib.Path({str(path)!r})), (*schema.MIGRATIONS,
         assert child.returncode == (-signal.SIGKILL if killed else 0)
         connection = sqlite.connect(path)
         columns = [row["name"] for row in connection.execute("PRAGMA table_info(conversations)")]
-        assert schema.version(connection) == (1 if killed else 2)
+        assert sqlite.version(connection) == len(MIGRATIONS) + (not killed)
         assert ("colour" in columns) is not killed
         connection.close()
         for side in ("-wal", "-shm"):

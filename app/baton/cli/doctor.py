@@ -164,7 +164,7 @@ def _sqlite() -> Finding:
 
 def _history(database: Path) -> Finding:
     """Look at the file without writing to it, so that a broken one stays as it is."""
-    from baton.adapters.store.sqlite import sqlite3
+    from baton.sqlite import sqlite3
 
     if not database.exists():
         return Finding("history", State.OK, "none yet")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from baton.domain.labels import Label
+from baton.domain.prices import FREE, Price
 
 
 class Role(StrEnum):
@@ -37,16 +38,22 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One use of one worker. `max_tokens` None means as many as the worker's card allows."""
+    """One use of one worker. `max_tokens` None means as many as the worker's card allows.
+
+    `label` is the strictest of everything in the messages: without one they stay on this machine.
+    `call` is the id under which the ledger knows this use, once money is held for it.
+    """
 
     messages: tuple[Message, ...]
     purpose: Purpose = Purpose.ANSWER
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None
+    label: Label = Label.LOCAL
+    call: str = ""
 
 
-# What a worker yields, in order: any Loading and Reading, then Text and Writing, then one Usage.
+# What a worker yields, in order: any Loading, Reading and Sent, then Text and Writing, then Usage.
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,22 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """The request leaves this machine now, if this is taken: so many bytes to that host.
+
+    Yielded after the egress log has them and before the first of them is sent.
+    """
+
+    destination: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The provider refused the request in a way that costs nothing; an error follows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     """A piece of the answer, standing for `tokens` tokens."""
 
@@ -99,7 +122,8 @@ class Usage:
     """The genuine end of an answer, as the worker counted it.
 
     Tokens: `tokens_in` is the whole prompt, `cached` the part of it reused from the turn before,
-    `context` the size of the worker's context.
+    `cache_written` the part of it that a provider charges for keeping, `context` the size of the
+    worker's context. `reported` is a cost in nano-dollars that the provider itself named.
     """
 
     tokens_in: int
@@ -107,9 +131,11 @@ class Usage:
     finish: Finish
     cached: int = 0
     context: int = 0
+    cache_written: int = 0
+    reported: int | None = None
 
 
-Chunk = Loading | Reading | Retrying | Text | Writing | Usage
+Chunk = Loading | Reading | Retrying | Sent | Declined | Text | Writing | Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +145,8 @@ class Card:
     `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
     sentence for people; `hardware` says where it runs once that is known ("CPU only",
     "24/32 layers on GPU"); `system` is what it is told where a conversation has no text of its own.
+    `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
+    would look for on a bill; `remote` is whether using it connects to anything but this machine.
     """
 
     id: str
@@ -133,6 +161,10 @@ class Card:
     note: str = ""
     hardware: str = ""
     system: str = "You are a helpful assistant."
+    price: Price | None = FREE
+    provider: str = ""
+    model: str = ""
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class ConfigError(BatonError):
 
 
 class SecretMissing(BatonError):
-    """A provider needs a key that isn't there."""
+    """A provider's key isn't there, or the provider refused it."""
 
     exit_code = 3
 

@@ -35,17 +35,68 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """Where the prompt goes (local, plan or cloud), and why, in a sentence."""
+    """Where the prompt goes (local, plan or cloud), and why, in a sentence.
+
+    With `draft`, what the first step writes may be replaced by a second look.
+    """
 
     at: float
     where: str
     why: str
     scores: dict[str, float] = field(default_factory=dict)
+    draft: bool = False
+
+
+class Decision(StrEnum):
+    """What became of an offer to send something."""
+
+    SENT = "sent"  # the person allowed it, now or before
+    KEPT = "kept"  # the person kept what there is
+    EDIT = "edit"  # the person wants to change it first
+    CEILING = "ceiling"  # it could have cost more than is left
+    NEVER = "never"  # the settings say so, or nobody was there to ask
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A worker elsewhere could help: what it would see and cost at most, and what was decided.
+
+    `most` is in nano-dollars, `size` in bytes of text; `hidden` says what was taken out.
+    """
+
+    at: float
+    worker: str
+    why: str
+    most: int
+    size: int
+    hidden: str
+    decision: Decision
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A step's text that another step's replaces; it is kept here."""
+
+    at: float
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A step's request left this machine: so many bytes to that host."""
+
+    at: float
+    step: int
+    worker: str
+    destination: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The steps that will be played."""
+    """The steps that will be played. A later one has the same first steps, and more."""
 
     at: float
     plan: Plan
@@ -103,7 +154,8 @@ class Called:
     """One use of one worker is over. Times in seconds, cost in nano-dollars.
 
     `first_token` counts from the call; `loading` is the part of it spent on loading the model.
-    `finish` is None when the call ended before the worker's own end.
+    `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
+    where it isn't `confirmed`, that is all that was `held`. `call` is its id in the ledger.
     """
 
     at: float
@@ -120,6 +172,8 @@ class Called:
     first_token: float | None
     loading: float
     finish: Finish | None
+    held: int = 0
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +223,9 @@ Event = (
     Started
     | Routed
     | Planned
+    | Offered
+    | Drafted
+    | Sent
     | StepStarted
     | Progress
     | StepText

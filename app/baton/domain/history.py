@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from baton.domain.chat import Role
 from baton.domain.events import Event
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Conversation:
     """A conversation without its turns. Times in seconds since the epoch, UTC.
 
     `head` is the newest turn of the branch that was last looked at; turns before `sent_from` (None:
-    none) are not sent any more.
+    none) are not sent any more. `policy` None is when to spend as the settings say.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Conversation:
     head: str | None
     sent_from: str | None
     system: str | None
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from baton.domain.events import (
     Called,
     Cancelled,
+    Drafted,
     Event,
     Failed,
     Finished,
+    Offered,
     Phase,
     Planned,
     Progress,
     Routed,
+    Sent,
     Started,
     StepFailed,
     StepFinished,
@@ -42,7 +45,8 @@ class StepView:
 class RunView:
     """A run as it stands after some of its events.
 
-    `status` is running, finished, failed or cancelled. `notice` is the last thing worth telling
+    `status` is running, finished, failed or cancelled. `offers` are what could have left or did,
+    `sent` what left. `notice` is the last thing worth telling
     that isn't an error (a retry, turns left out). `seconds` is the time of the last event.
     """
 
@@ -52,6 +56,8 @@ class RunView:
     plan: Plan | None = None
     steps: tuple[StepView, ...] = ()
     calls: tuple[Called, ...] = ()
+    offers: tuple[Offered, ...] = ()
+    sent: tuple[Sent, ...] = ()
     notice: str = ""
     failure: Failed | None = None
     seconds: float = 0.0
@@ -86,8 +92,14 @@ class RunView:
             case Routed():
                 return replace(view, routed=event)
             case Planned(plan=plan):
-                steps = tuple(StepView(n, step) for n, step in enumerate(plan.steps, start=1))
-                return replace(view, plan=plan, steps=steps)
+                known = len(self.steps)
+                new = plan.steps[known:]
+                more = tuple(StepView(n, step) for n, step in enumerate(new, start=known + 1))
+                return replace(view, plan=plan, steps=self.steps + more)
+            case Offered():
+                return replace(view, offers=(*self.offers, event))
+            case Sent():
+                return replace(view, sent=(*self.sent, event))
             case Trimmed(turns=turns):
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
             case Called():
@@ -102,7 +114,14 @@ class RunView:
                 return view._apply_to_step(event)
 
     def _apply_to_step(
-        self, event: StepStarted | Progress | StepText | StepRetried | StepFinished | StepFailed
+        self,
+        event: StepStarted
+        | Progress
+        | StepText
+        | Drafted
+        | StepRetried
+        | StepFinished
+        | StepFailed,
     ) -> RunView:
         old = self.steps[event.step - 1]
         view = self
@@ -118,6 +137,8 @@ class RunView:
                 )
             case StepText():
                 new = replace(old, status=Phase.WRITING.value, text=old.text + event.text)
+            case Drafted():
+                new = replace(old, text=event.text)
             case StepRetried():
                 new = replace(old, status=Phase.LOADING.value, fraction=None)
                 view = replace(self, notice=f"{event.reason} Trying again.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from baton.domain.chat import Card, Chunk, Prompt, Request, Turn, TurnStatus
 from baton.domain.events import Event
 from baton.domain.labels import Label
+from baton.domain.ledger import Bill, Hold, Policy, Standing
+from baton.domain.prices import Used
+from baton.domain.redaction import Redacted
 
 
 class Worker(Protocol):
@@ -26,8 +29,10 @@ class Worker(Protocol):
     def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request: progress and text as they come, then exactly one Usage.
 
-        Closing the generator (or cancelling its consumer) stops the work within 2 s. Raises
-        ModelFileError, WorkerUnavailable, ContextTooLong (before any text) or WorkerError.
+        Closing the generator (or cancelling its consumer) stops the work within 2 s. A worker
+        elsewhere yields Sent before each request it makes, and makes one at most. Raises
+        ModelFileError, SecretMissing, WorkerUnavailable, ContextTooLong (before any text) or
+        WorkerError.
         """
         ...
 
@@ -64,6 +69,7 @@ class Begun:
     label: Label
     system: str | None
     turns: tuple[Turn, ...]
+    policy: Policy | None = None
 
 
 class Store(Protocol):
@@ -85,6 +91,52 @@ class Store(Protocol):
         """From now on send only the turns from `first` on; the earlier ones stay in history."""
         ...
 
+    async def allow(self, conversation: str, policy: Policy | None) -> None:
+        """Record when a conversation may spend from now on (None: as the settings say)."""
+        ...
+
+
+class Ledger(Protocol):
+    """Keeps money under its ceilings, for every Baton on this machine at once.
+
+    Every method returns only when its change is on disk. Raises StoreError when that fails.
+    """
+
+    async def hold(self, bill: Bill) -> Hold:
+        """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
+        ...
+
+    async def quote(self, bill: Bill) -> Hold:
+        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded."""
+        ...
+
+    async def settle(self, call: str, used: Used) -> int:
+        """Charge what the provider counted at a genuine end; return that cost.
+
+        More than was held is charged too, and freezes the cloud.
+        """
+        ...
+
+    async def leave(self, call: str) -> int:
+        """Charge all that was held, unconfirmed; return it. The call ended in any other way."""
+        ...
+
+    async def void(self, call: str) -> None:
+        """Give back what was held: nothing was sent, or it was refused at no cost."""
+        ...
+
+    async def standing(self, session: str | None = None) -> Standing:
+        """Return how the scopes stand now."""
+        ...
+
+
+class Redactor(Protocol):
+    """Finds what should not leave this machine."""
+
+    def redact(self, texts: Sequence[str]) -> Redacted:
+        """Return the texts with placeholders; the same thing always gets the same one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -95,12 +147,32 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """What would leave this machine: shown to the person before it does.
+
+    `text` is exactly what would be sent, already redacted; `hidden` says what was taken out.
+    `most` is the most it can cost and `left` what the tightest `scope` has left, in nano-dollars.
+    `draft` is the local answer so far.
+    """
+
+    card: Card
+    why: str
+    text: str
+    hidden: str
+    most: int
+    left: int | None
+    scope: str
+    draft: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """Something only the person can decide. `default` is the safe choice, taken without them."""
 
     text: str
     choices: tuple[Choice, ...]
     default: str
+    offer: Offer | None = None
 
 
 Ask = Callable[[Question], Awaitable[str]]

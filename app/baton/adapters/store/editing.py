@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from baton.adapters.store.reading import place_of
-from baton.adapters.store.sqlite import Connection, clean
 from baton.domain.errors import ConfigError
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
+from baton.sqlite import Connection, clean
 
 
 def select(connection: Connection, turn: str) -> None:
@@ -49,6 +50,11 @@ def mark(connection: Connection, conversation: str, label: Label) -> None:
         [time.time(), label, conversation],
     )
     _change(connection, conversation, "label = ?", label)
+
+
+def allow(connection: Connection, conversation: str, policy: Policy | None) -> None:
+    """Record when a conversation may spend (None: as the settings say)."""
+    _change(connection, conversation, "policy = ?", policy)
 
 
 def hide(connection: Connection, conversation: str) -> None:

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from baton.adapters.store import transfer
-from baton.adapters.store.schema import MIGRATIONS, migrate
-from baton.adapters.store.sqlite import (
+from baton.adapters.store.schema import MIGRATIONS
+from baton.domain.errors import BatonError, StoreError
+from baton.sqlite import (
     Connection,
     Damaged,
     connect,
     explained,
+    migrate,
     sqlite3,
     transaction,
     weakness,
 )
-from baton.domain.errors import BatonError, StoreError
 
 SMALLEST_BYTES = 512
 CHECK_ALWAYS_BYTES = 1 << 20
@@ -46,7 +47,7 @@ def open_database(path: Path | None) -> Opened:
     with explained(path):
         if path is None:
             connection = connect(None)
-            migrate(connection)
+            migrate(connection, MIGRATIONS)
             return Opened(connection)
         if weakness():
             raise StoreError(weakness(), "Run scripts/baton, which installs it.")
@@ -101,7 +102,7 @@ def _prepare(connection: Connection, path: Path) -> bool:
         )
     if number > 0:
         _back_up(connection, path, MIGRATIONS[number].name)
-    migrate(connection)
+    migrate(connection, MIGRATIONS)
     return number == 0
 
 
@@ -154,7 +155,7 @@ def _check_closely(connection: Connection) -> None:
     # Writing what stands there already: a header can forbid it, which nothing else would show.
     connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
     reference = connect(None)
-    migrate(reference)
+    migrate(reference, MIGRATIONS)
     if _schema(connection) != _schema(reference):
         raise Damaged("its schema is not as Baton made it")
     reference.close()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from baton.adapters.store import rows
-from baton.adapters.store.sqlite import Connection, Row
 from baton.domain.chat import Turn
 from baton.domain.errors import ConfigError
 from baton.domain.history import Conversation, RunRecord
+from baton.sqlite import Connection, Row
 
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from baton.adapters.store import rows
 from baton.adapters.store.editing import mark
-from baton.adapters.store.sqlite import Connection, clean
 from baton.domain.chat import Prompt, Role, Turn, TurnStatus, title_of
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.events import TERMINAL, Cancelled, Event, Failed, Finished
 from baton.domain.history import Conversation
 from baton.domain.labels import Label, strictest
 from baton.engine.ports import Begun, Place
+from baton.sqlite import Connection, clean
 
 _STATUS = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
 
@@ -60,7 +60,16 @@ def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) ->
         "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
         [answer.id, now, conversation.id],
     )
-    return Begun(run, conversation.id, asked, answer.id, derived, conversation.system, sent)
+    return Begun(
+        run,
+        conversation.id,
+        asked,
+        answer.id,
+        derived,
+        conversation.system,
+        sent,
+        conversation.policy,
+    )
 
 
 def _conversation(

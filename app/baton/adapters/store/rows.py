@@ -9,12 +9,13 @@ from typing import Any, get_args
 
 import msgspec
 
-from baton.adapters.store.sqlite import Connection, Damaged, Row, clean
 from baton.domain.chat import Attachment, Role, Turn, TurnStatus
 from baton.domain.errors import ConfigError
 from baton.domain.events import Event
 from baton.domain.history import Conversation, RunRecord
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
+from baton.sqlite import Connection, Damaged, Row, clean
 
 # A conversation may have thousands of turns, and a dictionary is ten times as quick as Role().
 _ROLES = {role.value: role for role in Role}
@@ -92,6 +93,7 @@ def conversations(connection: Connection, rest: str, *values: object) -> list[Co
                 row["head"],
                 row["sent_from"],
                 row["system"],
+                Policy(row["policy"]) if row["policy"] else None,
             )
             for row in connection.execute(_CONVERSATION + rest, values)
         ]

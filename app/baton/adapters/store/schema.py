@@ -1,26 +1,8 @@
-"""The schema, as a sequence of named migrations.
-
-Our own ten lines rather than sqlite-utils' migrations: those cost 0.3 s to import, and look what is
-pending outside of the transaction, so that two Batons at their first start would run into each
-other.
-"""
+"""The schema of the history, as a sequence of named migrations."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from baton.adapters.store.sqlite import Connection, transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step of the schema: it happens as a whole or not at all, and never changes again."""
-
-    name: str
-    statements: tuple[str, ...]
-
+from baton.sqlite import Migration
 
 _LABELS = "CHECK (label IN ('local', 'lan', 'cloud'))"
 
@@ -158,24 +140,10 @@ _FIRST = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+_POLICY = Migration(
+    "0002_policy",
+    # When this conversation may spend (NULL: as the settings say).
+    ("ALTER TABLE conversations ADD COLUMN policy TEXT",),
+)
 
-
-def version(connection: Connection) -> int:
-    """Return how many migrations the database has had."""
-    number: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return number
-
-
-def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply what is missing, each migration in one transaction. Safe while others do the same."""
-    for number, migration in enumerate(migrations, start=1):
-        with transaction(connection):
-            if version(connection) >= number:
-                continue
-            for statement in migration.statements:
-                connection.execute(statement)
-            connection.execute(
-                "INSERT INTO migrations VALUES (?, ?)", (migration.name, time.time())
-            )
-            connection.execute(f"PRAGMA user_version = {number}")
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY)

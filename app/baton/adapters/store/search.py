@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from baton.adapters.store.rows import genuine
-from baton.adapters.store.sqlite import Connection, Row, clean
 from baton.domain.chat import Role
 from baton.domain.history import Hit
 from baton.domain.sanitise import sanitise
+from baton.sqlite import Connection, Row, clean
 
 _BEFORE, _AFTER = 60, 140
 """How many characters of the matching line are shown around the first match."""

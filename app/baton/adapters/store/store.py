@@ -11,13 +11,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from baton.adapters.store import editing, reading, recording, transfer
 from baton.adapters.store.opening import open_database, stamp
 from baton.adapters.store.search import search
-from baton.adapters.store.sqlite import Connection, Damaged, explained, transaction
 from baton.adapters.store.transfer import Imported
 from baton.domain.chat import Prompt, Turn, TurnStatus
 from baton.domain.events import Event
 from baton.domain.history import Conversation, Hit, RunRecord
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
 from baton.engine.ports import Begun, Place
+from baton.sqlite import Connection, Damaged, explained, transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,6 +97,10 @@ class Store:
     async def trim(self, conversation: str, first: str) -> None:
         """From now on send only the turns from `first` on; the earlier ones stay in history."""
         await self._write(recording.trim, conversation, first)
+
+    async def allow(self, conversation: str, policy: Policy | None) -> None:
+        """Record when a conversation may spend from now on (None: as the settings say)."""
+        await self._write(editing.allow, conversation, policy)
 
     # What front ends show
 

@@ -1,7 +1,7 @@
 """Export and import of whole conversations as JSON, without loss.
 
 A document holds every branch, label, file, run and event; calls are the `Called` events among them.
-Whether something is deleted, and drafts, stay behind.
+Whether something is deleted, drafts, and the leave to spend stay behind.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from msgspec import Meta
 
 from baton.adapters.store import rows
 from baton.adapters.store.recording import add_turn, new_id
-from baton.adapters.store.sqlite import Connection, clean
 from baton.domain.chat import Attachment, Role, Turn, TurnStatus
 from baton.domain.errors import ConfigError
 from baton.domain.events import Started
 from baton.domain.labels import Label
+from baton.sqlite import Connection, clean
 
 Id = Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
 Time = Annotated[float, Meta(ge=0, lt=1e11)]

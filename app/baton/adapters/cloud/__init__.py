@@ -1,0 +1,1 @@
+"""Workers elsewhere: every call to them goes through the gateway child."""

@@ -1,0 +1,1 @@
+"""Money under its ceilings, and every byte that left, in SQLite."""

@@ -1,0 +1,176 @@
+"""The words of the ledger: what a call may cost, what was held and charged, what left.
+
+Amounts are in nano-dollars, times in seconds since the epoch (UTC); a day and a month are the
+person's own, by the date of the hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from baton.domain.chat import Purpose
+from baton.domain.prices import Price
+
+USEFUL_TOKENS = 256
+"""A cap below this makes no useful answer: such a call is refused (unless less was asked for)."""
+
+
+class Scope(StrEnum):
+    """What a ceiling is for: one prompt, one conversation, a day, a month."""
+
+    RUN = "run"
+    SESSION = "session"
+    DAY = "day"
+    MONTH = "month"
+
+
+class Policy(StrEnum):
+    """When money may be spent: asked each time, once per conversation, not asked, or never."""
+
+    ASK = "ask"
+    ONCE = "once"
+    BUDGET = "budget"
+    NEVER = "never"
+
+
+class Status(StrEnum):
+    """How a call stands in the ledger."""
+
+    HELD = "held"  # money is set aside; the call is on its way
+    SETTLED = "settled"  # the provider's own count, at a genuine end
+    UNCONFIRMED = "unconfirmed"  # ended any other way: charged at the hold until released
+    RELEASED = "released"  # was unconfirmed; the person says that it wasn't charged
+    VOID = "void"  # nothing was sent, or the provider refused it at no cost
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Everything the ledger must know to hold money for one call.
+
+    `input_bound` is the most tokens the request can come to, `wanted` the most the answer may
+    have. `ceilings` are this process's settings (a scope that isn't there sets no limit); a run's
+    ceiling comes from `--budget`. `typed` is whether a person typed that one, which allows spending
+    where nothing else is set. `share` is among how many calls that are ready the headroom is
+    divided. `keep` is whether what is sent may stay in the egress log (not with `--no-history`).
+    """
+
+    run: str
+    session: str
+    worker: str
+    provider: str
+    model: str
+    purpose: Purpose
+    price: Price
+    input_bound: int
+    wanted: int
+    ceilings: Mapping[Scope, int] = field(default_factory=dict)
+    typed: bool = False
+    share: int = 1
+    keep: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Money set aside for one call, whose answer may have `cap` tokens."""
+
+    call: str
+    cap: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How one scope stands. `ceiling` None sets no limit, and `left` is None then."""
+
+    scope: Scope
+    ceiling: int | None
+    settled: int = 0
+    held: int = 0
+    unconfirmed: int = 0
+
+    @property
+    def used(self) -> int:
+        """Everything that counts against the ceiling."""
+        return self.settled + self.held + self.unconfirmed
+
+    @property
+    def left(self) -> int | None:
+        """What may still be held, never below 0."""
+        return None if self.ceiling is None else max(0, self.ceiling - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How money stands: session (if one was asked for), day and month; `frozen` says why, or "".
+
+    `allowed` is whether any of session, day and month has a ceiling above zero.
+    """
+
+    rooms: tuple[Room, ...]
+    frozen: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the cloud is on at all."""
+        return any(r.ceiling for r in self.rooms if r.scope is not Scope.RUN)
+
+    @property
+    def tightest(self) -> Room | None:
+        """The scope with the least left."""
+        limited = [room for room in self.rooms if room.left is not None]
+        return min(limited, key=lambda room: room.left or 0, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One call as the ledger keeps it."""
+
+    call: str
+    at: float
+    run: str
+    session: str
+    worker: str
+    provider: str
+    model: str
+    purpose: Purpose
+    status: Status
+    held: int
+    charged: int
+    tokens_in: int
+    tokens_out: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """One request that left: exactly these bytes, keys removed, to this address.
+
+    `body` None was removed with its conversation (or never kept); size and hash stay.
+    """
+
+    key: int
+    at: float
+    call: str
+    run: str
+    worker: str
+    destination: str
+    size: int
+    sha256: str
+    held: int
+    charged: int
+    status: Status
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What calls came to, of one day, worker or purpose (`name`)."""
+
+    name: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    charged: int
+    unconfirmed: int
