@@ -66,6 +66,10 @@ class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write: str = ""
 
 
+class _WorkerStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    """What all entries of `[[workers]]` share: `kind` tells them apart."""
+
+
 class CloudWorker(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cloud", tag_field="kind"
 ):

@@ -36,10 +36,15 @@ TEMPLATE = """\
 # theme = "dark"              # dark, light, high-contrast
 # mouse = true                # false leaves selecting to the terminal
 
-# [budget]                    # US dollars; cloud stays off while these are 0
-# session = "0"
-# day = "0"
-# month = "0"
+# [budget]                    # US dollars; cloud stays off until one is above 0
+# session = ""                # one conversation; "": no limit of its own
+# day = ""
+# month = ""
+# policy = "ask"              # ask, once (per conversation), budget (without asking), never
+
+# [cloud]
+# redact = true               # hide keys, addresses and numbers before anything leaves
+# effort = "low"              # how much a model may think: none, low, medium, high
 
 # [[workers]]                 # one more worker; the same id replaces
 # id = "mine"

@@ -96,14 +96,10 @@ class RunView:
                 new = plan.steps[known:]
                 more = tuple(StepView(n, step) for n, step in enumerate(new, start=known + 1))
                 return replace(view, plan=plan, steps=self.steps + more)
-            case Offered():
-                return replace(view, offers=(*self.offers, event))
-            case Sent():
-                return replace(view, sent=(*self.sent, event))
             case Trimmed(turns=turns):
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
-            case Called():
-                return replace(view, calls=(*self.calls, event))
+            case Called() | Offered() | Sent():
+                return view._note(event)
             case Finished():
                 return replace(view, status="finished")
             case Failed():
@@ -112,6 +108,15 @@ class RunView:
                 return replace(view, status="cancelled")
             case _:
                 return view._apply_to_step(event)
+
+    def _note(self, event: Called | Offered | Sent) -> RunView:
+        match event:
+            case Called():
+                return replace(self, calls=(*self.calls, event))
+            case Offered():
+                return replace(self, offers=(*self.offers, event))
+            case Sent():
+                return replace(self, sent=(*self.sent, event))
 
     def _apply_to_step(
         self,

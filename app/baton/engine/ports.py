@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from baton.domain.chat import Card, Chunk, Prompt, Request, Turn, TurnStatus
 from baton.domain.events import Event
 from baton.domain.labels import Label
-from baton.domain.ledger import Bill, Hold, Policy, Standing
+from baton.domain.ledger import Bill, Hold, Policy, Scope, Standing
 from baton.domain.prices import Used
 from baton.domain.redaction import Redacted
 
@@ -125,8 +125,8 @@ class Ledger(Protocol):
         """Give back what was held: nothing was sent, or it was refused at no cost."""
         ...
 
-    async def standing(self, session: str | None = None) -> Standing:
-        """Return how the scopes stand now."""
+    async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
+        """Return how the scopes stand now, under this process's ceilings or newer ones."""
         ...
 
 
