@@ -166,8 +166,8 @@ async def _first_tokens() -> list[float]:
     from baton.compose import compose
     from baton.domain.chat import Prompt
     from baton.domain.events import Called, Started
+    from baton.engine.policy import Limits
     from baton.engine.ports import Place
-    from baton.engine.run import Limits
     from baton.settings import Settings, find_paths
 
     with home() as env:

@@ -14,8 +14,8 @@ from baton.adapters.store import Store
 from baton.domain.chat import Attachment, Prompt
 from baton.domain.labels import Label
 from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits
 from baton.engine.ports import Place
-from baton.engine.run import Limits
 from baton.settings import find_paths
 from cli.calling import Call
 

@@ -18,8 +18,8 @@ from baton.cli.play import Manner, play
 from baton.domain.chat import Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
 from baton.domain.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits
 from baton.engine.ports import Place
-from baton.engine.run import Limits
 
 PLAINLY = Manner()
 ANEW = Place()

@@ -18,7 +18,7 @@ from baton.domain.chat import Loading, Prompt, Reading, Text
 from baton.domain.errors import ContextTooLong
 from baton.engine.orchestra import Orchestra
 from baton.engine.ports import Place
-from baton.engine.run import Limits
+from baton.engine.policy import Limits
 
 def hostile(request):
     yield from (Loading(0.4), 0.4, Reading(1, 2), 0.4)

@@ -15,8 +15,8 @@ from baton.adapters.store import Store
 from baton.domain import events as ev
 from baton.domain.chat import Prompt, TurnStatus
 from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits
 from baton.engine.ports import Place
-from baton.engine.run import Limits
 
 pytestmark = pytest.mark.local_model
 

@@ -18,8 +18,9 @@ from baton.domain.errors import ConfigError, ContextTooLong, StoreError, WorkerU
 from baton.domain.labels import Label
 from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits
 from baton.engine.ports import Place, Question, take_default
-from baton.engine.run import Limits, Run
+from baton.engine.run import Run
 
 
 @pytest_asyncio.fixture

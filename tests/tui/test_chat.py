@@ -26,8 +26,8 @@ from baton.domain.chat import (
 )
 from baton.domain.errors import ContextTooLong, WorkerUnavailable
 from baton.domain.labels import Label
+from baton.engine.policy import Limits
 from baton.engine.ports import Place
-from baton.engine.run import Limits
 from baton.tui.playing import FRAME_SECONDS
 from tui.stage import staged
 

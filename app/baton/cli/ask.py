@@ -200,8 +200,8 @@ async def _answer(
 ) -> int:
     from baton.cli.play import Manner, play
     from baton.domain.labels import Label
+    from baton.engine.policy import Limits
     from baton.engine.ports import Place
-    from baton.engine.run import Limits
 
     label = Label.LOCAL if options.private else Label.CLOUD
     limits = Limits(label, options.max_tokens, options.temperature, options.seed)

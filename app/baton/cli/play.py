@@ -22,8 +22,8 @@ from baton.domain.errors import BY_NAME, BatonError
 from baton.domain.events import Event, StepText
 from baton.domain.view import RunView, doing
 from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits
 from baton.engine.ports import Place, Question
-from baton.engine.run import Limits
 
 _PATIENCE = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""

@@ -152,7 +152,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
 
     from baton.compose import compose
     from baton.domain.labels import Label
-    from baton.engine.run import ANYTHING, Limits
+    from baton.engine.policy import ANYTHING, Limits
     from baton.settings import find_paths, load
     from baton.tui.app import run as run_app
 

@@ -8,7 +8,7 @@ from baton.compose import compose
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError
 from baton.domain.view import RunView
-from baton.engine.run import Limits
+from baton.engine.policy import Limits
 from baton.settings import Paths, Settings
 
 TOKENS = 8

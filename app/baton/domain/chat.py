@@ -166,6 +166,11 @@ class Card:
     model: str = ""
     remote: bool = False
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is reached through the gateway, and so is in the ledger and the egress log."""
+        return self.kind in ("cloud", "server") or self.remote or self.privacy is not Label.LOCAL
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
@@ -236,6 +241,16 @@ def _fenced(text: str) -> str:
 def about_tokens(text: str) -> int:
     """Guess how many tokens a text has, without a tokenizer: for showing sizes before sending."""
     return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def input_bound(messages: Sequence[Message]) -> int:
+    """Return a number of tokens that these messages can't exceed at any provider.
+
+    No tokenizer makes more tokens than there are bytes of UTF-8; the margin is for what templates
+    put around each message and before the first.
+    """
+    text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
+    return text + 32 * len(messages) + 256
 
 
 def keep_latest(turns: Sequence[Turn], tokens: int) -> int:

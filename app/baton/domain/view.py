@@ -27,6 +27,11 @@ from baton.domain.events import (
 )
 from baton.domain.plan import Plan, Step
 
+OVER = (
+    "{worker} charged more than its price allows, so the cloud is off until you look: "
+    "`baton budget show`."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class StepView:
@@ -112,9 +117,11 @@ class RunView:
     def _note(self, event: Called | Offered | Sent) -> RunView:
         match event:
             case Called():
-                return replace(self, calls=(*self.calls, event))
+                over = event.cost > event.held > 0
+                notice = OVER.format(worker=event.worker) if over else self.notice
+                return replace(self, calls=(*self.calls, event), notice=notice)
             case Offered():
-                return replace(self, offers=(*self.offers, event))
+                return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
                 return replace(self, sent=(*self.sent, event))
 
@@ -151,6 +158,7 @@ class RunView:
                 new = replace(old, status="done", cut=event.finish == "length")
             case StepFailed():
                 new = replace(old, status="failed")
+                view = replace(self, notice=event.message)
         steps = (*self.steps[: event.step - 1], new, *self.steps[event.step :])
         return replace(view, steps=steps)
 

@@ -1,4 +1,8 @@
-"""Every worker that anyone is handed is metered, so no call can go unrecorded."""
+"""Every worker that anyone is handed is metered: the one gate that every call goes through.
+
+It refuses what may not travel, hides what should not, holds money before a call and settles after
+it, and reports what was used; whatever way the call ends.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,37 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from baton.domain.chat import Card, Chunk, Loading, Request, Text, Usage
-from baton.engine.ports import Worker
+from baton.domain.chat import (
+    Card,
+    Chunk,
+    Declined,
+    Loading,
+    Request,
+    Sent,
+    Text,
+    Usage,
+    input_bound,
+)
+from baton.domain.errors import BatonError
+from baton.domain.ledger import Bill, Hold, Scope
+from baton.domain.prices import FREE, Used
+from baton.domain.redaction import Hidden, Restorer
+from baton.engine.policy import Limits, Terms, check
+from baton.engine.ports import Ledger, Redactor, Worker
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one call used. Times in seconds; `usage` stays None unless the worker truly ended."""
+    """What one call used. Times in seconds, money in nano-dollars.
+
+    `usage` stays None unless the worker truly ended. A worker of this machine's own, which the
+    ledger doesn't know, holds and costs nothing.
+    """
 
     worker: str
     request: Request
@@ -26,17 +49,66 @@ class Tally:
     first_token: float | None = None
     loading: float = 0.0
     usage: Usage | None = None
+    sent: bool = False
+    declined: bool = False
+    held: int = 0
+    cost: int = 0
 
 
 Record = Callable[[Tally], Coroutine[Any, Any, None]]
 """Keeps what a call used."""
 
 
-class Metered:
-    """A worker that reports every call to `record`, however the call ends."""
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """The money of one run, and what else stands between its texts and workers elsewhere.
 
-    def __init__(self, worker: Worker, record: Record) -> None:
+    `run` and `session` (its conversation) are known once the run is recorded.
+    """
+
+    ledger: Ledger
+    redactor: Redactor | None
+    terms: Terms
+    limits: Limits
+    run: str = ""
+    session: str = ""
+
+    def bill(self, card: Card, request: Request) -> Bill:
+        """Return what the ledger must know of a call; the request as it will be sent."""
+        ceilings = dict(self.terms.ceilings)
+        if self.limits.budget is not None:
+            ceilings[Scope.RUN] = self.limits.budget
+        return Bill(
+            run=self.run,
+            session=self.session,
+            worker=card.id,
+            provider=card.provider,
+            model=card.model or card.id,
+            purpose=request.purpose,
+            price=card.price or FREE,  # an unknown one was refused before
+            input_bound=input_bound(request.messages),
+            wanted=min(request.max_tokens or card.max_output, card.max_output),
+            ceilings=ceilings,
+            typed=self.limits.budget is not None,
+            keep=self.limits.keep,
+        )
+
+    def redacted(self, card: Card, request: Request) -> tuple[Request, tuple[Hidden, ...]]:
+        """Return the request as that worker may see it, and what was hidden in it."""
+        if self.redactor is None or not card.is_outside or not card.remote:
+            return request, ()
+        redacted = self.redactor.redact([message.text for message in request.messages])
+        pairs = zip(request.messages, redacted.texts, strict=True)
+        messages = tuple(replace(message, text=text) for message, text in pairs)
+        return replace(request, messages=messages), redacted.hidden
+
+
+class Metered:
+    """A worker behind the gate; `record` hears of every call that was let through."""
+
+    def __init__(self, worker: Worker, purse: Purse, record: Record) -> None:
         self._worker = worker
+        self._purse = purse
         self._record = record
 
     @property
@@ -49,21 +121,85 @@ class Metered:
         self._worker.warm()
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
-        """Pass the worker's chunks on, and count them."""
+        """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well."""
+        check(self.card, request.label, self._purse.terms)
         tally = Tally(self.card.id, request)
+        request, hidden = self._purse.redacted(self.card, request)
+        hold = await self._hold(request)
+        if hold is not None:
+            tally.held = hold.amount
+            request = tally.request = replace(request, max_tokens=hold.cap, call=hold.call)
         start = time.monotonic()
         try:
-            async with aclosing(self._worker.stream(request)) as chunks:
+            async with aclosing(self._restored(request, hidden)) as chunks:
                 async for chunk in chunks:
                     _count(tally, chunk, time.monotonic() - start)
                     yield chunk
         finally:
             tally.seconds = time.monotonic() - start
-            await uninterrupted(self._record(tally))
+            await uninterrupted(self._close(tally, hold))
 
     async def aclose(self) -> None:
         """Close the worker inside."""
         await self._worker.aclose()
+
+    async def _hold(self, request: Request) -> Hold | None:
+        """Set money aside, unless the worker is this machine's own."""
+        if not self.card.is_outside:
+            return None
+        ledger = self._purse.ledger
+        holding = asyncio.create_task(ledger.hold(self._purse.bill(self.card, request)))
+        try:
+            return await asyncio.shield(holding)
+        except asyncio.CancelledError:
+            # It may be on disk all the same, and nothing will be sent for it.
+            await uninterrupted(_give_back(ledger, holding))
+            raise
+
+    async def _restored(
+        self, request: Request, hidden: tuple[Hidden, ...]
+    ) -> AsyncGenerator[Chunk]:
+        """Put what was hidden back into the answer."""
+        restorer = Restorer(hidden)
+        try:
+            async with aclosing(self._worker.stream(request)) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, Text):
+                        chunk = replace(chunk, text=restorer.feed(chunk.text))
+                    elif isinstance(chunk, Usage) and (rest := restorer.rest()):
+                        yield Text(rest, 0)
+                    yield chunk
+        except BatonError:
+            if rest := restorer.rest():
+                yield Text(rest, 0)
+            raise
+
+    async def _close(self, tally: Tally, hold: Hold | None) -> None:
+        """Settle what was held, then report the call: the report names what was charged."""
+        if hold is not None:
+            tally.cost = await self._settle(tally, hold)
+        await self._record(tally)
+
+    async def _settle(self, tally: Tally, hold: Hold) -> int:
+        ledger, usage = self._purse.ledger, tally.usage
+        if usage is not None:
+            used = Used(
+                usage.tokens_in,
+                usage.tokens_out,
+                usage.cached,
+                usage.cache_written,
+                usage.reported,
+            )
+            return await ledger.settle(hold.call, used)
+        if tally.sent and not tally.declined:
+            return await ledger.leave(hold.call)
+        await ledger.void(hold.call)
+        return 0
+
+
+async def _give_back(ledger: Ledger, holding: asyncio.Task[Hold]) -> None:
+    hold = await holding
+    await ledger.void(hold.call)
 
 
 def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:
@@ -77,6 +213,10 @@ def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:
         case Usage():
             tally.usage = chunk
             tally.tokens_out = chunk.tokens_out
+        case Sent():
+            tally.sent = True
+        case Declined():
+            tally.declined = True
         case _:
             pass
 

@@ -6,17 +6,46 @@ from collections.abc import Mapping
 
 from baton.domain.chat import Card, Prompt
 from baton.domain.errors import ConfigError
-from baton.engine.ports import NEW, Ask, Place, Store, Worker, take_default
-from baton.engine.run import ANYTHING, Limits, Run
+from baton.domain.labels import Label
+from baton.domain.ledger import Standing
+from baton.engine.meter import Purse
+from baton.engine.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
+from baton.engine.ports import (
+    NEW,
+    NO_MONEY,
+    Ask,
+    Ledger,
+    Place,
+    Redactor,
+    Store,
+    Worker,
+    take_default,
+)
+from baton.engine.run import Run, Task
 
 
 class Orchestra:
-    """The workers there are, and the way a prompt goes through them."""
+    """The workers there are, and the way a prompt goes through them.
 
-    def __init__(self, workers: Mapping[str, Worker], store: Store, default: str) -> None:
+    `terms` are what the settings allow; whoever changes them changes what is played from then on.
+    """
+
+    def __init__(
+        self,
+        workers: Mapping[str, Worker],
+        store: Store,
+        default: str,
+        *,
+        ledger: Ledger = NO_MONEY,
+        terms: Terms = NOTHING_SPENT,
+        redactor: Redactor | None = None,
+    ) -> None:
         self._workers = dict(workers)
         self._store = store
+        self._ledger = ledger
+        self._redactor = redactor
         self.default = default
+        self.terms = terms
 
     @property
     def roster(self) -> tuple[Card, ...]:
@@ -32,6 +61,17 @@ class Orchestra:
             raise ConfigError(f"There is no worker {wanted!r}.", f"Known workers: {known}.{hint}")
         return self._workers[wanted]
 
+    def stronger(self, name: str | None = None, label: Label = Label.CLOUD) -> Card | None:
+        """Return the worker to ask when that one's answer (or the default's) won't do, or None.
+
+        `label` says how far the conversation may travel.
+        """
+        return stronger(self.worker(name).card, self.roster, label, self.terms)
+
+    async def standing(self, session: str | None = None) -> Standing:
+        """Return how money stands, in one conversation or apart from any."""
+        return await self._ledger.standing(self.terms.ceilings, session)
+
     def play(
         self,
         prompt: Prompt,
@@ -42,9 +82,14 @@ class Orchestra:
     ) -> Run:
         """Begin a run: enter it with `async with`, then iterate over its events.
 
-        `ask` puts a question to the person. Raises ConfigError for an unknown worker.
+        `ask` puts a question to the person. Where a local worker's answer won't do, a stronger one
+        elsewhere is offered. Raises ConfigError for an unknown worker.
         """
-        return Run(self.worker(worker), self._store, prompt, place, limits, ask)
+        chosen = self.worker(worker)
+        second = self.stronger(worker, limits.label)
+        helper = self.worker(second.id) if second is not None and second.is_outside else None
+        purse = Purse(self._ledger, self._redactor, self.terms, limits)
+        return Run(Task(prompt, place, limits, chosen, helper), self._store, purse, ask)
 
     async def aclose(self) -> None:
         """Let every worker go."""

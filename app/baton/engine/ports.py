@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from baton.domain.chat import Card, Chunk, Prompt, Request, Turn, TurnStatus
+from baton.domain.errors import BudgetExceeded
 from baton.domain.events import Event
 from baton.domain.labels import Label
 from baton.domain.ledger import Bill, Hold, Policy, Scope, Standing
@@ -128,6 +129,35 @@ class Ledger(Protocol):
     async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones."""
         ...
+
+
+class NoMoney:
+    """A ledger that lets nothing through: for whoever has no use for workers elsewhere."""
+
+    async def hold(self, bill: Bill) -> Hold:
+        """Refuse."""
+        raise BudgetExceeded("The cloud is off here, so nothing was sent.")
+
+    quote = hold
+
+    async def settle(self, call: str, used: Used) -> int:
+        """There is no such call. Raises LookupError."""
+        raise LookupError(call)
+
+    async def leave(self, call: str) -> int:
+        """There is no such call. Raises LookupError."""
+        raise LookupError(call)
+
+    async def void(self, call: str) -> None:
+        """There is no such call. Raises LookupError."""
+        raise LookupError(call)
+
+    async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
+        """Nothing was ever spent, and nothing may be."""
+        return Standing(())
+
+
+NO_MONEY = NoMoney()
 
 
 class Redactor(Protocol):

@@ -7,21 +7,24 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from baton.domain import events as ev
 from baton.domain.chat import (
+    Card,
     Chunk,
+    Declined,
     Finish,
     Loading,
-    Message,
     Prompt,
     Purpose,
     Reading,
     Request,
     Retrying,
+    Sent,
     Text,
     Turn,
     TurnStatus,
@@ -32,10 +35,11 @@ from baton.domain.chat import (
     keep_latest,
     with_files,
 )
-from baton.domain.errors import BatonError, ContextTooLong, StoreError, WorkerError
-from baton.domain.labels import Label
-from baton.domain.plan import single
-from baton.engine.meter import Metered, Tally, uninterrupted
+from baton.domain.errors import BatonError, BudgetExceeded, ContextTooLong, StoreError
+from baton.domain.plan import Plan, single
+from baton.engine.meter import Metered, Purse, Tally, uninterrupted
+from baton.engine.offer import Offers, Withdrawn
+from baton.engine.policy import Limits, check, help_wanted, may_use
 from baton.engine.ports import Ask, Begun, Choice, Place, Question, Store, Worker
 
 FLUSH_SECONDS = 0.15
@@ -43,17 +47,17 @@ FLUSH_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a person allows one prompt: where its text may go, and how long the answer may get."""
+class Task:
+    """What is to be played: a prompt, where it goes, and within which limits.
 
-    label: Label = Label.CLOUD
-    max_tokens: int | None = None
-    temperature: float | None = None
-    seed: int | None = None
+    `second` is who is asked when the first worker's answer won't do.
+    """
 
-
-ANYTHING = Limits()
-"""No limits but the worker's own."""
+    prompt: Prompt
+    place: Place
+    limits: Limits
+    worker: Worker
+    second: Worker | None = None
 
 
 class Run:
@@ -64,20 +68,20 @@ class Run:
     what still runs; the text so far is kept.
     """
 
-    def __init__(
-        self, worker: Worker, store: Store, prompt: Prompt, place: Place, limits: Limits, ask: Ask
-    ) -> None:
-        self._worker = Metered(worker, self._record_call)
+    def __init__(self, task: Task, store: Store, purse: Purse, ask: Ask) -> None:
+        self._given = task
+        self._limits = task.limits
         self._store = store
-        self._prompt = prompt
-        self._place = place
-        self._limits = limits
+        self._purse = purse
         self._ask = ask
         self._queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._start = time.monotonic()
         self._begun: Begun | None = None
-        self._text = ""
+        self._plan = Plan((), ())
+        self._texts: dict[int, str] = {}
+        self._draft = ""
+        self._author = task.worker.card.id
         self._finish = Finish.STOP
 
     async def __aenter__(self) -> Self:
@@ -111,6 +115,11 @@ class Run:
     def _now(self) -> float:
         return round(time.monotonic() - self._start, 3)
 
+    @property
+    def _text(self) -> str:
+        """The answer so far; until the one that replaces a draft has a word, the draft."""
+        return "\n\n".join(filter(None, map(self._texts.get, self._plan.answer))) or self._draft
+
     async def _emit(self, event: ev.Event) -> None:
         if self._begun is not None and not isinstance(event, ev.TRANSIENT):
             await self._store.append(self._begun.run, event)
@@ -120,7 +129,7 @@ class Run:
         try:
             # Recording is never half done: a cancellation waits until the ids are known.
             await self._answer(await uninterrupted(self._begin()))
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Withdrawn):
             await uninterrupted(self._end(TurnStatus.CANCELLED, ev.Cancelled(self._now)))
         except BatonError as error:
             failed = ev.Failed(self._now, type(error).__name__, error.message, error.hint)
@@ -134,16 +143,17 @@ class Run:
             await uninterrupted(self._end(status, ev.Finished(self._now)))
 
     async def _begin(self) -> Begun:
-        self._begun = await self._store.begin(self._prompt, self._place, self._limits.label)
-        return self._begun
+        task = self._given
+        begun = await self._store.begin(task.prompt, task.place, task.limits.label)
+        self._purse = replace(self._purse, run=begun.run, session=begun.conversation)
+        self._begun = begun
+        return begun
 
     async def _end(self, status: TurnStatus, event: ev.Terminal | None) -> None:
         """Keep the text, then publish the run's last event, even if the disk won't take it."""
         try:
             if self._begun is not None:
-                await self._store.write(
-                    self._begun.answer, self._text, status, self._worker.card.id
-                )
+                await self._store.write(self._begun.answer, self._text, status, self._author)
                 if event is not None:
                     await self._store.append(self._begun.run, event)
         except StoreError as error:
@@ -151,24 +161,96 @@ class Run:
         if event is not None:
             self._queue.put_nowait(event)
 
+    # The way of the prompt
+
     async def _answer(self, begun: Begun) -> None:
-        card = self._worker.card
-        await self._emit(
-            ev.Started(self._now, begun.run, begun.conversation, begun.prompt, begun.answer)
-        )
-        if not begun.label.allows(card.privacy):
-            raise WorkerError(
-                f"This conversation is {begun.label}, and {card.id} is a {card.privacy} worker.",
-                "Choose a local worker, or start a new conversation.",
-            )
-        await self._emit(ev.Routed(self._now, "local", f"{card.name} runs on this machine."))
+        started = ev.Started(self._now, begun.run, begun.conversation, begun.prompt, begun.answer)
+        await self._emit(started)
+        worker = self._given.worker
+        check(worker.card, begun.label, self._purse.terms)
+        second = self._second(begun)
+        await self._emit(_route(self._now, worker.card, second))
         files = tuple(file.name for turn in begun.turns for file in turn.files)
-        await self._emit(ev.Planned(self._now, single(card.id, files)))
-        system = card.system if begun.system is None else begun.system
+        await self._replan(single(worker.card.id, files))
+        if worker.card.is_outside:
+            await self._may_send(begun, worker, "You asked for it.")
+        saver = asyncio.create_task(self._keep_saving(begun.answer))
+        try:
+            await self._converse(1, worker, begun)
+            if second is not None and (why := help_wanted(self._text, self._finish)):
+                await self._look_again(begun, second, why)
+        finally:
+            saver.cancel()
+            await asyncio.gather(saver, return_exceptions=True)
+
+    def _second(self, begun: Begun) -> Worker | None:
+        """Return who may be asked when the first answer won't do."""
+        second = self._given.second
+        if second is None or not may_use(second.card, begun.label, self._purse.terms):
+            return None
+        return second
+
+    async def _replan(self, plan: Plan) -> None:
+        self._plan = plan
+        await self._emit(ev.Planned(self._now, plan))
+
+    async def _may_send(self, begun: Begun, worker: Worker, why: str) -> None:
+        """Have it allowed that a worker elsewhere is asked. Raises BudgetExceeded or Withdrawn."""
+        offered = await self._offers(begun).make(worker.card, self._request(begun, worker), why)
+        await self._emit(replace(offered, at=self._now))
+        if offered.decision in (ev.Decision.KEPT, ev.Decision.EDIT):
+            raise Withdrawn
+        if offered.decision is not ev.Decision.SENT:
+            hint = "Raise it: `baton budget set`, or `/budget` in the app."
+            if offered.decision is ev.Decision.NEVER:
+                hint = "--budget 0.05 (for example) allows it, or `baton budget set policy budget`."
+            raise BudgetExceeded(offered.message, hint)
+
+    async def _look_again(self, begun: Begun, second: Worker, why: str) -> None:
+        """Offer a stronger worker's help; without it, or if it fails, the local answer stays."""
+        offers = self._offers(begun)
+        request = self._request(begun, second)
+        offered = await offers.make(second.card, request, why, draft=self._text)
+        await self._emit(replace(offered, at=self._now))
+        if offered.decision is not ev.Decision.SENT:
+            return
+        first, finish, author = self._plan, self._finish, self._author
+        self._draft = self._text
+        await self._emit(ev.Drafted(self._now, 1, self._draft))
+        again = replace(first.steps[0], worker=second.card.id)
+        await self._replan(Plan((*first.steps, again), (2,)))
+        try:
+            await self._converse(2, second, begun)
+        except BatonError:
+            if self._texts.get(2):
+                raise
+            self._finish, self._author = finish, author
+            await self._replan(Plan(self._plan.steps, first.answer))
+
+    def _offers(self, begun: Begun) -> Offers:
+        return Offers(self._purse, self._store, self._ask, begun)
+
+    # One step
+
+    def _request(self, begun: Begun, worker: Worker, turns: tuple[Turn, ...] = ()) -> Request:
+        system = worker.card.system if begun.system is None else begun.system
+        limits = self._limits
+        return Request(
+            conversation(system, turns or begun.turns),
+            Purpose.ANSWER,
+            limits.max_tokens,
+            limits.temperature,
+            limits.seed,
+            begun.label,
+        )
+
+    async def _converse(self, number: int, worker: Worker, begun: Begun) -> None:
+        """Play a step; where the conversation doesn't fit, ask whether to leave turns out."""
+        metered = Metered(worker, self._purse, partial(self._record_call, number))
         turns = begun.turns
         while True:
             try:
-                return await self._step(begun, conversation(system, turns))
+                return await self._step(number, metered, self._request(begun, worker, turns))
             except ContextTooLong as error:
                 first = keep_latest(turns, self._room(error, turns))
                 if first == 0:
@@ -193,73 +275,85 @@ class Run:
         )
         return await self._ask(question) == "trim"
 
-    async def _step(self, begun: Begun, messages: tuple[Message, ...]) -> None:
-        """Play the one step there is; what it wrote is kept whatever happens."""
-        limits = self._limits
-        request = Request(
-            messages, Purpose.ANSWER, limits.max_tokens, limits.temperature, limits.seed
-        )
-        await self._emit(ev.StepStarted(self._now, 1, self._worker.card.id))
-        saver = asyncio.create_task(self._keep_saving(begun.answer))
+    async def _step(self, number: int, worker: Metered, request: Request) -> None:
+        """Play one step; what it wrote is kept whatever happens."""
+        await self._emit(ev.StepStarted(self._now, number, worker.card.id))
         try:
-            async with aclosing(self._worker.stream(request)) as chunks:
+            async with aclosing(worker.stream(request)) as chunks:
                 async for chunk in chunks:
-                    await self._take(chunk)
-        except WorkerError as error:
+                    await self._take(number, worker.card, chunk)
+        except BatonError as error:
             if not isinstance(error, ContextTooLong):
-                failed = ev.StepFailed(self._now, 1, type(error).__name__, error.message)
+                failed = ev.StepFailed(self._now, number, type(error).__name__, error.message)
                 await self._emit(failed)
             raise
-        finally:
-            saver.cancel()
-            await asyncio.gather(saver, return_exceptions=True)
-        await self._emit(ev.StepFinished(self._now, 1, self._finish))
+        self._author = worker.card.id
+        await self._emit(ev.StepFinished(self._now, number, self._finish))
 
-    async def _take(self, chunk: Chunk) -> None:
+    async def _take(self, number: int, card: Card, chunk: Chunk) -> None:
+        now = self._now
         match chunk:
             case Text(text=text):
-                self._text += text
-                await self._emit(ev.StepText(self._now, 1, text))
-            case Loading(fraction=fraction):
-                await self._emit(ev.Progress(self._now, 1, ev.Phase.LOADING, fraction))
-            case Reading(done=done, total=total):
-                read = done / total if total else None
-                await self._emit(ev.Progress(self._now, 1, ev.Phase.READING, read))
-            case Writing(tokens_per_second=speed):
-                await self._emit(ev.Progress(self._now, 1, ev.Phase.WRITING, None, speed))
-            case Retrying(reason=reason, delay=delay):
-                await self._emit(ev.StepRetried(self._now, 1, reason, delay))
+                self._texts[number] = self._texts.get(number, "") + text
+                await self._emit(ev.StepText(now, number, text))
             case Usage(finish=finish):
                 self._finish = finish
+            case Sent(destination=destination, size=size):
+                await self._emit(ev.Sent(now, number, card.id, destination, size))
+            case Retrying(reason=reason, delay=delay):
+                await self._emit(ev.StepRetried(now, number, reason, delay))
+            case Declined():
+                pass  # the error that follows says why
+            case Loading() | Reading() | Writing():
+                await self._emit(_progress(now, number, chunk))
 
     async def _keep_saving(self, answer: str) -> None:
-        saved = 0
+        saved = ""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
-            text = self._text
-            if len(text) > saved:
+            if (text := self._text) != saved:
                 # A disk that is full now may have room in a moment; the end tells if it hasn't.
                 with contextlib.suppress(StoreError):
                     await self._store.write(answer, text, TurnStatus.STREAMING)
-                    saved = len(text)
+                    saved = text
 
-    async def _record_call(self, tally: Tally) -> None:
+    async def _record_call(self, number: int, tally: Tally) -> None:
         usage = tally.usage
         await self._emit(
             ev.Called(
                 self._now,
-                step=1,
+                step=number,
                 worker=tally.worker,
                 purpose=tally.request.purpose,
                 tokens_in=usage.tokens_in if usage else 0,
                 tokens_out=tally.tokens_out,
                 cached=usage.cached if usage else 0,
                 context=usage.context if usage else 0,
-                cost=0,
+                cost=tally.cost,
                 confirmed=usage is not None,
                 seconds=round(tally.seconds, 3),
                 first_token=None if tally.first_token is None else round(tally.first_token, 3),
                 loading=round(tally.loading, 3),
                 finish=usage.finish if usage else None,
+                held=tally.held,
+                call=tally.request.call,
             )
         )
+
+
+def _route(now: float, card: Card, second: Worker | None) -> ev.Routed:
+    if card.is_outside:
+        where = "cloud" if card.remote else "local"
+        return ev.Routed(now, where, f"{card.name} was asked for.")
+    return ev.Routed(now, "local", f"{card.name} runs on this machine.", draft=second is not None)
+
+
+def _progress(now: float, number: int, chunk: Loading | Reading | Writing) -> ev.Progress:
+    match chunk:
+        case Loading(fraction=fraction):
+            return ev.Progress(now, number, ev.Phase.LOADING, fraction)
+        case Reading(done=done, total=total):
+            read = done / total if total else None
+            return ev.Progress(now, number, ev.Phase.READING, read)
+        case Writing(tokens_per_second=speed):
+            return ev.Progress(now, number, ev.Phase.WRITING, None, speed)

@@ -21,7 +21,7 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from baton.domain.errors import BatonError
-from baton.engine.run import ANYTHING, Limits
+from baton.engine.policy import ANYTHING, Limits
 from baton.tui import crash, keys, themes
 from baton.tui.desk import Desk
 from baton.tui.screens.chat import ChatScreen

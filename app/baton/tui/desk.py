@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.engine.run import ANYTHING, Limits
+from baton.engine.policy import ANYTHING, Limits
 
 if TYPE_CHECKING:
     from baton.adapters.store import Store
