@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -25,41 +26,60 @@ class Redacted:
     def told(self) -> str:
         """Say what is hidden: "1 mail address, 2 phone numbers", or nothing."""
         counts = Counter(thing.kind for thing in self.hidden)
-        return ", ".join(f"{n} {kind}{'s' if n > 1 else ''}" for kind, n in counts.items())
+        return ", ".join(f"{n} {_many(kind) if n > 1 else kind}" for kind, n in counts.items())
+
+
+def _many(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
 @dataclass(slots=True)
 class Restorer:
     """Puts the originals back into a text that comes in pieces.
 
-    A piece that may be the beginning of a placeholder is kept back until more is known.
+    A piece that may be the beginning of a placeholder is kept back until more is known. What was
+    put back is never looked at again, so an original may hold anything.
     """
 
     hidden: tuple[Hidden, ...]
-    _kept: str = field(default="")
+    _originals: dict[str, str] = field(init=False, repr=False)
+    _pattern: re.Pattern[str] = field(init=False, repr=False)
+    _beginnings: frozenset[str] = field(init=False, repr=False)
+    _longest: int = field(init=False, repr=False)
+    _kept: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self._originals = {thing.placeholder: thing.original for thing in self.hidden}
+        longest_first = sorted(self._originals, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._beginnings = frozenset(p[:end] for p in longest_first for end in range(1, len(p)))
+        self._longest = max(map(len, longest_first), default=0)
 
     def feed(self, piece: str) -> str:
         """Return what can be shown after one more piece."""
         if not self.hidden:
             return piece
-        text = self._restored(self._kept + piece)
-        self._kept = self._beginning(text)
-        return text[: len(text) - len(self._kept)]
+        text = self._kept + piece
+        done, shown = 0, ""
+        while True:
+            found = self._pattern.search(text, done)
+            kept = self._beginning(text, done)
+            if found is None or found.start() >= kept:
+                self._kept = text[kept:]
+                return shown + text[done:kept]
+            shown += text[done : found.start()] + self._originals[found.group()]
+            done = found.end()
 
     def rest(self) -> str:
         """Return what was kept back, at the end."""
         kept, self._kept = self._kept, ""
-        return kept
+        if not self.hidden:
+            return kept
+        return self._pattern.sub(lambda found: self._originals[found.group()], kept)
 
-    def _restored(self, text: str) -> str:
-        for thing in self.hidden:
-            text = text.replace(thing.placeholder, thing.original)
-        return text
-
-    def _beginning(self, text: str) -> str:
-        """Return the longest end of the text that is the beginning of a placeholder."""
-        longest = max(len(thing.placeholder) for thing in self.hidden) - 1
-        for size in range(min(longest, len(text)), 0, -1):
-            if any(thing.placeholder.startswith(text[-size:]) for thing in self.hidden):
-                return text[-size:]
-        return ""
+    def _beginning(self, text: str, done: int) -> int:
+        """Return where an end of the text starts that may become a (longer) placeholder."""
+        for start in range(max(done, len(text) - self._longest + 1), len(text)):
+            if text[start:] in self._beginnings:
+                return start
+        return len(text)
