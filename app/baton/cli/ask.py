@@ -204,7 +204,16 @@ async def _answer(
     from baton.engine.ports import Place
 
     label = Label.LOCAL if options.private else Label.CLOUD
-    limits = Limits(label, options.max_tokens, options.temperature, options.seed)
+    limits = Limits(
+        label,
+        options.max_tokens,
+        options.temperature,
+        options.seed,
+        budget=None if options.budget is None else parse_usd(options.budget),
+        attended=os.isatty(0) and os.isatty(2),
+        keep=not options.no_history,
+        alone=options.worker is not None,
+    )
     manner = Manner(_form(options), options.quiet, options.drop_oldest, not options.no_history)
     return await play(baton.orchestra, prompt, Place(conversation), limits, worker, manner)
 

@@ -59,7 +59,7 @@ class Output:
         self.failure: OSError | None = None
         self.on_closed: Callable[[], object] = lambda: None
         self.on_drained: Callable[[], object] = lambda: None
-        self._to_terminal = sys.stdout.isatty()
+        self.to_terminal = sys.stdout.isatty()
         self._may_talk = sys.stderr.isatty() and not quiet
         self._may_overwrite = self._may_talk and os.environ.get("TERM") not in {None, "", "dumb"}
         self._status = ""
@@ -71,13 +71,13 @@ class Output:
     @property
     def shares_terminal(self) -> bool:
         """Whether answer and status would meet on the same screen."""
-        return self._to_terminal and self._may_talk
+        return self.to_terminal and self._may_talk
 
     def data(self, text: str) -> None:
         """Write a piece of the data to stdout."""
         if not text:
             return
-        if self._to_terminal:
+        if self.to_terminal:
             self.status("")
             text = sanitise(text)
         self._at_line_start = text.endswith("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import os
@@ -19,11 +20,12 @@ from baton.cli.output import Output
 from baton.cli.result import as_object, event_object
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError
-from baton.domain.events import Event, StepText
+from baton.domain.events import Decision, Event, Planned, StepText
+from baton.domain.money import show_usd
 from baton.domain.view import RunView, doing
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
-from baton.engine.ports import Place, Question
+from baton.engine.ports import Offer, Place, Question
 
 _PATIENCE = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""
@@ -60,22 +62,35 @@ class AsText:
     def __init__(self, output: Output, whole: bool = False) -> None:
         self._output = output
         self._whole = whole
-        self._shown = 0
+        self._shown: dict[tuple[int, ...], int] = {}
 
     def take(self, event: Event, view: RunView) -> None:
         """Show the next piece, and in between what is happening."""
+        answer = view.plan.answer if view.plan is not None else ()
         # Several answer steps are written side by side, so their order is only known at the end.
-        alone = view.plan is not None and view.plan.answer == (getattr(event, "step", None),)
-        if isinstance(event, StepText) and alone and not self._whole:
-            self._shown += len(event.text)
+        alone = answer == (getattr(event, "step", None),)
+        if isinstance(event, StepText) and alone and self._is_final(view):
+            self._shown[answer] = self._shown.get(answer, 0) + len(event.text)
             self._output.data(event.text)
+        if isinstance(event, Planned) and self._shown and answer not in self._shown:
+            self._output.end_line()
+            worker = event.plan.steps[-1].worker
+            self._output.warn(f"baton: That was a draft; {worker} answers.")
         if self._shown and self._output.shares_terminal:
             return
         self._output.status(doing(view))
 
+    def _is_final(self, view: RunView) -> bool:
+        """Tell whether a piece may be shown now; a terminal shows drafts as well."""
+        if self._whole:
+            return False
+        draft = view.routed is not None and view.routed.draft and len(view.steps) == 1
+        return self._output.to_terminal or not draft
+
     def end(self, view: RunView) -> None:
         """Show the rest, and end the line."""
-        self._output.data(view.answer[self._shown :])
+        answer = view.plan.answer if view.plan is not None else ()
+        self._output.data(view.answer[self._shown.get(answer, 0) :])
         self._output.end_line()
 
 
@@ -151,6 +166,8 @@ def _tell(view: RunView, output: Output, manner: Manner, left: list[int]) -> Non
     elif view.status == "cancelled" and left:
         kept = "the text so far is kept." if view.answer else "your prompt is kept."
         output.talk(f"baton: Stopped; {kept}")
+    elif _was_withdrawn(view):
+        output.talk("baton: Nothing was sent; your prompt is kept.")
     if view.notice and view.status != "failed":
         output.talk(f"baton: {view.notice}")
     if view.cut and not manner.quiet:
@@ -165,7 +182,12 @@ def _exit_code(view: RunView, output: Output, manner: Manner, left: list[int]) -
         return complain(unwritable(output.failure, "It is in your history." if kept else ""))
     if view.failure is not None:
         return BY_NAME.get(view.failure.error, BatonError).exit_code
-    return 0
+    return 1 if _was_withdrawn(view) else 0
+
+
+def _was_withdrawn(view: RunView) -> bool:
+    """Tell whether the person decided not to send the prompt, so that there is no answer."""
+    return view.status == "cancelled" and any(o.decision is Decision.KEPT for o in view.offers)
 
 
 @asynccontextmanager
@@ -223,22 +245,43 @@ class Asker:
 
     async def __call__(self, question: Question) -> str:
         """Return the id of the choice."""
-        choices = {choice.id: choice.label for choice in question.choices}
+        # An offer's text can't be edited here; it can be asked again.
+        choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}
         if self._drop_oldest and "trim" in choices:
             return "trim"
         if not (os.isatty(0) and os.isatty(2)):
             return question.default
         listed = [f"  {n}  {label}" for n, label in enumerate(choices.values(), start=1)]
         default = list(choices).index(question.default) + 1
-        self._output.warn("\n".join([question.text, *listed, f"Number, then Enter ({default}):"]))
+        text = question.text if question.offer is None else told(question.offer)
+        self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
         typed = (await _typed_line()).strip()
         if typed.isdecimal() and 1 <= int(typed) <= len(choices):
             return list(choices)[int(typed) - 1]
         return question.default
 
 
+def told(offer: Offer) -> str:
+    """Write out for a person what would leave this machine, and what it can cost."""
+    left = "" if offer.left is None else f" · {show_usd(offer.left)} left ({offer.scope})"
+    hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
+    shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
+    return (
+        f"Ask {offer.card.name}?   at most {show_usd(offer.most)}{left}\n"
+        f"  Why: {offer.why}\n"
+        f"  Leaves this machine{hidden}:\n{shown}"
+    )
+
+
 async def _typed_line() -> str:
-    """Wait for a line at the terminal, in a way that can be cancelled."""
+    """Wait for a line at the terminal, in a way that can be cancelled.
+
+    What was typed before the question was there is no answer to it.
+    """
+    import termios
+
+    with contextlib.suppress(termios.error):
+        termios.tcflush(0, termios.TCIFLUSH)
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(0, ready.set)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from baton.domain.errors import BatonError
-from baton.domain.events import Called, Event
+from baton.domain.events import Called, Event, Offered
 from baton.domain.money import format_usd
 from baton.domain.view import RunView, StepView
 
@@ -36,6 +36,7 @@ def as_object(view: RunView, error: BatonError | None = None) -> dict[str, Any]:
         "plan": [_step_object(step) for step in view.steps],
         "answer_steps": list(view.plan.answer) if view.plan else [],
         "calls": [call_object(call) for call in view.calls],
+        "offers": [offer_object(offer) for offer in view.offers],
         "cost_usd": format_usd(view.cost),
         "held_usd": format_usd(0),  # at a run's end every hold is settled or unconfirmed
         "unconfirmed_usd": format_usd(sum(c.cost for c in view.calls if not c.confirmed)),
@@ -61,11 +62,27 @@ def call_object(call: Called) -> dict[str, Any]:
     }
 
 
+def offer_object(offer: Offered) -> dict[str, Any]:
+    """Return an offer of help from elsewhere: what could have left, at what price at most."""
+    return {
+        "worker": offer.worker,
+        "why": offer.why,
+        "most_usd": format_usd(offer.most),
+        "bytes": offer.size,
+        "hidden": offer.hidden,
+        "decision": offer.decision.value,
+        "message": offer.message,
+    }
+
+
 def event_object(event: Event) -> dict[str, Any]:
     """Return one event as `--events` and `trace --json` show it."""
+    if isinstance(event, Offered):
+        return {"event": "Offered", "at": event.at, **offer_object(event)}
     fields = asdict(event)
     if isinstance(event, Called):
         fields["cost_usd"] = format_usd(fields.pop("cost"))
+        fields["held_usd"] = format_usd(fields.pop("held"))
         fields["first_token_s"] = fields.pop("first_token")
     return {"event": type(event).__name__, **fields}
 

@@ -29,7 +29,7 @@ async def try_out(settings: Settings, paths: Paths, worker: str | None) -> Trial
     """Let a worker write a few tokens, of which nothing is kept. Raises what the worker raised."""
     baton = compose(settings, paths, history=False)
     try:
-        prompt, limits = Prompt("Say hello."), Limits(max_tokens=TOKENS)
+        prompt, limits = Prompt("Say hello."), Limits(max_tokens=TOKENS, alone=True)
         view = RunView()
         async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
             async for event in run:

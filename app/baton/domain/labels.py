@@ -23,6 +23,34 @@ class Label(StrEnum):
         return _RANK[privacy] <= _RANK[self]
 
 
+_HOME = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
+
+
+def reach(url: str) -> Label:
+    """Tell how far a text travels to reach an address, which is judged as it is written.
+
+    No name is looked up: names without a dot and those that only a home network knows count as
+    lan, "localhost" as local, and every other name as cloud.
+    """
+    import ipaddress
+    from urllib.parse import urlsplit
+
+    host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        if host == "localhost":
+            return Label.LOCAL
+        # 134744072 is a way to write 8.8.8.8.
+        plain = host.isascii() and host[:1].isalpha() and "." not in host
+        return Label.LAN if plain or host.endswith(_HOME) else Label.CLOUD
+    if address.version == 6 and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if address.is_loopback:
+        return Label.LOCAL
+    return Label.LAN if address.is_private or address.is_link_local else Label.CLOUD
+
+
 _RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 
 

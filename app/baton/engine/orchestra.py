@@ -86,7 +86,7 @@ class Orchestra:
         elsewhere is offered. Raises ConfigError for an unknown worker.
         """
         chosen = self.worker(worker)
-        second = self.stronger(worker, limits.label)
+        second = None if limits.alone else self.stronger(worker, limits.label)
         helper = self.worker(second.id) if second is not None and second.is_outside else None
         purse = Purse(self._ledger, self._redactor, self.terms, limits)
         return Run(Task(prompt, place, limits, chosen, helper), self._store, purse, ask)

@@ -34,7 +34,8 @@ class Limits:
     """What a person allows one prompt: where its text may go, how long the answer may get.
 
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
-    `attended` is whether somebody is there to be asked, `keep` whether the history is kept.
+    `attended` is whether somebody is there to be asked, `keep` whether the history is kept; with
+    `alone` the worker gets no help.
     """
 
     label: Label = Label.CLOUD
@@ -44,6 +45,7 @@ class Limits:
     budget: int | None = None
     attended: bool = True
     keep: bool = True
+    alone: bool = False
 
 
 ANYTHING = Limits()
@@ -118,11 +120,14 @@ _SHORT = 400
 """A refusal is brief; a long text that begins like one goes on to answer."""
 
 
-def help_wanted(text: str, finish: Finish) -> str:
-    """Say in a sentence why a local answer calls for a second look, or return ""."""
+def help_wanted(text: str, finish: Finish, limits: Limits) -> str:
+    """Say in a sentence why a local answer calls for a second look, or return "".
+
+    A cap that the person typed cuts an answer as they wish.
+    """
     if not text.strip():
         return "The local answer is empty."
-    if finish is Finish.LENGTH:
+    if finish is Finish.LENGTH and limits.max_tokens is None:
         return "The local answer was cut at its length cap."
     plain = " ".join(text.replace("\u2019", "'").lower().split()).replace("i'm ", "i am ")
     if len(plain) <= _SHORT and _REFUSAL.match(plain):

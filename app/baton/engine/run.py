@@ -177,7 +177,7 @@ class Run:
         saver = asyncio.create_task(self._keep_saving(begun.answer))
         try:
             await self._converse(1, worker, begun)
-            if second is not None and (why := help_wanted(self._text, self._finish)):
+            if second is not None and (why := help_wanted(self._text, self._finish, self._limits)):
                 await self._look_again(begun, second, why)
         finally:
             saver.cancel()
