@@ -22,7 +22,6 @@ import os
 import queue
 import re
 import secrets
-import signal
 import sys
 import threading
 import time
@@ -30,15 +29,15 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from baton.children import framing
+from baton.children.front import Front, keep_quiet_and_private, take_pipes
 
 if TYPE_CHECKING:
     from baton.children import llama
     from baton.children.template import ChatTemplate, Messages
 
-BEAT_SECONDS = 1.0
 TEXT_SECONDS = 0.03
 """Text goes out at once at first, then this often: a frame per token would cost speed."""
 
@@ -66,32 +65,24 @@ class Failure(Exception):
         self.fields = {"error": error, "message": message, "hint": hint, **numbers}
 
 
-class Front:
-    """The other end: sends frames to it, and keeps what it sent until it is wanted."""
+class Inbox:
+    """What the front asks for, kept until it is wanted."""
 
-    def __init__(self, commands: BinaryIO, replies: BinaryIO) -> None:
-        self._commands = commands
-        self._replies = replies
-        self._lock = threading.Lock()
-        self._inbox: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
         self._cancelled = -1
-        threading.Thread(target=self._listen, daemon=True).start()
-        threading.Thread(target=self._beat, daemon=True).start()
 
-    def send(self, kind: str, **fields: Any) -> None:
-        """Send one frame; without a front there is nothing left to do."""
-        data = framing.encode({"type": kind, **fields})
-        try:
-            with self._lock:
-                self._replies.write(data)
-                self._replies.flush()
-        except OSError:
-            os._exit(0)
+    def put(self, frame: framing.Frame) -> None:
+        """Take a frame; a cancellation is noted while native code runs."""
+        if frame["type"] == "cancel":
+            self._cancelled = frame["id"]
+        else:
+            self._work.put(frame)
 
-    def receive(self, seconds: float | None) -> framing.Frame | None:
+    def get(self, seconds: float | None) -> framing.Frame | None:
         """Return the next frame that asks for work, None when none came in time."""
         try:
-            return self._inbox.get(timeout=seconds)
+            return self._work.get(timeout=seconds)
         except queue.Empty:
             return None
 
@@ -99,28 +90,13 @@ class Front:
         """Tell whether the front doesn't want that ask any more."""
         return self._cancelled >= ask
 
-    def _listen(self) -> None:
-        """Take frames, also while native code runs; the end of the pipe is the front's end."""
-        try:
-            while (frame := framing.read(self._commands)) is not None:
-                if frame["type"] == "cancel":
-                    self._cancelled = frame["id"]
-                else:
-                    self._inbox.put(frame)
-        finally:
-            os._exit(0)
-
-    def _beat(self) -> None:
-        while True:
-            self.send("beat")
-            time.sleep(BEAT_SECONDS)
-
 
 class Runner:
     """Loads one model, then answers one prompt at a time."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, inbox: Inbox) -> None:
         self._front = front
+        self._inbox = inbox
         self._idle_seconds: float | None = None
         self._ask = 0
         self._limit = 0
@@ -131,7 +107,7 @@ class Runner:
     def serve(self) -> None:
         """Do what is asked, until nothing was for too long."""
         work = {"load": self._load, "ask": self._answer, "info": self._inform}
-        while (frame := self._front.receive(self._idle_seconds)) is not None:
+        while (frame := self._inbox.get(self._idle_seconds)) is not None:
             try:
                 work[frame["type"]](frame)
             except Failure as failure:
@@ -227,7 +203,7 @@ class Runner:
         )
 
     def _is_cancelled(self) -> bool:
-        return self._front.has_cancelled(self._ask)
+        return self._inbox.has_cancelled(self._ask)
 
     def _tokens(self, messages: list[dict[str, str]]) -> list[int]:
         """Turn messages into the tokens of a prompt."""
@@ -399,33 +375,13 @@ def _start_llama() -> ModuleType:
     return llama
 
 
-def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the protocol's pipes to ourselves: whatever else prints, prints to stderr."""
-    commands, replies = os.dup(0), os.dup(1)
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    return os.fdopen(commands, "rb"), os.fdopen(replies, "wb")
-
-
-def _keep_quiet_and_private() -> None:
-    """Own files only, no memory dumps, first to go when memory is short; Ctrl+C is the front's."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.umask(0o077)
-    with contextlib.suppress(ImportError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500", "ascii")
-
-
 def main() -> None:
     """Run until the front is gone or nothing was asked for too long."""
-    _keep_quiet_and_private()
+    keep_quiet_and_private()
     status = 1
+    inbox = Inbox()
     try:
-        Runner(Front(*_take_pipes())).serve()
+        Runner(Front(*take_pipes(), inbox.put), inbox).serve()
         status = 0
     except Exception:
         traceback.print_exc()
