@@ -1,4 +1,4 @@
-"""SQLite as Baton uses it: one way to connect, one kind of transaction, one table of errors.
+"""SQLite as Baton uses it: one way to open a file, one kind of transaction, one table of errors.
 
 Migrations are our own ten lines rather than sqlite-utils': those cost 0.3 s to import, and look
 what is pending outside of the transaction, so that two Batons at their first start would run into
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,11 @@ SOUND = (3, 51, 3)
 
 BUSY_SECONDS = 10
 
+SMALLEST_BYTES = 512
+CHECK_ALWAYS_BYTES = 1 << 20
+CHECK_EVERY_SECONDS = 24 * 3600
+_SIDE_FILES = ("", "-wal", "-shm")
+
 _PRAGMAS = (
     "journal_mode = WAL",
     "synchronous = FULL",  # in WAL mode, NORMAL may lose the last commits with the power
@@ -42,13 +47,29 @@ _PRAGMAS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a database is to a person: what it is called, how to mend it, how to do without."""
+
+    name: str
+    mend: str
+    without: str
+
+
+HISTORY = Subject(
+    "history",
+    "Start Baton again: it keeps the file aside and recovers what can be read.",
+    "use --no-history",
+)
+
+
 class Damaged(StoreError):
     """The database file itself is broken."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, subject: Subject = HISTORY) -> None:
         super().__init__(
-            f"The history file seems to be damaged ({what}).",
-            "Start Baton again: it keeps the file aside and recovers what can be read.",
+            f"The {subject.name} file seems to be damaged ({what}).",
+            subject.mend,
         )
 
 
@@ -57,13 +78,13 @@ def sqlite_version() -> str:
     return sqlite3.sqlite_version
 
 
-def weakness() -> str:
+def weakness(subject: Subject = HISTORY) -> str:
     """Say in a sentence what is wrong with the SQLite in use, or return ""."""
     if sqlite3.sqlite_version_info >= SOUND:
         return ""
     return (
-        f"SQLite {sqlite3.sqlite_version} can damage the history when two Batons write at once: "
-        f"Baton needs the package pysqlite3 with SQLite {'.'.join(map(str, SOUND))} or newer."
+        f"SQLite {sqlite3.sqlite_version} can damage the {subject.name} when two Batons write at "
+        f"once: Baton needs the package pysqlite3 with SQLite {'.'.join(map(str, SOUND))} or newer."
     )
 
 
@@ -96,11 +117,11 @@ _DBMOVED = 1032
 """SQLITE_READONLY_DBMOVED, which pysqlite3 doesn't name."""
 
 _DENIED = (
-    "The history at {path} can't be written.",
-    "Check the owner and the permissions of the file and its folder, or use --no-history.",
+    "The {name} at {path} can't be written.",
+    "Check the owner and the permissions of the file and its folder, or {without}.",
 )
 _BUSY = (
-    f"Another program has kept the history locked for {BUSY_SECONDS} seconds, so the last change "
+    f"Another program has kept the {{name}} locked for {BUSY_SECONDS} seconds, so the last change "
     "was not kept; everything before it was.",
     "Try again.",
 )
@@ -110,15 +131,15 @@ _BY_CODE = {
         "Make room on the disk of {path}, then try again.",
     ),
     sqlite3.SQLITE_IOERR: (
-        "The disk refused to read or write the history, so the last change was not kept; "
+        "The disk refused to read or write the {name}, so the last change was not kept; "
         "everything before it was.",
         "Check the disk of {path}, and that it isn't full.",
     ),
-    sqlite3.SQLITE_NOMEM: ("There is not enough memory for the history.", "Close something."),
-    sqlite3.SQLITE_TOOBIG: ("A text is too large for the history.", "Split it."),
+    sqlite3.SQLITE_NOMEM: ("There is not enough memory for the {name}.", "Close something."),
+    sqlite3.SQLITE_TOOBIG: ("A text is too large for the {name}.", "Split it."),
     sqlite3.SQLITE_READONLY: _DENIED,
     _DBMOVED: (
-        "The history file was moved away while it was in use; what is said now can't be kept.",
+        "The {name} file was moved away while it was in use, so the last change was not kept.",
         "Start Baton again.",
     ),
     sqlite3.SQLITE_CANTOPEN: _DENIED,
@@ -128,7 +149,7 @@ _BY_CODE = {
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_PROTOCOL: _BUSY,
 }
-_OTHER = ("The history at {path} could not be used: {error}.", "Try again.")
+_OTHER = ("The {name} at {path} could not be used: {error}.", "Try again.")
 _DAMAGE = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -141,7 +162,7 @@ _DAMAGE = {
 
 
 @contextmanager
-def explained(path: Path | None) -> Iterator[None]:
+def explained(path: Path | None, subject: Subject = HISTORY) -> Iterator[None]:
     """Turn SQLite's and the system's errors into a StoreError that a person can act upon."""
     try:
         yield
@@ -150,16 +171,17 @@ def explained(path: Path | None) -> Iterator[None]:
         if code is None:
             raise  # the module's own complaints (a closed connection) are bugs
         if _means_damage(code, path):
-            raise Damaged(str(error)) from error
+            raise Damaged(str(error), subject) from error
         message, hint = _BY_CODE.get(code, _BY_CODE.get(_primary(code), _OTHER))
-        words = {"path": path or "memory", "error": error}
+        words = {"name": subject.name, "without": subject.without}
+        words |= {"path": str(path or "memory"), "error": str(error)}
         raise StoreError(message.format(**words), hint.format(**words)) from error
     except UnicodeDecodeError as error:
         # Texts are decoded leniently, so this was a message that quotes a broken schema.
-        raise Damaged("its schema is unreadable") from error
+        raise Damaged("its schema is unreadable", subject) from error
     except OSError as error:
-        message = f"The history at {path} can't be used: {error.strerror}."
-        raise StoreError(message, _DENIED[1]) from error
+        message = f"The {subject.name} at {path} can't be used: {error.strerror}."
+        raise StoreError(message, _DENIED[1].format(without=subject.without)) from error
 
 
 def _primary(code: int) -> int:
@@ -208,3 +230,162 @@ def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
                 "INSERT INTO migrations VALUES (?, ?)", (migration.name, time.time())
             )
             connection.execute(f"PRAGMA user_version = {number}")
+
+
+def create(path: Path) -> None:
+    """Make sure that the file is there, and was at no moment readable by others."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)  # SQLite gives its side files the same mode
+
+
+def open_file(
+    path: Path,
+    migrations: Sequence[Migration],
+    subject: Subject = HISTORY,
+    proof: Callable[[Connection], None] | None = None,
+) -> Connection:
+    """Open a file that is there: connect, migrate, and look for damage where that is due.
+
+    `proof` is what must hold of the contents besides. Raises Damaged, and StoreError for everything
+    else.
+    """
+    with explained(path, subject):
+        if 0 < path.stat().st_size < SMALLEST_BYTES:
+            raise Damaged("it is cut short", subject)  # SQLite would take it for an empty one
+        connection = connect(path)
+        try:
+            fresh = _prepare(connection, path, migrations, subject)
+            closely = _must_check(path, fresh)
+            if closely is not None:
+                _check(connection, migrations if closely else (), subject)
+                if proof is not None:
+                    proof(connection)
+            _mark_sound(path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _prepare(
+    connection: Connection, path: Path, migrations: Sequence[Migration], subject: Subject
+) -> bool:
+    """Bring the schema up to date; return whether the database was empty."""
+    number: int
+    number, tables = connection.execute(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
+    ).fetchone()
+    if number == len(migrations):
+        return False
+    if number > 0 or tables > 0:
+        applied = connection.execute("SELECT count(*) FROM migrations").fetchone()[0]
+        if applied != number:
+            raise Damaged("its version and its contents disagree", subject)
+    if number > len(migrations):
+        raise StoreError(
+            f"The {subject.name} at {path} was written by a newer Baton; nothing was changed.",
+            f"Update Baton, or {subject.without}.",
+        )
+    if number > 0:
+        _back_up(connection, path, migrations[number].name)
+    migrate(connection, migrations)
+    return number == 0
+
+
+def _back_up(connection: Connection, path: Path, migration: str) -> None:
+    """Copy the database as it is before a migration, for the case that the migration is wrong."""
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    copy = sqlite3.connect(part)
+    try:
+        connection.backup(copy)
+    finally:
+        copy.close()
+    part.replace(path.with_name(f"{path.name}.before-{migration}"))
+
+
+def stamp(path: Path) -> Path:
+    """Return the file whose time tells when the database was last found sound.
+
+    Without it, the next start looks closely, at the search index too.
+    """
+    return path.with_name(f"{path.name}-checked")
+
+
+def _must_check(path: Path, fresh: bool) -> bool | None:
+    """Tell whether to look for damage, and then whether closely."""
+    age = _age(path)
+    if fresh or (_is_recent(age) and path.stat().st_size > CHECK_ALWAYS_BYTES):
+        return None
+    return age is None
+
+
+def _age(path: Path) -> float | None:
+    try:
+        return time.time() - stamp(path).stat().st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def _is_recent(age: float | None) -> bool:
+    return age is not None and 0 <= age < CHECK_EVERY_SECONDS
+
+
+def _mark_sound(path: Path) -> None:
+    if not _is_recent(_age(path)):
+        os.close(os.open(stamp(path), os.O_WRONLY | os.O_CREAT, 0o600))
+        os.utime(stamp(path))
+
+
+def _check(connection: Connection, migrations: Sequence[Migration], subject: Subject) -> None:
+    """Check all but the words in a search index, which takes ten times as long.
+
+    With `migrations`, closely: those too, and whether the schema is as they make it.
+    """
+    if migrations:
+        _must_be_ok(connection.execute("PRAGMA integrity_check").fetchone(), subject)
+        _check_schema(connection, migrations, subject)
+        return
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage")
+    for row in tables.fetchall():
+        name = row["name"].replace("'", "''")
+        found = connection.execute(f"PRAGMA integrity_check('{name}')").fetchone()
+        _must_be_ok(found, subject)
+
+
+def _check_schema(
+    connection: Connection, migrations: Sequence[Migration], subject: Subject
+) -> None:
+    # Writing what stands there already: a header can forbid it, which nothing else would show.
+    connection.execute(f"PRAGMA user_version = {len(migrations)}")
+    reference = connect(None)
+    migrate(reference, migrations)
+    if _schema(connection) != _schema(reference):
+        raise Damaged("its schema is not as Baton made it", subject)
+    reference.close()
+
+
+def _must_be_ok(row: tuple[str] | None, subject: Subject) -> None:
+    if row is not None and row[0] != "ok":
+        raise Damaged(row[0].splitlines()[0], subject)
+
+
+def _schema(connection: Connection) -> list[tuple[str, ...]]:
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'"
+    return sorted(tuple(map(str, row)) for row in connection.execute(query))
+
+
+def set_aside(path: Path) -> Path:
+    """Give a file and what belongs to it another name, and return that: nothing is deleted."""
+    base = f"{path.name}.broken-{time.strftime('%Y%m%d-%H%M%S')}"
+    aside, number = path.with_name(base), 2
+    while aside.exists():
+        aside, number = path.with_name(f"{base}-{number}"), number + 1
+    for suffix in _SIDE_FILES:
+        side = path.with_name(path.name + suffix)
+        if side.exists():
+            side.rename(aside.with_name(aside.name + suffix))
+    return aside

@@ -18,13 +18,13 @@ import pytest
 from adapters.talk import ask, process
 from baton import sqlite
 from baton.adapters.store import Store, opening
-from baton.adapters.store.opening import stamp
 from baton.adapters.store.schema import MIGRATIONS
 from baton.domain.chat import Prompt, TurnStatus
 from baton.domain.errors import BatonError, StoreError
 from baton.domain.events import Finished
 from baton.domain.labels import Label
 from baton.engine.ports import Place
+from baton.sqlite import stamp
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -282,7 +282,7 @@ def test_large_files_are_checked_once_a_day(
     spoilt[place : place + 8] = b"\xff" * 8
     path.write_bytes(spoilt)
     stamp(path).touch()
-    monkeypatch.setattr(opening, "CHECK_ALWAYS_BYTES", 0)
+    monkeypatch.setattr(sqlite, "CHECK_ALWAYS_BYTES", 0)
     store = Store.open(path)
     assert store.warning == ""
     asyncio.run(store.aclose())

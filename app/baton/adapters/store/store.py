@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from baton.adapters.store import editing, reading, recording, transfer
-from baton.adapters.store.opening import open_database, stamp
+from baton.adapters.store.opening import open_database
 from baton.adapters.store.search import search
 from baton.adapters.store.transfer import Imported
 from baton.domain.chat import Prompt, Turn, TurnStatus
@@ -18,7 +18,7 @@ from baton.domain.history import Conversation, Hit, RunRecord
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
 from baton.engine.ports import Begun, Place
-from baton.sqlite import Connection, Damaged, explained, transaction
+from baton.sqlite import Connection, Damaged, explained, stamp, transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,0 +1,284 @@
+"""What can happen to a call's money; each function is run inside one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from baton.adapters.ledger.owner import Owner
+from baton.adapters.ledger.rows import price_of, price_text
+from baton.domain.errors import ConfigError, StoreError
+from baton.domain.ledger import Bill, Hold, Room, Scope, Standing, Status
+from baton.domain.prices import Used
+from baton.domain.sanitise import one_line
+from baton.domain.spending import MOST, at_least, at_most, decide
+from baton.sqlite import Connection, Row, clean
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """This moment in this process: ceilings with a key above `since` are newer than its own."""
+
+    now: float
+    owner: Owner
+    since: int
+
+
+def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
+    """Set money aside for a call. Raises BudgetExceeded."""
+    granted = replace(quote(connection, bill, here), call=os.urandom(6).hex())
+    day, month = _dates(here.now)
+    values = {
+        "id": granted.call,
+        "at": here.now,
+        "changed": here.now,
+        "day": day,
+        "month": month,
+        "run": clean(bill.run),
+        "session": clean(bill.session),
+        "worker": clean(bill.worker),
+        "provider": clean(bill.provider),
+        "model": clean(bill.model),
+        "purpose": bill.purpose.value,
+        "status": Status.HELD.value,
+        "held": granted.amount,
+        "price": price_text(bill.price),
+        "keep": bill.keep,
+        "owner": here.owner.pid,
+        "started": here.owner.started,
+    }
+    columns, marks = ", ".join(values), ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO calls ({columns}) VALUES ({marks})", [*values.values()])
+    return granted
+
+
+def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
+    """Return what would be held. Raises BudgetExceeded."""
+    names = {Scope.RUN: clean(bill.run), Scope.SESSION: clean(bill.session)}
+    rooms = _rooms(connection, bill.ceilings, names, here)
+    reason, worker = _freeze(connection)
+    if bill.price.is_free and worker != clean(bill.worker):
+        reason = ""  # it can't spend, whatever went wrong elsewhere
+    return decide(bill, rooms, reason)
+
+
+def standing(
+    connection: Connection, ceilings: Mapping[Scope, int], session: str | None, here: Here
+) -> Standing:
+    """Return how the scopes stand."""
+    names = {} if session is None else {Scope.SESSION: clean(session)}
+    rooms = _rooms(connection, ceilings, names, here)
+    return Standing(tuple(rooms), _freeze(connection)[0])
+
+
+def _dates(now: float) -> tuple[str, str]:
+    local = time.localtime(now)
+    return time.strftime("%Y-%m-%d", local), time.strftime("%Y-%m", local)
+
+
+def _rooms(
+    connection: Connection, ceilings: Mapping[Scope, int], names: Mapping[Scope, str], here: Here
+) -> list[Room]:
+    day, month = _dates(here.now)
+    names = {**names, Scope.DAY: day, Scope.MONTH: month}
+    rules = {**ceilings, **_newer_ceilings(connection, here.since)}
+    rooms = []
+    for scope, name in names.items():
+        row = connection.execute(
+            "SELECT settled, held, unconfirmed FROM totals WHERE scope = ? AND name = ?",
+            [scope.value, name],
+        ).fetchone()
+        rooms.append(Room(scope, rules.get(scope), *(row or (0, 0, 0))))
+    return rooms
+
+
+def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | None]:
+    """Return the ceilings that somebody set since this process knows its own."""
+    rows = connection.execute(
+        "SELECT scope, amount FROM ceilings WHERE key > ? ORDER BY key", [since]
+    )
+    return {Scope(row["scope"]): row["amount"] for row in rows}
+
+
+def _freeze(connection: Connection) -> tuple[str, str]:
+    """Return why the cloud is frozen, or "", and the worker that was meant to be free."""
+    row = connection.execute(
+        "SELECT reason, worker FROM freezes ORDER BY key DESC LIMIT 1"
+    ).fetchone()
+    return (row["reason"], row["worker"]) if row else ("", "")
+
+
+def settle(connection: Connection, call: str, used: Used, now: float) -> int:
+    """Charge what the provider counted; freeze the cloud if that is more than was held."""
+    row = _call(connection, call)
+    status = Status(row["status"])
+    if status not in (Status.HELD, Status.UNCONFIRMED):
+        raise _twice(row)
+    price = price_of(row["price"])
+    cost = min(price.cost(used), MOST)
+    if cost > row["held"]:
+        free = row["worker"] if price.is_free else ""
+        reason = (
+            f"{one_line(row['worker'])} charged {at_least(cost)} for a call that was to cost at "
+            f"most {at_most(row['held'])}."
+        )
+        freeze(connection, reason, now, free)
+    settled = Status.SETTLED
+    if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
+        cost, settled = max(cost, row["charged"]), status
+    tokens = (_count(used.tokens_in), _count(used.tokens_out))
+    _move(connection, call, settled, cost, now, tokens)
+    return cost
+
+
+def leave(connection: Connection, call: str, now: float) -> int:
+    """Charge all that was held, unconfirmed."""
+    row = _call(connection, call)
+    held: int = row["held"]
+    if row["status"] == Status.HELD:
+        _move(connection, call, Status.UNCONFIRMED, held, now)
+    elif row["owner"] is not None or row["status"] != Status.UNCONFIRMED:
+        raise _twice(row)
+    return held
+
+
+def void(connection: Connection, call: str, now: float) -> None:
+    """Give back what was held."""
+    row = _call(connection, call)
+    taken_over = row["owner"] is None and row["status"] in (Status.UNCONFIRMED, Status.VOID)
+    if row["status"] != Status.HELD and not taken_over:
+        raise _twice(row)
+    if row["status"] != Status.VOID:
+        _move(connection, call, Status.VOID, 0, now)
+
+
+def release(connection: Connection, call: str, now: float) -> int:
+    """Take an unconfirmed charge back, at the person's word; return it. Raises ConfigError."""
+    typed = clean(call.strip().lower())
+    rows = connection.execute(
+        "SELECT * FROM calls WHERE id >= ? AND id < ? LIMIT 2", [typed, typed + "\U0010ffff"]
+    ).fetchall()
+    if not typed or not rows:
+        raise ConfigError(f"There is no call {call!r} in the ledger.", _UNCONFIRMED)
+    if len(rows) > 1:
+        raise ConfigError(f"More than one call begins with {typed!r}.", "Type more of it.")
+    [row] = rows
+    if row["status"] != Status.UNCONFIRMED:
+        raise ConfigError(f"Call {row['id']} is {row['status']}, not unconfirmed.", _UNCONFIRMED)
+    _move(connection, row["id"], Status.RELEASED, 0, now)
+    charged: int = row["charged"]
+    return charged
+
+
+def release_all(connection: Connection, now: float) -> int:
+    """Take all unconfirmed charges back, at the person's word; return their sum."""
+    rows = connection.execute("SELECT id FROM calls WHERE status = 'unconfirmed'").fetchall()
+    return sum(release(connection, row["id"], now) for row in rows)
+
+
+_UNCONFIRMED = "`baton usage` lists the unconfirmed ones."
+
+
+def sent(connection: Connection, call: str, destination: str, body: bytes, now: float) -> None:
+    """Record what is about to be sent. Raises StoreError if its money is no longer held."""
+    row = _call(connection, call)
+    if row["status"] != Status.HELD:
+        if row["owner"] is not None:
+            raise _twice(row)
+        raise StoreError(
+            "Another Baton took this call for lost and gave its money back; nothing was sent.",
+            "Try again.",
+        )
+    connection.execute(
+        "INSERT INTO egress (call, at, destination, size, sha256, body) VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            call,
+            now,
+            clean(destination),
+            len(body),
+            hashlib.sha256(body).hexdigest(),
+            body if row["keep"] else None,
+        ],
+    )
+
+
+def set_ceiling(connection: Connection, scope: Scope, amount: int | None, now: float) -> None:
+    """Set a ceiling for every Baton that runs, or take it away."""
+    connection.execute(
+        "INSERT INTO ceilings (at, scope, amount) VALUES (?, ?, ?)", [now, scope.value, amount]
+    )
+
+
+def freeze(connection: Connection, reason: str, now: float, worker: str = "") -> None:
+    """Refuse all that costs money, and the worker that was meant to be free, until a thaw."""
+    connection.execute(
+        "INSERT INTO freezes (at, reason, worker) VALUES (?, ?, ?)", [now, clean(reason), worker]
+    )
+
+
+def thaw(connection: Connection, now: float) -> bool:
+    """Lift a freeze; return whether there was one."""
+    frozen = bool(_freeze(connection)[0])
+    if frozen:
+        freeze(connection, "", now)
+    return frozen
+
+
+def forget(connection: Connection, runs: list[str]) -> None:
+    """Remove what these runs sent; its size and hash stay."""
+    connection.executemany(
+        "UPDATE egress SET body = NULL WHERE body IS NOT NULL "
+        "AND call IN (SELECT id FROM calls WHERE run = ?)",
+        [[clean(run)] for run in runs],
+    )
+
+
+def owners(connection: Connection) -> list[Owner]:
+    """Return the processes that have calls on their way."""
+    rows = connection.execute("SELECT DISTINCT owner, started FROM calls WHERE status = 'held'")
+    return [Owner(*row) for row in rows]
+
+
+def take_over(connection: Connection, owner: Owner, now: float) -> None:
+    """End the calls of a process that is gone: unconfirmed if anything was sent, else void."""
+    connection.execute(
+        """UPDATE calls SET owner = NULL, changed = ?,
+            status = iif(id IN (SELECT call FROM egress), 'unconfirmed', 'void'),
+            charged = iif(id IN (SELECT call FROM egress), held, 0)
+        WHERE status = 'held' AND owner = ? AND started = ?""",
+        [now, owner.pid, owner.started],
+    )
+
+
+def _call(connection: Connection, call: str) -> Row:
+    row: Row | None = connection.execute("SELECT * FROM calls WHERE id = ?", [call]).fetchone()
+    if row is None:
+        raise LookupError(f"the ledger has no call {call!r}")
+    return row
+
+
+def _twice(row: Row) -> LookupError:
+    return LookupError(f"call {row['id']} isn't held any more, it is {row['status']}")
+
+
+def _move(
+    connection: Connection,
+    call: str,
+    status: Status,
+    charged: int,
+    now: float,
+    tokens: tuple[int, int] = (0, 0),
+) -> None:
+    connection.execute(
+        "UPDATE calls SET status = ?, charged = ?, changed = ?, tokens_in = ?, tokens_out = ? "
+        "WHERE id = ?",
+        [status.value, charged, now, *tokens, call],
+    )
+
+
+def _count(tokens: int) -> int:
+    """A count as it can be kept, whatever a provider says."""
+    return max(0, min(tokens, MOST))

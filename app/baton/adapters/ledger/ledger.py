@@ -1,0 +1,235 @@
+"""The ledger: an asyncio façade over one connection on one background thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TypeVar
+
+from baton.adapters.ledger import calls, reading
+from baton.adapters.ledger.calls import Here
+from baton.adapters.ledger.opening import LEDGER, open_ledger
+from baton.adapters.ledger.owner import Owner, is_alive, this_process
+from baton.adapters.ledger.reading import By
+from baton.domain.errors import ConfigError
+from baton.domain.ledger import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
+from baton.domain.prices import Used
+from baton.domain.spending import MOST
+from baton.sqlite import Connection, Damaged, explained, stamp, transaction
+
+T = TypeVar("T")
+
+_PAGE = 100
+
+
+class Ledger:
+    """Money under its ceilings and what left this machine, in one SQLite file for all Batons.
+
+    Every method returns only when its change is on disk. Methods raise StoreError when the disk
+    won't have it, ConfigError for what a person typed wrong, and LookupError for a call that isn't
+    on its way: settling twice is a bug. Work is done in the order of the calls; the event loop
+    never waits for the disk.
+    """
+
+    def __init__(self, path: Path | None, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, "baton-ledger")
+        self._opened = self._thread.submit(open_ledger, path)
+        self._thread.submit(self._recover)
+
+    @classmethod
+    def open(cls, path: Path | None, clock: Callable[[], float] = time.time) -> Ledger:
+        """Begin to open the ledger at this path (None: in memory, forgotten at the end).
+
+        Returns at once. What goes wrong is raised by whatever is called first. A ceiling that is
+        set from now on, by whichever Baton, rules over those that bills bring along.
+        """
+        return cls(path, clock)
+
+    @property
+    def warning(self) -> str:
+        """What the person must know about the opening, in a sentence, or "". Waits for it."""
+        return self._opened.result().warning
+
+    async def _do(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._explain, work)
+
+    def _explain(self, work: Callable[[Connection], T]) -> T:
+        connection = self._opened.result().connection
+        try:
+            with explained(self._path, LEDGER):
+                return work(connection)
+        except Damaged:
+            if self._path is not None:
+                stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
+            raise
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        def reads(connection: Connection) -> T:
+            with transaction(connection, "DEFERRED"):
+                return work(connection)
+
+        return await self._do(reads)
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        def writes(connection: Connection) -> T:
+            with transaction(connection):
+                return work(connection)
+
+        return await self._do(writes)
+
+    # What a call needs (engine.ports.Ledger)
+
+    async def hold(self, bill: Bill) -> Hold:
+        """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
+
+        def work(connection: Connection) -> Hold:
+            self._take_over(connection)
+            with transaction(connection):
+                return calls.hold(connection, bill, self._here())
+
+        return await self._do(work)
+
+    async def quote(self, bill: Bill) -> Hold:
+        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded."""
+
+        def work(connection: Connection) -> Hold:
+            self._take_over(connection)
+            with transaction(connection, "DEFERRED"):
+                return calls.quote(connection, bill, self._here())
+
+        return await self._do(work)
+
+    async def settle(self, call: str, used: Used) -> int:
+        """Charge what the provider counted at a genuine end; return that cost.
+
+        More than was held is charged too, and freezes the cloud. What was left or taken for lost
+        before stays unconfirmed, and is charged no less.
+        """
+        return await self._write(lambda c: calls.settle(c, call, used, self._clock()))
+
+    async def leave(self, call: str) -> int:
+        """Charge all that was held, unconfirmed; return it. The call ended in any other way."""
+        return await self._write(lambda c: calls.leave(c, call, self._clock()))
+
+    async def void(self, call: str) -> None:
+        """Give back what was held: nothing was sent, or it was refused at no cost."""
+        await self._write(lambda c: calls.void(c, call, self._clock()))
+
+    async def sent(self, call: str, destination: str, body: bytes) -> None:
+        """Record exactly what is about to be sent for a call, keys removed. Then send it."""
+        await self._write(lambda c: calls.sent(c, call, destination, body, self._clock()))
+
+    async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
+        """Return how the scopes stand now, under this process's ceilings or newer ones."""
+
+        def work(connection: Connection) -> Standing:
+            self._take_over(connection)
+            with transaction(connection, "DEFERRED"):
+                return calls.standing(connection, ceilings, session, self._here())
+
+        return await self._do(work)
+
+    # What a person decides
+
+    async def set_ceiling(self, scope: Scope, amount: int | None) -> None:
+        """Set a ceiling for all Batons that run now (None: none). Raises ConfigError."""
+        if scope is Scope.RUN:
+            raise ConfigError("A prompt's ceiling is its own.", "Use --budget with the prompt.")
+        if amount is not None and not 0 <= amount <= MOST:
+            raise ConfigError(
+                "A ceiling is from 0 to 1000000 dollars.", "For example: `baton budget set day 2`."
+            )
+        await self._write(lambda c: calls.set_ceiling(c, scope, amount, self._clock()))
+
+    async def release(self, call: str) -> int:
+        """Take an unconfirmed charge back, by (the beginning of) its call's id; return it.
+
+        Raises ConfigError for anything else.
+        """
+        return await self._write(lambda c: calls.release(c, call, self._clock()))
+
+    async def release_all(self) -> int:
+        """Take all unconfirmed charges back; return their sum."""
+        return await self._write(lambda c: calls.release_all(c, self._clock()))
+
+    async def thaw(self) -> bool:
+        """Lift a freeze; return whether there was one."""
+        return await self._write(lambda c: calls.thaw(c, self._clock()))
+
+    async def forget(self, runs: Sequence[str]) -> None:
+        """Remove what these runs sent so that nothing of it remains; charges and hashes stay."""
+        await self._write(lambda c: calls.forget(c, list(runs)))
+        await self._do(self._wipe)
+
+    def _wipe(self, connection: Connection) -> None:
+        """Let go of the copies that the log and backups from before a migration hold."""
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self._path is not None:
+            for backup in self._path.parent.glob(f"{self._path.name}.before-*"):
+                backup.unlink(missing_ok=True)
+
+    # What front ends show
+
+    async def unconfirmed(self) -> list[Charge]:
+        """Return the calls that nobody knows the cost of, newest first."""
+        return await self._read(reading.unconfirmed)
+
+    async def charges(self, run: str | None = None, limit: int = 200) -> list[Charge]:
+        """Return the newest calls, newest first; of the runs whose id begins so, if given."""
+        return await self._read(lambda c: reading.charges(c, run, limit))
+
+    async def usage(self, by: By, since: float | None = None) -> list[UsageRow]:
+        """Return what calls came to: days in their order, workers and purposes dearest first."""
+        return await self._read(lambda c: reading.usage(c, by, since))
+
+    async def egress(self, run: str | None = None, limit: int = 200) -> list[Egress]:
+        """Return what left last, newest first; of the runs whose id begins so, if given."""
+        return await self._read(lambda c: reading.egress(c, run, limit))
+
+    async def egress_one(self, key: int) -> Egress:
+        """Return one request that left. Raises ConfigError."""
+        return await self._read(lambda c: reading.egress_one(c, key))
+
+    async def every_egress(self) -> AsyncIterator[Egress]:
+        """Yield everything that ever left, oldest first."""
+        last = 0
+        while page := await self._read(partial(reading.egress_after, key=last, limit=_PAGE)):
+            for one in page:
+                yield one
+            last = page[-1].key
+
+    async def aclose(self) -> None:
+        """Close the file. Nothing may be called afterwards."""
+        self._thread.submit(self._close)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    # On the background thread
+
+    @cached_property
+    def _owner(self) -> Owner:
+        return this_process()
+
+    def _here(self) -> Here:
+        return Here(self._clock(), self._owner, self._opened.result().since)
+
+    def _recover(self) -> None:
+        """End what killed processes left on its way; what goes wrong shows at the next call."""
+        if self._opened.exception() is None:
+            self._explain(self._take_over)
+
+    def _take_over(self, connection: Connection) -> None:
+        """End the calls of processes that are gone. Until then they count as held."""
+        for owner in calls.owners(connection):
+            if owner != self._owner and not is_alive(owner):
+                with transaction(connection):
+                    calls.take_over(connection, owner, self._clock())
+
+    def _close(self) -> None:
+        if self._opened.exception() is None:
+            self._opened.result().connection.close()

@@ -1,0 +1,163 @@
+"""The schema of the ledger, as a sequence of named migrations.
+
+A call's row says how it stands now. Triggers write everything else that follows from it, in the
+same transaction: an entry for each thing that happened to it, and the sums of its four scopes.
+What happened is never changed: of a row in `entries`, `ceilings`, `freezes` and `egress` nothing
+but a body can go.
+"""
+
+from __future__ import annotations
+
+from baton.sqlite import Migration
+
+_SCOPES = ("run", "session", "day", "month")
+_STATUS = "CHECK (status IN ('held', 'settled', 'unconfirmed', 'released', 'void'))"
+
+
+def _sums(row: str, sign: str) -> str:
+    """Return what a call's row adds to the sums of its scopes, or takes off."""
+    return ", ".join(
+        f"{sign} iif({row}.status = '{status}', {row}.{column}, 0)"
+        for status, column in (("settled", "charged"), ("held", "held"), ("unconfirmed", "charged"))
+    )
+
+
+def _add_up(row: str, sign: str) -> str:
+    rows = ", ".join(f"('{scope}', {row}.{scope}, {_sums(row, sign)})" for scope in _SCOPES)
+    return f"""INSERT INTO totals VALUES {rows} ON CONFLICT (scope, name) DO UPDATE SET
+        settled = settled + excluded.settled,
+        held = held + excluded.held,
+        unconfirmed = unconfirmed + excluded.unconfirmed;"""
+
+
+_ENTRY = """INSERT INTO entries (call, at, status, held, charged, tokens_in, tokens_out)
+    VALUES (new.id, new.changed, new.status, new.held, new.charged, new.tokens_in, new.tokens_out);
+"""
+
+
+def _keep(table: str, when: str = "") -> tuple[str, ...]:
+    return tuple(
+        f"""CREATE TRIGGER {table}_stay_{what.lower()} BEFORE {what} ON {table}
+        {when if what == "UPDATE" else ""} BEGIN
+            SELECT RAISE(ABORT, 'what happened is never changed');
+        END"""
+        for what in ("UPDATE", "DELETE")
+    )
+
+
+_FIRST = Migration(
+    "0001_money",
+    (
+        "CREATE TABLE migrations (name TEXT PRIMARY KEY, applied REAL NOT NULL) STRICT",
+        # `price` is the whole price as JSON; `owner` is the process on whose way the call is (NULL
+        # once another Baton found it gone), `started` when that process began; `keep` is whether
+        # what is sent may be kept. `day` and `month` are the person's own at the hold.
+        f"""CREATE TABLE calls (
+            key INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            at REAL NOT NULL,
+            changed REAL NOT NULL,
+            day TEXT NOT NULL,
+            month TEXT NOT NULL,
+            run TEXT NOT NULL,
+            session TEXT NOT NULL,
+            worker TEXT NOT NULL,
+            provider TEXT NOT NULL,
+            model TEXT NOT NULL,
+            purpose TEXT NOT NULL,
+            status TEXT NOT NULL {_STATUS},
+            held INTEGER NOT NULL CHECK (held >= 0),
+            charged INTEGER NOT NULL DEFAULT 0 CHECK (charged >= 0),
+            tokens_in INTEGER NOT NULL DEFAULT 0 CHECK (tokens_in >= 0),
+            tokens_out INTEGER NOT NULL DEFAULT 0 CHECK (tokens_out >= 0),
+            price TEXT NOT NULL,
+            keep INTEGER NOT NULL,
+            owner INTEGER,
+            started REAL NOT NULL
+        ) STRICT""",
+        "CREATE INDEX calls_by_run ON calls (run)",
+        "CREATE INDEX calls_by_time ON calls (at)",
+        "CREATE INDEX calls_on_their_way ON calls (owner, started) WHERE status = 'held'",
+        "CREATE INDEX calls_unconfirmed ON calls (key) WHERE status = 'unconfirmed'",
+        """CREATE TABLE entries (
+            key INTEGER PRIMARY KEY,
+            call TEXT NOT NULL REFERENCES calls (id),
+            at REAL NOT NULL,
+            status TEXT NOT NULL,
+            held INTEGER NOT NULL,
+            charged INTEGER NOT NULL,
+            tokens_in INTEGER NOT NULL,
+            tokens_out INTEGER NOT NULL
+        ) STRICT""",
+        """CREATE TABLE totals (
+            scope TEXT NOT NULL,
+            name TEXT NOT NULL,
+            settled INTEGER NOT NULL,
+            held INTEGER NOT NULL,
+            unconfirmed INTEGER NOT NULL,
+            PRIMARY KEY (scope, name)
+        ) STRICT, WITHOUT ROWID""",
+        # `amount` NULL: no ceiling.
+        """CREATE TABLE ceilings (
+            key INTEGER PRIMARY KEY,
+            at REAL NOT NULL,
+            scope TEXT NOT NULL CHECK (scope IN ('session', 'day', 'month')),
+            amount INTEGER CHECK (amount >= 0)
+        ) STRICT""",
+        # The newest row rules; `reason` '' is a thaw. `worker` charged what should have been free.
+        """CREATE TABLE freezes (
+            key INTEGER PRIMARY KEY,
+            at REAL NOT NULL,
+            reason TEXT NOT NULL,
+            worker TEXT NOT NULL
+        ) STRICT""",
+        """CREATE TABLE egress (
+            key INTEGER PRIMARY KEY,
+            call TEXT NOT NULL REFERENCES calls (id),
+            at REAL NOT NULL,
+            destination TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            sha256 TEXT NOT NULL,
+            body BLOB
+        ) STRICT""",
+        "CREATE INDEX egress_by_call ON egress (call)",
+        f"""CREATE TRIGGER calls_held AFTER INSERT ON calls BEGIN
+            {_ENTRY}
+            {_add_up("new", "")}
+        END""",
+        f"""CREATE TRIGGER calls_moved AFTER UPDATE OF status, charged ON calls BEGIN
+            {_ENTRY}
+            {_add_up("old", "-")}
+            {_add_up("new", "")}
+        END""",
+        """CREATE TRIGGER calls_stay BEFORE DELETE ON calls BEGIN
+            SELECT RAISE(ABORT, 'what happened is never changed');
+        END""",
+        *_keep("entries"),
+        *_keep("ceilings"),
+        *_keep("freezes"),
+        *_keep(
+            "egress",
+            """WHEN new.body IS NOT NULL
+                OR (new.key, new.call, new.at, new.destination, new.size, new.sha256)
+                IS NOT (old.key, old.call, old.at, old.destination, old.size, old.sha256)""",
+        ),
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+
+_SUMS_OF_CALLS = " UNION ALL ".join(
+    f"""SELECT '{scope}' AS scope, {scope} AS name,
+        sum(iif(status = 'settled', charged, 0)) AS settled,
+        sum(iif(status = 'held', held, 0)) AS held,
+        sum(iif(status = 'unconfirmed', charged, 0)) AS unconfirmed
+    FROM calls GROUP BY {scope}"""
+    for scope in _SCOPES
+)
+
+WRONG_SUMS = (
+    f"SELECT * FROM (SELECT * FROM totals EXCEPT SELECT * FROM ({_SUMS_OF_CALLS})) UNION ALL "
+    + (f"SELECT * FROM (SELECT * FROM ({_SUMS_OF_CALLS}) EXCEPT SELECT * FROM totals)")
+)
+"""Finds the sums that differ from those of the calls, and calls that aren't in any."""

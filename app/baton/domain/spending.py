@@ -1,0 +1,109 @@
+"""The decision whether a call may have its money, and the sentence that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from baton.domain.errors import BudgetExceeded
+from baton.domain.ledger import USEFUL_TOKENS, Bill, Hold, Room, Scope
+from baton.domain.money import NANO, show_usd
+
+MOST = 10**6 * NANO
+"""The largest amount for one call and for a ceiling, so that sums always fit SQLite's integers."""
+
+_CENT = NANO // 100
+_SHOWN = NANO // 10_000  # money.show_usd names no amount below this
+_WHOSE = {
+    Scope.RUN: "this prompt",
+    Scope.SESSION: "this conversation",
+    Scope.DAY: "today",
+    Scope.MONTH: "this month",
+}
+
+
+def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
+    """Return what may be held for a call, or raise BudgetExceeded; `call` is still empty.
+
+    `rooms` are all four scopes as they stand; `frozen` is why the cloud is, or "".
+    """
+    if frozen:
+        raise BudgetExceeded(
+            f"The cloud is frozen, so nothing was sent: {frozen}",
+            "See `baton usage` and `baton egress ls`, then lift it with "
+            "`baton budget release --freeze`.",
+        )
+    if bill.price.is_free:
+        return Hold("", bill.wanted, 0)
+    _must_be_on(bill, rooms)
+    room = min((r for r in rooms if r.left is not None), key=lambda r: r.left or 0)
+    amount = min(room.left or 0, MOST) // max(1, bill.share)
+    allowed = bill.price.cap_within(amount, bill.input_bound)
+    cap = bill.wanted if allowed is None else min(bill.wanted, allowed)
+    least = bill.price.most(bill.input_bound, min(USEFUL_TOKENS, bill.wanted))
+    if least > amount:
+        raise _refusal(bill, room, least)
+    return Hold("", cap, bill.price.most(bill.input_bound, cap))
+
+
+def _must_be_on(bill: Bill, rooms: Sequence[Room]) -> None:
+    """Refuse where no ceiling allows spending; a run's does only if a person typed it."""
+    if any(r.ceiling and (r.scope is not Scope.RUN or bill.typed) for r in rooms):
+        return
+    zeros = [r.scope.value for r in rooms if r.ceiling == 0]
+    why = f"the ceiling is $0 for {' and '.join(zeros)}" if zeros else "no ceiling is set"
+    raise BudgetExceeded(
+        f"The cloud is off, so nothing was sent: {why}.",
+        "Allow spending with `baton budget set day 2` or /budget, or for one prompt with "
+        "`--budget 0.10`.",
+    )
+
+
+def _refusal(bill: Bill, room: Room, least: int) -> BudgetExceeded:
+    left = room.left or 0
+    rest = f"has {at_most(left)} left" if left else "is used up"
+    if room.ceiling == 0:
+        rest = "lets nothing through"
+    elif left and bill.share > 1:
+        rest += f" for {bill.share} calls at once"
+    return BudgetExceeded(
+        f"The ceiling of {show_usd(room.ceiling or 0)} for {_WHOSE[room.scope]} {rest}, and this "
+        f"call to {bill.worker} needs at least {at_least(least)}; nothing was sent.",
+        _way_out(bill, room, least),
+    )
+
+
+def _way_out(bill: Bill, room: Room, least: int) -> str:
+    """Name the smallest ceiling of this scope that lets the call through."""
+    enough = _up(room.used + least * max(1, bill.share), _CENT)
+    if enough > MOST:
+        return "Ask a cheaper worker, or send less."
+    dollars = f"{enough // NANO}.{enough % NANO // _CENT:02d}"
+    if room.scope is Scope.RUN:
+        way = f"Allow this prompt more with `--budget {dollars}`."
+    else:
+        way = f"Raise it with `baton budget set {room.scope} {dollars}` or /budget."
+    if room.unconfirmed:
+        way += (
+            f" {show_usd(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
+            "back what you weren't charged."
+        )
+    return way
+
+
+def at_least(amount: int) -> str:
+    """Show an amount rounded up: with `at_most`, what is too much never looks like enough."""
+    return show_usd(_up(amount, _step(max(amount, _SHOWN))))
+
+
+def at_most(amount: int) -> str:
+    """Show an amount rounded down, and none as zero that isn't."""
+    return show_usd(amount if amount < _SHOWN else amount - amount % _step(amount))
+
+
+def _step(amount: int) -> int:
+    """Return the smallest difference that `show_usd` shows at this amount."""
+    return _CENT if amount >= _CENT else 10 ** (len(str(amount)) - 1)
+
+
+def _up(amount: int, step: int) -> int:
+    return -(-amount // step) * step
