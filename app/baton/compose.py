@@ -6,61 +6,113 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from baton.adapters.local import LocalWorker, Memory, find_model
+from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
-from baton.settings import LocalWorker as WorkerSettings
+from baton.domain.labels import Label, reach
+from baton.domain.prices import FREE
+from baton.settings import CloudWorker as CloudSettings
+from baton.settings import LocalWorker as LocalSettings
 from baton.settings import Paths, Settings
+from baton.settings import ServerWorker as ServerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from baton.adapters.cloud import Gateway
+    from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
     from baton.engine.orchestra import Orchestra
+    from baton.engine.ports import Worker
 
 
 @dataclass(frozen=True, slots=True)
 class Baton:
-    """All parts, put together."""
+    """All parts, put together. Without workers elsewhere there is no gateway."""
 
     orchestra: Orchestra
     store: Store
+    ledger: Ledger
     settings: Settings
     paths: Paths
+    gateway: Gateway | None = None
+
+    @property
+    def warning(self) -> str:
+        """What the person must know about how history and ledger were found, or ""."""
+        doubted = (
+            _doubts(entry) for entry in self.settings.roster if not isinstance(entry, LocalSettings)
+        )
+        return " ".join(filter(None, (self.store.warning, self.ledger.warning, *doubted)))
+
+    def warm_cloud(self) -> None:
+        """Start the gateway ahead of its first call, if there can be one that costs money."""
+        terms = self.orchestra.terms
+        if self.gateway is not None and not terms.offline and any(terms.ceilings.values()):
+            self.gateway.warm()
 
     async def aclose(self) -> None:
-        """Let workers and history go."""
+        """Let workers, gateway, money and history go."""
         try:
             await self.orchestra.aclose()
+            if self.gateway is not None:
+                await self.gateway.aclose()
         finally:
+            await self.ledger.aclose()
             await self.store.aclose()
 
 
 def compose(
     settings: Settings, paths: Paths, *, history: bool = True, warm: str | None = None
 ) -> Baton:
-    """Put everything together; without `history` nothing is kept on disk.
+    """Put everything together; without `history` nothing but money is kept on disk.
 
     The worker named by `warm` is set loading before anything is imported that takes time. Raises
     ConfigError, ModelFileError or StoreError.
     """
+    workers: dict[str, Worker] = dict(_local_workers(settings, warm))
+    if warm in workers:
+        workers[warm].warm()
+
+    from baton.adapters.ledger import Ledger
+    from baton.adapters.store import Store
+    from baton.engine.orchestra import Orchestra
+    from baton.engine.policy import Terms
+
+    ledger = Ledger.open(paths.ledger)
+    store = Store.open(paths.database if history else None)
+    gateway, outside = _outside_workers(settings, paths, ledger)
+    if warm in outside:
+        outside[warm].warm()
+    workers.update(outside)
+    listed = {entry.id: workers[entry.id] for entry in settings.roster if entry.id in workers}
+    budget = settings.budget
+    terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline)
+    redactor = None
+    if outside and settings.cloud.redact:
+        from baton.adapters.redaction import Redaction
+
+        redactor = Redaction(settings.cloud.words)
+    orchestra = Orchestra(
+        listed, store, settings.worker, ledger=ledger, terms=terms, redactor=redactor
+    )
+    return Baton(orchestra, store, ledger, settings, paths, gateway)
+
+
+def _local_workers(settings: Settings, warm: str | None) -> Mapping[str, LocalWorker]:
     memory = Memory(int(settings.local.memory_gb * 1e9))
     workers: dict[str, LocalWorker] = {}
     for worker in settings.roster:
-        if not isinstance(worker, WorkerSettings):
+        if not isinstance(worker, LocalSettings):
             continue
         try:
             workers[worker.id] = _local(worker, settings, memory)
         except ModelFileError:  # a starter model that isn't installed is missed only when wanted
             if worker.id == (warm or settings.worker):
                 raise
-    if warm in workers:
-        workers[warm].warm()
-
-    from baton.adapters.store import Store
-    from baton.engine.orchestra import Orchestra
-
-    store = Store.open(paths.database if history else None)
-    return Baton(Orchestra(workers, store, settings.worker), store, settings, paths)
+    return workers
 
 
-def _local(worker: WorkerSettings, settings: Settings, memory: Memory) -> LocalWorker:
+def _local(worker: LocalSettings, settings: Settings, memory: Memory) -> LocalWorker:
     model = find_model(worker.model)
     local = settings.local
     card = replace(
@@ -79,6 +131,92 @@ def _local(worker: WorkerSettings, settings: Settings, memory: Memory) -> LocalW
         temperature=model.temperature if worker.temperature is None else worker.temperature,
         idle_seconds=local.idle_minutes * 60,
     )
+
+
+def _outside_workers(
+    settings: Settings, paths: Paths, ledger: Ledger
+) -> tuple[Gateway | None, Mapping[str, Worker]]:
+    """Return the workers that aren't this machine's own, and the gateway they share."""
+    entries = [worker for worker in settings.roster if not isinstance(worker, LocalSettings)]
+    if not entries:
+        return None, {}
+    from baton.adapters.cloud import CloudWorker, Gateway
+
+    cloud = settings.cloud
+    gateway = Gateway(
+        ledger.sent,
+        keys_file=paths.keys_file,
+        proxy=cloud.proxy,
+        effort=cloud.effort,
+        offline=settings.offline,
+    )
+    return gateway, {
+        entry.id: CloudWorker(
+            card_of(entry),
+            gateway,
+            base_url=entry.base_url,
+            api_key_env=entry.api_key_env,
+            temperature=entry.temperature,
+        )
+        for entry in entries
+    }
+
+
+def card_of(entry: CloudSettings | ServerSettings) -> Card:
+    """Return what is known of a worker elsewhere before it was ever called."""
+    from baton.adapters.prices import facts, price_of
+
+    cloud = isinstance(entry, CloudSettings)
+    provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
+    known = facts(entry.model) if cloud else None
+    privacy = privacy_of(entry)
+    price = price_of(entry.model if cloud else "", entry.price)
+    if price is None and privacy is Label.LOCAL:
+        price = FREE  # this machine's own electricity
+    card = Card(
+        entry.id,
+        "cloud" if cloud else "server",
+        name or entry.model,
+        privacy=privacy,
+        context=entry.context or (known.context if known else 0),
+        max_output=_least(entry.max_output, known.max_output if known else 0),
+        price=price,
+        provider=provider,
+        model=entry.model,
+        remote=_travels(entry) is not Label.LOCAL,
+    )
+    return card if entry.system is None else replace(card, system=entry.system)
+
+
+def privacy_of(entry: CloudSettings | ServerSettings) -> Label:
+    """Return which texts that worker may see: what was set, else how far they travel to it."""
+    if isinstance(entry, ServerSettings) and entry.privacy is not None:
+        return entry.privacy
+    return _travels(entry)
+
+
+def _travels(entry: CloudSettings | ServerSettings) -> Label:
+    """Return how far a text really travels.
+
+    An engine on this machine that forwards to a cloud, as Ollama does for its `:cloud` models, is
+    one.
+    """
+    forwarded = ":" in entry.model and entry.model.rsplit(":", 1)[-1].endswith("cloud")
+    if isinstance(entry, CloudSettings) or forwarded:
+        return Label.CLOUD
+    return reach(entry.base_url)
+
+
+def _doubts(entry: CloudSettings | ServerSettings) -> str:
+    """Say what is odd about a worker's privacy, in a sentence, or return ""."""
+    label, travels = privacy_of(entry), _travels(entry)
+    if label.allows(travels):
+        return ""
+    return f"The worker {entry.id!r} is set to {label}, but what it is sent travels to: {travels}."
+
+
+def _least(wanted: int, possible: int) -> int:
+    return min(wanted, possible) if possible else wanted
 
 
 def _first(own: int | None, shared: int) -> int:

@@ -85,7 +85,6 @@ class CloudWorker(
     system: str | None = None
     base_url: str = ""
     api_key_env: str = ""
-    privacy: Label | None = None
     price: PriceSettings | None = None
     context: int | None = None
     max_output: int = 4096

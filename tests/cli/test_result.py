@@ -78,6 +78,7 @@ def test_the_object_has_the_fixed_shape() -> None:
                 "first_token_s": 0.5,
             }
         ],
+        "offers": [],
         "cost_usd": "0.004",
         "held_usd": "0",
         "unconfirmed_usd": "0.004",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.domain.errors import ConfigError
-from baton.domain.labels import Label, strictest
+from baton.domain.labels import Label, reach, strictest
 from baton.domain.money import NANO, format_usd, parse_usd, show_usd
 
 
@@ -49,3 +49,29 @@ def test_the_lattice() -> None:
     assert not Label.LOCAL.allows(Label.LAN)
     assert not Label.LAN.allows(Label.CLOUD)
     assert Label.CLOUD.allows(Label.CLOUD)
+
+
+@pytest.mark.parametrize(
+    ("url", "label"),
+    [
+        ("http://127.0.0.1:8000/v1", Label.LOCAL),
+        ("http://[::1]:1234", Label.LOCAL),
+        ("http://localhost:11434/v1", Label.LOCAL),
+        ("http://[::ffff:127.0.0.1]/", Label.LOCAL),
+        ("http://192.168.1.4:8000/v1", Label.LAN),
+        ("http://10.0.0.9", Label.LAN),
+        ("http://[fd00::1]:80", Label.LAN),
+        ("http://nas:8000/v1", Label.LAN),
+        ("http://nas.local", Label.LAN),
+        ("https://api.openai.com/v1", Label.CLOUD),
+        ("http://8.8.8.8", Label.CLOUD),
+        ("http://[::ffff:8.8.8.8]/", Label.CLOUD),
+        ("http://134744072/", Label.CLOUD),
+        ("http://0x8080808/", Label.CLOUD),
+        ("http://localhost.example.org", Label.CLOUD),
+        ("http://127.0.0.1.example.org", Label.CLOUD),
+        ("", Label.CLOUD),
+    ],
+)
+def test_how_far_an_address_is_follows_from_how_it_is_written(url: str, label: Label) -> None:
+    assert reach(url) is label

@@ -123,8 +123,8 @@ def _ask(options: Options) -> int:
     with asyncio.Runner() as runner:
         try:
             interrupts.check()
-            if baton.store.warning:
-                talk(f"baton: {baton.store.warning}")
+            if baton.warning:
+                talk(f"baton: {baton.warning}")
             conversation, text = runner.run(
                 _where_and_what(baton.store, options.conversation, text)
             )

@@ -21,7 +21,7 @@ worker_option = click.option(
     "--worker",
     metavar="ID",
     shell_complete=complete_worker,
-    help="Who answers: a worker's id (`baton workers ls`) or a GGUF file.",
+    help="Who answers: a worker's id (`baton workers ls`), a GGUF file, or openai/gpt-5-mini.",
 )
 continue_option = click.option(
     "-c",
@@ -37,13 +37,23 @@ offline_option = click.option("--offline", is_flag=True, help="Connect nowhere."
 
 
 def with_worker(settings: Settings, worker: str | None) -> tuple[Settings, str | None]:
-    """Return the id of what -m named, and settings that know it: a GGUF file becomes a worker."""
-    if not worker or not (worker.lower().endswith(".gguf") or os.sep in worker):
+    """Return the id of what -m named, and settings that know it.
+
+    A GGUF file becomes a worker, and so does a provider's model ("openai/gpt-5-mini").
+    """
+    is_file = worker is not None and worker.lower().endswith(".gguf")
+    if not worker or not (is_file or os.sep in worker or "/" in worker):
+        return settings, worker
+    if any(entry.id == worker for entry in settings.roster):
         return settings, worker
     import msgspec
 
-    from baton.settings import LocalWorker
+    from baton.secrets import PROVIDERS
+    from baton.settings import CloudWorker, LocalWorker, Worker
 
-    file = Path(worker).expanduser().absolute()
-    adhoc = LocalWorker(id=file.stem, model=str(file))
+    if not is_file and worker.partition("/")[0] in PROVIDERS:
+        adhoc: Worker = CloudWorker(id=worker, model=worker)
+    else:
+        file = Path(worker).expanduser().absolute()
+        adhoc = LocalWorker(id=file.stem, model=str(file))
     return msgspec.structs.replace(settings, workers=(*settings.workers, adhoc)), adhoc.id

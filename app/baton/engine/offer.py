@@ -43,7 +43,7 @@ class Offers:
             most = (await self.purse.ledger.quote(bill)).amount
         except BudgetExceeded as refused:
             most = bill.price.most(bill.input_bound, bill.wanted)
-            return Offered(0.0, card.id, why, most, size, told, Decision.CEILING, refused.message)
+            return Offered(0.0, card.id, why, most, size, told, Decision.CEILING, str(refused))
         decision, message = Decision.SENT, ""
         if self._costs_or_surprises(card, draft):
             offer = Offer(card, why, written(shown.messages), told, most, None, "", draft)
@@ -61,7 +61,10 @@ class Offers:
         if ask is None:
             nobody = policy is not Policy.NEVER
             reason = "nobody was there to be asked" if nobody else "the policy is never to spend"
-            return Decision.NEVER, f"{offer.card.name} was not asked: {reason}."
+            return Decision.NEVER, (
+                f"{offer.card.name} was not asked: {reason}. --budget 0.05 (for example) allows it"
+                " for one prompt, `baton budget set policy budget` always."
+            )
         if not ask:
             return Decision.SENT, ""
         return await self._put(offer, policy), ""

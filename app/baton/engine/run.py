@@ -201,10 +201,7 @@ class Run:
         if offered.decision in (ev.Decision.KEPT, ev.Decision.EDIT):
             raise Withdrawn
         if offered.decision is not ev.Decision.SENT:
-            hint = "Raise it: `baton budget set`, or `/budget` in the app."
-            if offered.decision is ev.Decision.NEVER:
-                hint = "--budget 0.05 (for example) allows it, or `baton budget set policy budget`."
-            raise BudgetExceeded(offered.message, hint)
+            raise BudgetExceeded(offered.message)
 
     async def _look_again(self, begun: Begun, second: Worker, why: str) -> None:
         """Offer a stronger worker's help; without it, or if it fails, the local answer stays."""
