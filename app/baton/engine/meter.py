@@ -93,11 +93,12 @@ class Purse:
             keep=self.limits.keep,
         )
 
-    def redacted(self, card: Card, request: Request) -> tuple[Request, tuple[Hidden, ...]]:
+    async def redacted(self, card: Card, request: Request) -> tuple[Request, tuple[Hidden, ...]]:
         """Return the request as that worker may see it, and what was hidden in it."""
         if self.redactor is None or not card.is_outside or not card.remote:
             return request, ()
-        redacted = self.redactor.redact([message.text for message in request.messages])
+        texts = [message.text for message in request.messages]
+        redacted = await asyncio.to_thread(self.redactor.redact, texts)
         pairs = zip(request.messages, redacted.texts, strict=True)
         messages = tuple(replace(message, text=text) for message, text in pairs)
         return replace(request, messages=messages), redacted.hidden
@@ -124,7 +125,7 @@ class Metered:
         """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well."""
         check(self.card, request.label, self._purse.terms)
         tally = Tally(self.card.id, request)
-        request, hidden = self._purse.redacted(self.card, request)
+        request, hidden = await self._purse.redacted(self.card, request)
         hold = await self._hold(request)
         if hold is not None:
             tally.held = hold.amount

@@ -17,6 +17,9 @@ from baton.engine.ports import Ask, Begun, Choice, Offer, Question, Store
 KEEP, ONCE, CONVERSATION, EDIT = "keep", "once", "conversation", "edit"
 """The ids of the choices."""
 
+_ALLOW = (
+    "--budget 0.05 (for example) allows it for one prompt, `baton budget set policy budget` always."
+)
 _SPEAKERS = {Role.SYSTEM: "Instructions", Role.USER: "You", Role.ASSISTANT: "Baton"}
 
 
@@ -35,7 +38,7 @@ class Offers:
 
     async def make(self, card: Card, request: Request, why: str, draft: str = "") -> Offered:
         """Offer a worker's help; return what became of that. `at` is for the caller to set."""
-        shown, hidden = self.purse.redacted(card, request)
+        shown, hidden = await self.purse.redacted(card, request)
         told = Redacted((), hidden).told()
         size = sum(len(message.text.encode("utf-8", "replace")) for message in shown.messages)
         bill = self.purse.bill(card, shown)
@@ -59,12 +62,10 @@ class Offers:
         policy = self.begun.policy or self.purse.terms.policy
         ask = must_ask(policy, self.purse.limits)
         if ask is None:
-            nobody = policy is not Policy.NEVER
-            reason = "nobody was there to be asked" if nobody else "the policy is never to spend"
-            return Decision.NEVER, (
-                f"{offer.card.name} was not asked: {reason}. --budget 0.05 (for example) allows it"
-                " for one prompt, `baton budget set policy budget` always."
-            )
+            reason, mend = "nobody was there to be asked", _ALLOW
+            if policy is Policy.NEVER:
+                reason, mend = "the policy is never to spend", "`baton budget set policy ask`."
+            return Decision.NEVER, f"{offer.card.name} was not asked: {reason}. {mend}"
         if not ask:
             return Decision.SENT, ""
         return await self._put(offer, policy), ""
