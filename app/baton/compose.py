@@ -81,7 +81,7 @@ def compose(
     ledger = Ledger.open(paths.ledger)
     store = Store.open(paths.database if history else None)
     gateway, outside = _outside_workers(settings, paths, ledger)
-    if warm in outside:
+    if warm is not None and warm in outside:
         outside[warm].warm()
     workers.update(outside)
     listed = {entry.id: workers[entry.id] for entry in settings.roster if entry.id in workers}
