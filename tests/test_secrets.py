@@ -1,0 +1,274 @@
+"""Keys: found in their order, never waited for, never shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.errors import KeyringLocked
+
+from baton import secrets
+from baton.domain.errors import ConfigError
+from baton.secrets import (
+    PROVIDERS,
+    Key,
+    NoKeyring,
+    checked,
+    find,
+    keyring_here,
+    listed,
+    put,
+    remove,
+)
+
+CANARY = "sk-canary-0123456789abcdef"
+OTHER = "sk-other-00000000000000000"
+
+
+class Drawer(KeyringBackend):
+    """A keyring in memory."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+class Locked(Drawer):
+    """One that says no, quoting what it was given."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        raise KeyringLocked(f"locked: {CANARY}")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise OSError(f"no place for {password}")
+
+
+class Waiting(Drawer):
+    """One that wants unlocking by somebody who isn't there."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        time.sleep(1.5)
+        return None
+
+
+@pytest.fixture(autouse=True)
+def _own_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(secrets, "_stuck", None)
+    before = keyring.get_keyring()
+    keyring.set_keyring(null.Keyring())  # type: ignore[no-untyped-call]
+    yield
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
+def drawer() -> Drawer:
+    drawer = Drawer()
+    keyring.set_keyring(drawer)
+    return drawer
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "keys.toml"
+
+
+def test_keyring_then_environment_then_file(drawer: Drawer, file: Path) -> None:
+    environ = {"OPENAI_API_KEY": OTHER}
+    assert find("openai", file=file, environ={}) is None
+    put("openai", "sk-in-the-file-1234", file=file)
+    assert find("openai", file=file, environ={}) == Key("sk-in-the-file-1234", str(file))
+    assert find("openai", file=file, environ=environ) == Key(OTHER, "OPENAI_API_KEY")
+    put("openai", CANARY)
+    assert find("openai", file=file, environ=environ) == Key(CANARY, "keyring")
+    assert drawer.kept == {("baton", "openai"): CANARY}
+    assert listed(file=file, environ=environ) == {"openai": Key(CANARY, "keyring")}
+
+
+def test_a_provider_may_have_two_variables() -> None:
+    both = {"GOOGLE_API_KEY": OTHER, "GEMINI_API_KEY": CANARY}
+    assert find("gemini", environ=both) == Key(CANARY, "GEMINI_API_KEY")
+    assert find("gemini", environ={"GOOGLE_API_KEY": OTHER}) == Key(OTHER, "GOOGLE_API_KEY")
+
+
+def test_a_workers_own_variable_never_falls_back_to_the_providers_key(
+    drawer: Drawer, file: Path
+) -> None:
+    put("openai", CANARY)
+    put("openai", CANARY, file=file)
+    environ = {"OPENAI_API_KEY": CANARY}
+    assert find("openai", variable="LAB_KEY", file=file, environ=environ) is None
+    environ["LAB_KEY"] = OTHER
+    assert find("openai", variable="LAB_KEY", environ=environ) == Key(OTHER, "LAB_KEY")
+    put("LAB_KEY", "sk-from-the-drawer")
+    assert find("openai", variable="LAB_KEY", environ={}) == Key("sk-from-the-drawer", "keyring")
+
+
+def test_a_blank_variable_is_none_and_a_pasted_line_break_is_no_part_of_a_key() -> None:
+    assert find("openai", environ={"OPENAI_API_KEY": "  "}) is None
+    assert find("openai", environ={"OPENAI_API_KEY": f"{CANARY}\r\n"}) == Key(
+        CANARY, "OPENAI_API_KEY"
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", " \n", "two words", "sk-a\nsk-b", "sk-\x1b[31m", "sk-\x00", "schlüssel", "x" * 5000],
+)
+def test_what_is_no_key_is_refused_without_being_quoted(value: str, file: Path) -> None:
+    for place in (file, None):
+        with pytest.raises(ConfigError) as raised:
+            put("openai", value, file=place)
+        assert not value.strip() or value not in str(raised.value)
+    assert not file.exists()
+    if value.strip() and "\x00" not in value:
+        with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+            find("openai", environ={"OPENAI_API_KEY": value})
+
+
+def test_a_key_is_shown_by_its_last_four_characters_only() -> None:
+    key = Key(CANARY, "keyring")
+    assert CANARY not in repr(key) + str(key) + f"{key}"
+    assert key.tail == "cdef"
+    assert Key("short-key", "keyring").tail == ""
+    assert checked(f" {CANARY}\n") == CANARY
+
+
+@pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring, Locked])
+def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do(
+    backend: type[KeyringBackend], file: Path
+) -> None:
+    keyring.set_keyring(backend())
+    environ = {"OPENAI_API_KEY": OTHER}
+    assert find("openai", environ=environ) == Key(OTHER, "OPENAI_API_KEY")
+    assert find("openai", environ={}) is None
+    if backend is Locked:
+        with pytest.raises(ConfigError, match=r"is not known: .*KeyringLocked"):
+            remove("openai")
+    else:
+        assert remove("openai") == []
+    with pytest.raises(NoKeyring) as raised:
+        put("openai", CANARY)
+    assert CANARY not in str(raised.value)
+    assert "environment variable" in raised.value.hint
+    assert raised.value.__cause__ is None
+
+
+def test_a_keyring_that_keeps_nothing_is_noticed() -> None:
+    class Sieve(Drawer):
+        def set_password(self, service: str, username: str, password: str) -> None:
+            pass
+
+    keyring.set_keyring(Sieve())
+    with pytest.raises(NoKeyring, match="doesn't have it"):
+        put("openai", CANARY)
+
+
+def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(secrets, "PATIENCE", 0.05)
+    keyring.set_keyring(Waiting())
+    assert find("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
+    stuck = secrets._stuck
+    assert stuck is not None
+    assert stuck.daemon, "it must not keep Baton from ending"
+    with pytest.raises(NoKeyring, match="is it locked"):
+        put("openai", CANARY)
+    assert secrets._stuck is stuck, "nobody waited again"
+    stuck.join()
+    keyring.set_keyring(Drawer())
+    assert put("openai", CANARY).source == "keyring"
+
+
+def test_the_keyring_here_is_named_or_why_there_is_none(drawer: Drawer) -> None:
+    assert keyring_here() == (type(drawer).__module__, "")
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
+    assert keyring_here() == ("", "this machine has no keyring")
+
+
+def test_removing_says_where_it_was(drawer: Drawer, file: Path) -> None:
+    put("openai", CANARY)
+    put("openai", CANARY, file=file)
+    put("groq", OTHER, file=file)
+    assert remove("openai", file=file) == ["keyring", str(file)]
+    assert drawer.kept == {}
+    assert listed(file=file, environ={}) == {"groq": Key(OTHER, str(file))}
+    assert remove("groq", file=file) == [str(file)]
+    assert not file.exists()
+    assert remove("groq", file=file) == []
+
+
+def test_the_file_is_for_its_owner_only(file: Path) -> None:
+    file.parent.mkdir(mode=0o755)
+    put("openai", CANARY, file=file)
+    put("mistral", OTHER, file=file)
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "PLAIN TEXT" in file.read_text()
+    assert [item.name for item in file.parent.iterdir()] == ["keys.toml"]
+    assert set(listed(file=file, environ={})) == {"openai", "mistral"}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_file_that_others_can_read_is_refused(file: Path, mode: int) -> None:
+    put("openai", CANARY, file=file)
+    file.chmod(mode)
+    for use in (
+        lambda: find("openai", file=file, environ={}),
+        lambda: listed(file=file, environ={}),
+        lambda: put("groq", OTHER, file=file),
+    ):
+        with pytest.raises(ConfigError, match="Others on this machine") as raised:
+            use()
+        assert "chmod 600" in raised.value.hint
+    assert find("openai", file=file, environ={"OPENAI_API_KEY": OTHER}) is not None
+
+
+def test_a_link_or_a_pipe_is_no_file_of_keys(file: Path, tmp_path: Path) -> None:
+    put("openai", CANARY, file=file)
+    link, pipe = tmp_path / "link.toml", tmp_path / "pipe.toml"
+    link.symlink_to(file)
+    os.mkfifo(pipe, 0o600)
+    for odd in (link, pipe, tmp_path):
+        with pytest.raises(ConfigError):
+            find("openai", file=odd, environ={})
+
+
+def test_a_broken_file_is_told_without_its_text(file: Path) -> None:
+    put("openai", CANARY, file=file)
+    file.write_text(f"openai = '{CANARY}")
+    with pytest.raises(ConfigError, match="not valid TOML") as raised:
+        find("openai", file=file, environ={})
+    assert CANARY not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_every_provider_has_a_variable_and_an_address() -> None:
+    assert list(PROVIDERS) == [
+        "openai",
+        "anthropic",
+        "gemini",
+        "openrouter",
+        "mistral",
+        "deepseek",
+        "groq",
+        "xai",
+    ]
+    assert all(p.base_url.startswith("https://") for p in PROVIDERS.values())
+    assert all(v.endswith("_API_KEY") for p in PROVIDERS.values() for v in p.variables)
