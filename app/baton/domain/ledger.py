@@ -125,7 +125,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One call as the ledger keeps it."""
+    """One call as the ledger keeps it: `held` before it, `charged` once it ended; `source` is where
+    its price comes from.
+    """
 
     call: str
     at: float
@@ -166,7 +168,10 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """What calls came to, of one day, worker or purpose (`name`)."""
+    """What calls came to, of one day, worker or purpose (`name`).
+
+    `charged` includes what is `unconfirmed`. Calls that were void are left out.
+    """
 
     name: str
     calls: int

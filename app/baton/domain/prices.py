@@ -86,17 +86,21 @@ class Price:
         return max(0, left // self.dearest_output)
 
     def cost(self, used: Used) -> int:
-        """Return what a finished call cost, or what the provider says if that is more."""
+        """Return what a finished call cost, or what the provider says if that is more.
+
+        Counts that contradict each other are read so that they cost more, never less.
+        """
+        cached, written = max(0, used.cached), max(0, used.cache_written)
+        tokens_in = max(used.tokens_in, cached + written)
         rates = self.rates
         for tier in sorted(self.tiers, key=lambda tier: tier.above):
-            if used.tokens_in > tier.above:
+            if tokens_in > tier.above:
                 rates = tier.rates
-        plain = max(0, used.tokens_in - used.cached - used.cache_written)
         own = _up(
-            plain * rates.input
-            + used.cached * rates.cache_read
-            + used.cache_written * rates.cache_write
-            + used.tokens_out * rates.output
+            (tokens_in - cached - written) * rates.input
+            + cached * rates.cache_read
+            + written * rates.cache_write
+            + max(0, used.tokens_out) * rates.output
         )
         return max(own, used.reported or 0)
 

@@ -8,26 +8,28 @@ but a body can go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from baton.sqlite import Migration
 
 _SCOPES = ("run", "session", "day", "month")
 _STATUS = "CHECK (status IN ('held', 'settled', 'unconfirmed', 'released', 'void'))"
 
 
-def _sums(row: str, sign: str) -> str:
-    """Return what a call's row adds to the sums of its scopes, or takes off."""
-    return ", ".join(
-        f"{sign} iif({row}.status = '{status}', {row}.{column}, 0)"
-        for status, column in (("settled", "charged"), ("held", "held"), ("unconfirmed", "charged"))
-    )
+_SUMS = {"settled": "charged", "held": "held", "unconfirmed": "charged"}
+"""For each status that counts, the column with the amount."""
 
 
-def _add_up(row: str, sign: str) -> str:
-    rows = ", ".join(f"('{scope}', {row}.{scope}, {_sums(row, sign)})" for scope in _SCOPES)
-    return f"""INSERT INTO totals VALUES {rows} ON CONFLICT (scope, name) DO UPDATE SET
-        settled = settled + excluded.settled,
-        held = held + excluded.held,
-        unconfirmed = unconfirmed + excluded.unconfirmed;"""
+def _amounts(row: str) -> list[str]:
+    return [f"iif({row}.status = '{name}', {row}.{column}, 0)" for name, column in _SUMS.items()]
+
+
+def _add_up(amounts: Iterable[str]) -> str:
+    """Return what adds a call's amounts to the sums of its scopes."""
+    amount = ", ".join(amounts)
+    rows = ", ".join(f"('{scope}', new.{scope}, {amount})" for scope in _SCOPES)
+    sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)
+    return f"INSERT INTO totals VALUES {rows} ON CONFLICT (scope, name) DO UPDATE SET {sums};"
 
 
 _ENTRY = """INSERT INTO entries (call, at, status, held, charged, tokens_in, tokens_out)
@@ -123,12 +125,11 @@ _FIRST = Migration(
         "CREATE INDEX egress_by_call ON egress (call)",
         f"""CREATE TRIGGER calls_held AFTER INSERT ON calls BEGIN
             {_ENTRY}
-            {_add_up("new", "")}
+            {_add_up(_amounts("new"))}
         END""",
         f"""CREATE TRIGGER calls_moved AFTER UPDATE OF status, charged ON calls BEGIN
             {_ENTRY}
-            {_add_up("old", "-")}
-            {_add_up("new", "")}
+            {_add_up(map(" - ".join, zip(_amounts("new"), _amounts("old"), strict=True)))}
         END""",
         """CREATE TRIGGER calls_stay BEFORE DELETE ON calls BEGIN
             SELECT RAISE(ABORT, 'what happened is never changed');
@@ -148,11 +149,8 @@ _FIRST = Migration(
 MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
 
 _SUMS_OF_CALLS = " UNION ALL ".join(
-    f"""SELECT '{scope}' AS scope, {scope} AS name,
-        sum(iif(status = 'settled', charged, 0)) AS settled,
-        sum(iif(status = 'held', held, 0)) AS held,
-        sum(iif(status = 'unconfirmed', charged, 0)) AS unconfirmed
-    FROM calls GROUP BY {scope}"""
+    f"SELECT '{scope}', {scope}, {', '.join(f'sum({a})' for a in _amounts('calls'))} "
+    f"FROM calls GROUP BY {scope}"
     for scope in _SCOPES
 )
 
