@@ -12,9 +12,10 @@ from baton.adapters.ledger.owner import Owner
 from baton.adapters.ledger.rows import price_of, price_text
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.ledger import Bill, Hold, Room, Scope, Standing, Status
+from baton.domain.money import format_usd
 from baton.domain.prices import Used
 from baton.domain.sanitise import one_line
-from baton.domain.spending import MOST, at_least, at_most, decide
+from baton.domain.spending import MOST, decide
 from baton.sqlite import Connection, Row, clean
 
 
@@ -122,8 +123,8 @@ def settle(connection: Connection, call: str, used: Used, now: float) -> int:
     if cost > row["held"]:
         free = row["worker"] if price.is_free else ""
         reason = (
-            f"{one_line(row['worker'])} charged {at_least(cost)} for a call that was to cost at "
-            f"most {at_most(row['held'])}."
+            f"{one_line(row['worker'])} charged ${format_usd(cost)} for a call that was to cost at "
+            f"most ${format_usd(row['held'])}."
         )
         freeze(connection, reason, now, free)
     settled = Status.SETTLED
