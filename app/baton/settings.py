@@ -304,7 +304,8 @@ def _refuse_unknown(raw: Mapping[str, Any], struct: type[msgspec.Struct], source
         if key == "workers" and isinstance(value, list):
             for entry in value:
                 if isinstance(entry, dict):
-                    _refuse_unknown(entry, _kind_of(entry, source), source)
+                    rest = {name: given for name, given in entry.items() if name != "kind"}
+                    _refuse_unknown(rest, _kind_of(entry, source), source)
 
 
 def _kind_of(entry: Mapping[str, Any], source: str) -> type[Worker]:

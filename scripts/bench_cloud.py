@@ -1,0 +1,240 @@
+"""What gateway and ledger cost next to a bare HTTP stream, measured in turn on this machine.
+
+    scripts/bench_cloud              all figures (a few minutes)
+    scripts/bench_cloud first ledger some of them
+
+The provider is the tests' cloud on loopback, in a process of its own. Both sides ask it the same,
+in turn, so that a busy moment hits both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+import bench_local  # noqa: E402
+from bench_local import PYTHON, Row, home, row  # noqa: E402
+
+from baton.domain.chat import Card, Message, Request, Role, Text  # noqa: E402
+from baton.domain.labels import Label  # noqa: E402
+from baton.domain.ledger import Bill, Scope  # noqa: E402
+from baton.domain.money import NANO  # noqa: E402
+from baton.domain.prices import Price, Rates, Used  # noqa: E402
+from e2e.terminal import Terminal  # noqa: E402
+
+PRICE = Price(Rates(NANO, NANO, NANO, NANO))
+ASKED = "Tell me about lighthouses."
+PROVIDERS = ("openai", "anthropic", "gemini", "server")
+MODELS = {
+    "openai": "openai/gpt-5-mini",
+    "anthropic": "anthropic/claude-sonnet-4-5",
+    "gemini": "gemini/gemini-2.5-flash",
+    "server": "any",
+}
+
+
+@contextmanager
+def provider(rate: int, tokens: int) -> Iterator[str]:
+    """Run the tests' cloud in a process of its own; give its address."""
+    with tempfile.TemporaryDirectory() as folder:
+        port, bills = Path(folder) / "port", Path(folder) / "bills"
+        files = ["--port-file", str(port), "--bill-file", str(bills)]
+        pace = ["--rate", str(rate), "--tokens", str(tokens)]
+        code = (
+            "import sys; sys.path.insert(0, sys.argv.pop(1)); import support.cloud as c\nc.main()"
+        )
+        command = [PYTHON, "-c", code, str(ROOT / "tests"), *files, *pace]
+        with subprocess.Popen(command) as process:
+            try:
+                while not (port.exists() and port.read_text()):
+                    time.sleep(0.05)
+                yield f"http://127.0.0.1:{port.read_text()}"
+            finally:
+                process.terminate()
+
+
+@asynccontextmanager
+async def metered(address: str, name: str) -> AsyncIterator[Callable[[], Awaitable[list[float]]]]:
+    """Give what asks that provider through gate, ledger and gateway: the times of its pieces."""
+    from baton.adapters.cloud import CloudWorker, Gateway
+    from baton.adapters.ledger import Ledger
+    from baton.engine.meter import Metered, Purse, Tally
+    from baton.engine.policy import Limits, Terms
+    from support.cloud import BASES
+
+    async def forget(tally: Tally) -> None:
+        assert tally.usage is not None, "the call was not confirmed"
+
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.open(Path(folder) / "ledger.db")
+        environ = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "k" * 20}
+        environ |= {"ANTHROPIC_API_KEY": "k" * 20, "GEMINI_API_KEY": "k" * 20}
+        gateway = Gateway(ledger.sent, keys_file=Path(folder) / "keys.toml", environ=environ)
+        kind = "server" if name == "server" else "cloud"
+        card = Card(name, kind, name, Label.CLOUD, price=PRICE, provider=name, model=MODELS[name])
+        worker = CloudWorker(card, gateway, base_url=address + base(name, BASES))
+        purse = Purse(ledger, None, Terms({Scope.DAY: 10**6 * NANO}), Limits(), "run", "session")
+        request = Request((Message(Role.USER, ASKED),), label=Label.CLOUD)
+
+        async def ask() -> list[float]:
+            start, times = time.perf_counter(), []
+            async for chunk in Metered(worker, purse, forget).stream(request):
+                if isinstance(chunk, Text) and chunk.text:
+                    times.append(time.perf_counter() - start)
+            return times
+
+        try:
+            await ask()  # starts the child
+            yield ask
+        finally:
+            await worker.aclose()
+            await gateway.aclose()
+            await ledger.aclose()
+
+
+def base(name: str, bases: object) -> str:
+    """Return the path under which that provider is found."""
+    assert isinstance(bases, dict)
+    return f"/{name}{bases[name]}"
+
+
+async def bare(client: httpx.AsyncClient, address: str) -> list[float]:
+    """Ask with nothing in between: the times of the stream's pieces with text."""
+    body = {
+        "model": "any",
+        "messages": [{"role": "user", "content": ASKED}],
+        "stream": True,
+        "max_tokens": 4096,
+        "stream_options": {"include_usage": True},
+    }
+    start, times = time.perf_counter(), []
+    url = f"{address}/openai/v1/chat/completions"
+    async with client.stream("POST", url, json=body) as response:
+        async for line in response.aiter_lines():
+            if line.startswith("data: {"):
+                choices = json.loads(line[6:])["choices"]
+                if choices and choices[0]["delta"].get("content"):
+                    times.append(time.perf_counter() - start)
+    return times
+
+
+def bench_first() -> Iterator[Row]:
+    """The first token, through everything that stands between, against a bare stream."""
+    for name in PROVIDERS:
+        ours, theirs = asyncio.run(_compare(name, rate=500, tokens=8, rounds=60))
+        mine = statistics.median(times[0] for times in ours) * 1000
+        bare_one = statistics.median(times[0] for times in theirs) * 1000
+        figure = f"first token, {name}: more than a bare stream, p50"
+        holds = mine - bare_one <= 8
+        yield Row(
+            figure, f"{mine:.1f} ms", f"{bare_one:.1f} ms", f"+{mine - bare_one:.1f} ms",
+            "at most +8 ms", holds,
+        )  # fmt: skip
+
+
+def bench_speed() -> Iterator[Row]:
+    """Tokens per second of a provider that writes 500 of them."""
+    for name in PROVIDERS:
+        ours, theirs = asyncio.run(_compare(name, rate=500, tokens=1000, rounds=3))
+        mine, bare_one = (
+            statistics.median(999 / (times[-1] - times[0]) for times in side)
+            for side in (ours, theirs)
+        )
+        yield row(f"tokens/s at 500, {name}", mine, bare_one, 0.95, "", at_least=True)
+
+
+async def _compare(
+    name: str, rate: int, tokens: int, rounds: int
+) -> tuple[list[list[float]], list[list[float]]]:
+    ours, theirs = [], []
+    with provider(rate, tokens) as address:
+        async with metered(address, name) as ask, httpx.AsyncClient(trust_env=False) as client:
+            await bare(client, address)
+            for _ in range(rounds):
+                ours.append(await ask())
+                theirs.append(await bare(client, address))
+    return ours, theirs
+
+
+def bench_ledger() -> Iterator[Row]:
+    """Hold-and-settle pairs a second, on disk, into a month that has thousands already."""
+    rates = asyncio.run(_pairs(4000))
+    yield limit_below("ledger: hold and settle, pairs/s, one after the other", rates, 1000)
+
+
+async def _pairs(count: int) -> float:
+    from baton.adapters.ledger import Ledger
+    from baton.domain.chat import Purpose
+
+    bill = Bill(
+        "run", "session", "gpt", "openai", "gpt", Purpose.ANSWER, PRICE, 1000, 1000,
+        {Scope.DAY: 10**5 * NANO, Scope.MONTH: 10**5 * NANO},
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger.open(Path(folder) / "ledger.db")
+        for timed in (False, True):
+            start = time.perf_counter()
+            for _ in range(count):
+                hold = await ledger.hold(bill)
+                await ledger.settle(hold.call, Used(900, 900))
+            if timed:
+                elapsed = time.perf_counter() - start
+        await ledger.aclose()
+    return count / elapsed
+
+
+def bench_app() -> Iterator[Row]:
+    """The app's first frame and its keys, while a gateway starts beside it and without one."""
+    frames: dict[bool, list[float]] = {False: [], True: []}
+    keys: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(7):
+        for cloud in (False, True):
+            frame, typed = _open_app(cloud)
+            frames[cloud].append(frame)
+            keys[cloud] += typed
+    ours, without = (statistics.median(frames[cloud]) for cloud in (True, False))
+    yield row("app: first frame, a gateway starting beside it", ours, without, 1.1, "s")
+    ours, without = (statistics.median(keys[cloud]) * 1000 for cloud in (True, False))
+    yield row("app: key to screen in its first 3 s, median", ours, without, 1.5, "ms")
+
+
+def _open_app(cloud: bool) -> tuple[float, list[float]]:
+    with home() as env:
+        settings = Path(env["BATON_HOME"]) / "config" / "config.toml"
+        settings.parent.mkdir(parents=True)
+        budget = '[budget]\nday = "1"\n' if cloud else ""
+        worker = '[[workers]]\nid = "gpt"\nkind = "cloud"\nmodel = "openai/gpt-5-mini"\n'
+        settings.write_text(budget + worker)
+        screen = Terminal([PYTHON, "-I", "-m", "baton"], env)
+        frame = screen.wait_for("Ask anything")
+        typed = [bench_local.key_time(screen, letter) for letter in bench_local.LETTERS[:40]]
+        screen.close()
+    return frame, typed
+
+
+def limit_below(figure: str, value: float, least: float) -> Row:
+    """Compare a measure with what it must reach."""
+    return Row(figure, f"{value:.0f}", "", "", f"at least {least:g}", value >= least)
+
+
+BENCHES = {
+    "first": bench_first,
+    "speed": bench_speed,
+    "ledger": bench_ledger,
+    "app": bench_app,
+}
+
+if __name__ == "__main__":
+    bench_local.main(sys.argv[1:], BENCHES)
