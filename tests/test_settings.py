@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from baton.domain.errors import ConfigError
 from baton.settings import Settings, find_paths, load
+from baton.settings import write as change
 
 
 def write(folder: Path, text: str) -> Path:
@@ -85,3 +87,95 @@ def test_baton_home_puts_everything_under_one_folder(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     for path in (paths.config_file, paths.database, paths.logs, paths.cache):
         assert path.is_relative_to(tmp_path)
+
+
+MINE = """\
+# mine
+mode = "local"   # for now
+
+[local]
+threads = 2 # of four
+
+[[workers]]
+id = "gpt"          # the dear one
+kind = "cloud"
+model = "openai/gpt-5-mini"
+"""
+
+
+def test_a_change_leaves_everything_else_as_it_is(tmp_path: Path) -> None:
+    file = write(tmp_path, MINE)
+    change(file, {"budget": {"day": "2", "policy": "once"}, "local": {"threads": 3}})
+    text = file.read_text()
+    assert text.startswith(MINE.replace("threads = 2 ", "threads = 3 "))
+    settings = load(file, {})
+    assert (settings.budget.day, settings.budget.policy.value) == ("2", "once")
+    change(file, {"budget": {"day": "3"}})
+    assert file.read_text() == text.replace('day = "2"', 'day = "3"')
+    change(file, {"budget": {"day": None, "policy": None, "month": None}})
+    assert load(file, {}).budget == Settings().budget
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "# nothing yet\n",
+        'mode = "local"',
+        'budget.month = "9"\n',
+        'budget = { month = "9" }\nmode = "mini"\n',
+        '[budget]\n# month = "9"\n[screen]\nmouse = false\n',
+        '[screen]\nmouse = false\r\n[budget]\r\nday = "1"\r\n',
+        '[[workers]]\nid = "a"\nmodel = "b.gguf"\n',
+    ],
+)
+def test_a_ceiling_can_be_set_however_the_file_is_written(tmp_path: Path, before: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(before.encode())
+    old = load(file, {})
+    change(file, {"budget": {"day": "2"}})
+    new = load(file, {})
+    assert new.budget.day == "2"
+    assert ("\r\n" in before) == (b"\r\n" in file.read_bytes())
+    assert new.budget.month == old.budget.month
+    assert (new.mode, new.screen, new.workers) == (old.mode, old.screen, old.workers)
+
+
+def test_a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "config.toml"
+    change(file, {"offline": True})
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    file.chmod(0o640)
+    change(file, {"offline": False})
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [item.name for item in file.parent.iterdir()] == ["config.toml"]
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    real = write(tmp_path, "offline = true\n")
+    link = tmp_path / "link.toml"
+    link.symlink_to(real)
+    change(link, {"offline": False})
+    assert link.is_symlink()
+    assert real.read_text() == "offline = false\n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"budgit": {"day": "2"}}, {"budget": {"day": "lots"}}, {"mode": "fast"}, {"local": 3}],
+)
+def test_a_wrong_change_is_refused_and_the_file_stays(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    file = write(tmp_path, MINE)
+    with pytest.raises(ConfigError):
+        change(file, changes)
+    assert file.read_text() == MINE
+    assert [item.name for item in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_a_broken_file_is_not_changed(tmp_path: Path) -> None:
+    file = write(tmp_path, "mode = ")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        change(file, {"offline": True})
+    assert file.read_text() == "mode = "

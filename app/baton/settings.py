@@ -231,11 +231,66 @@ def load(
 
     `flags` holds only what was typed. Raises ConfigError, naming the source and the nearest key.
     """
-    sources = [
+    return _combined(
         (str(file), _read(file)),
         ("the environment", _from_environment(environ)),
         ("the command line", dict(flags or {})),
-    ]
+    )
+
+
+def write(file: Path, changes: Mapping[str, Any]) -> None:
+    """Change settings in the file, where all else stays as it is, comments too.
+
+    `changes` is a tree like the file's, {"budget": {"day": "2"}}; None takes a setting out. The
+    file is replaced as a whole, and not at all if the settings would be wrong. Raises ConfigError.
+    """
+    import tomlkit
+
+    _read(file)  # says what is wrong with it better than tomlkit does
+    document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
+    _change(document, changes)
+    text = tomlkit.dumps(document)
+    _combined((str(file), document.unwrap()))
+    try:
+        _replace(file.resolve(), text)  # behind a link, so that the link stays
+    except OSError as error:
+        raise ConfigError(
+            f"{file} can't be written: {error.strerror}; it is as it was.", "Check its owner."
+        ) from error
+
+
+def _change(table: Any, changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            if not isinstance(table.get(key), Mapping):
+                table[key] = {}
+            _change(table[key], value)
+        elif value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+
+def _replace(file: Path, text: str) -> None:
+    """Put a text in a file's place; a new file is its owner's alone."""
+    import tempfile
+
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(descriptor)
+            if file.exists():
+                os.fchmod(descriptor, file.stat().st_mode & 0o777)
+        Path(part).replace(file)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+def _combined(*sources: tuple[str, dict[str, Any]]) -> Settings:
     raw: dict[str, Any] = {}
     for name, source in sources:
         _refuse_unknown(source, Settings, name)
