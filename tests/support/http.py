@@ -110,16 +110,23 @@ class Connection:
             await asyncio.sleep(min(0.02, rest))
         self._check()
 
-    def cut(self) -> None:
-        """Let go of the connection without another word."""
-        self._writer.close()
+    async def part(self, body: bytes) -> None:
+        """Send an answer's head and only half of its body."""
+        fields = {"content-type": "application/json", "content-length": str(len(body))}
+        await self._write(_head(200, fields) + body[: len(body) // 2])
 
-    def reset(self) -> None:
-        """Cut the connection as a crashed machine would."""
+    def cut(self) -> bool:
+        """Let go of the connection without another word; return that it is over."""
+        self._writer.close()
+        return False
+
+    def reset(self) -> bool:
+        """Cut the connection as a crashed machine would; return that it is over."""
         own: socket.socket | None = self._writer.get_extra_info("socket")
         if own is not None:
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
+        return False
 
     def _check(self) -> None:
         if self.left:

@@ -1,0 +1,67 @@
+"""How the kit's cloud can misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+
+class Fault(StrEnum):
+    """How one POST goes wrong."""
+
+    UNAUTHORISED = "401"
+    FORBIDDEN = "403"
+    NOT_FOUND = "404"
+    RATE_LIMITED = "429"
+    TOO_LONG = "400 too long"
+    SERVER_ERROR = "500"
+    OVERLOADED = "529"
+    ECHO_KEY = "401 echoes the key"
+    REDIRECT = "307 elsewhere"
+    HTML = "200 with a page"
+    EMPTY = "200 with nothing"
+    HUGE_HEADER = "huge header"
+    SLOW_START = "slow first byte"
+    STALL = "stall in mid-stream"
+    ERROR_IN_STREAM = "error in mid-stream"
+    ECHO_IN_STREAM = "error in mid-stream echoes the key"
+    CUT_AT_ONCE = "cut before the answer's head"
+    CUT_BEFORE_FIRST = "cut before the first token"
+    CUT_MIDWAY = "cut in mid-stream"
+    RESET_MIDWAY = "reset in mid-stream"
+    CUT_POLITELY = "a proper end of HTTP in mid-stream"
+    CUT_BEFORE_LAST = "cut before the last token"
+    CUT_BEFORE_END = "cut after the last token"
+    CUT_BEFORE_MARKER = "cut before the end marker"
+    MALFORMED = "malformed event"
+    NO_USAGE = "no usage"
+    NEGATIVE_USAGE = "negative usage"
+    TEXT_USAGE = "usage in words"
+    HUGE_USAGE = "huge usage"
+    ABOVE_CAP = "usage above the cap"
+    ENDLESS = "endless stream"
+    SPLIT_BYTES = "every byte a chunk"
+    GZIP = "gzip"
+
+
+REFUSED: Mapping[Fault, int] = {
+    Fault.UNAUTHORISED: 401,
+    Fault.FORBIDDEN: 403,
+    Fault.NOT_FOUND: 404,
+    Fault.RATE_LIMITED: 429,
+    Fault.TOO_LONG: 400,
+    Fault.SERVER_ERROR: 500,
+    Fault.OVERLOADED: 529,
+    Fault.ECHO_KEY: 401,
+}
+"""Faults that are answered by an error alone."""
+
+HARMLESS = frozenset({Fault.SPLIT_BYTES, Fault.GZIP})
+"""Faults after which the answer is whole and its usage right."""
+
+USAGE_FAULTS: Mapping[Fault, Callable[[int], Any]] = {
+    Fault.NEGATIVE_USAGE: lambda n: -n - 1,
+    Fault.TEXT_USAGE: lambda n: f"about {n}",
+    Fault.HUGE_USAGE: lambda n: 10**30 + n,
+}
