@@ -39,7 +39,6 @@ CHECK_EVERY_SECONDS = 24 * 3600
 _SIDE_FILES = ("", "-wal", "-shm")
 
 _PRAGMAS = (
-    "journal_mode = WAL",
     "synchronous = FULL",  # in WAL mode, NORMAL may lose the last commits with the power
     "foreign_keys = ON",
     "secure_delete = ON",  # always: a growing answer leaves copies of itself in freed pages
@@ -95,9 +94,24 @@ def connect(path: Path | None, mode: str = "rw") -> Connection:
     connection.row_factory = sqlite3.Row
     # A flipped bit in a text must not make the rest of the text unreadable.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    _use_wal(connection)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
     return connection
+
+
+def _use_wal(connection: Connection) -> None:
+    """Change to WAL mode; two that do so at the same new file get in each other's way at once."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                connection.close()
+                raise
+        time.sleep(0.01)
 
 
 @contextmanager

@@ -62,9 +62,9 @@ def time_of(schedule: int) -> float:
 def ceilings_of(schedule: int) -> dict[Scope, int]:
     """Return the same ceilings for a schedule in every process: some tight, some unset."""
     dice = random.Random(schedule)
-    found = {scope: dice.randint(CENT // 2, 5 * CENT) for scope in Scope if dice.random() < 0.8}
+    found = {scope: dice.randint(CENT, 40 * CENT) for scope in Scope if dice.random() < 0.8}
     month = time.strftime("%Y-%m", time.localtime(time_of(schedule)))
-    found[Scope.MONTH] = random.Random(month).randint(5 * CENT, DOLLAR)
+    found[Scope.MONTH] = random.Random(month).randint(DOLLAR, 5 * DOLLAR)
     return found
 
 

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from baton.adapters.ledger import calls, reading
 from baton.adapters.ledger.calls import Here
-from baton.adapters.ledger.opening import LEDGER, open_ledger
+from baton.adapters.ledger.opening import LEDGER, is_there, open_ledger
 from baton.adapters.ledger.owner import Owner, is_alive, this_process
 from baton.adapters.ledger.reading import By
-from baton.domain.errors import ConfigError
+from baton.domain.errors import ConfigError, StoreError
 from baton.domain.ledger import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
 from baton.domain.prices import Used
 from baton.domain.spending import MOST
@@ -89,6 +89,7 @@ class Ledger:
         """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
 
         def work(connection: Connection) -> Hold:
+            self._must_be_there()
             self._take_over(connection)
             with transaction(connection):
                 return calls.hold(connection, bill, self._here())
@@ -123,7 +124,12 @@ class Ledger:
 
     async def sent(self, call: str, destination: str, body: bytes) -> None:
         """Record exactly what is about to be sent for a call, keys removed. Then send it."""
-        await self._write(lambda c: calls.sent(c, call, destination, body, self._clock()))
+
+        def work(connection: Connection) -> None:
+            self._must_be_there()
+            calls.sent(connection, call, destination, body, self._clock())
+
+        await self._write(work)
 
     async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
         """Return how the scopes stand now, under this process's ceilings or newer ones."""
@@ -217,6 +223,14 @@ class Ledger:
 
     def _here(self) -> Here:
         return Here(self._clock(), self._owner, self._opened.result().since)
+
+    def _must_be_there(self) -> None:
+        """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""
+        if not is_there(self._opened.result().file, self._path):
+            raise StoreError(
+                "The ledger file was moved away while it was in use, so nothing was sent.",
+                "Start Baton again.",
+            )
 
     def _recover(self) -> None:
         """End what killed processes left on its way; what goes wrong shows at the next call."""

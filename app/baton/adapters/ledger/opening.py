@@ -6,6 +6,7 @@ frozen from its first moment.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,9 +38,12 @@ _FREEZE = """INSERT INTO freezes (at, reason, worker) VALUES (unixepoch('subsec'
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open ledger. `since` is the newest ceiling in it; `warning` a sentence, or empty."""
+    """An open ledger. `file` is the one at its path (None: in memory), `since` the newest ceiling
+    in it; `warning` is a sentence, or empty.
+    """
 
     connection: Connection
+    file: os.stat_result | None
     since: int
     warning: str = ""
 
@@ -53,20 +57,20 @@ def open_ledger(path: Path | None) -> Opened:
         if path is None:
             connection = connect(None)
             migrate(connection, MIGRATIONS)
-            return _opened(connection)
+            return _opened(connection, None)
         if weakness():
             raise StoreError(weakness(LEDGER), "Run scripts/baton, which installs it.")
         create(path)
         before = path.stat()
         try:
-            return _opened(_open(path))
+            return _opened(_open(path), before)
         except Damaged:
-            return _replace(path, before.st_ino)
+            return _replace(path, before)
 
 
-def _opened(connection: Connection, warning: str = "") -> Opened:
+def _opened(connection: Connection, file: os.stat_result | None, warning: str = "") -> Opened:
     since: int = connection.execute("SELECT coalesce(max(key), 0) FROM ceilings").fetchone()[0]
-    return Opened(connection, since, warning)
+    return Opened(connection, file, since, warning)
 
 
 def _open(path: Path) -> Connection:
@@ -87,15 +91,26 @@ def _must_add_up(connection: Connection) -> None:
         raise Damaged("its sums don't add up", LEDGER)
 
 
-def _replace(path: Path, before: int) -> Opened:
+def is_there(file: os.stat_result | None, path: Path | None) -> bool:
+    """Tell whether the file at a path is still the one that was opened."""
+    if file is None or path is None:
+        return True
+    try:
+        return os.path.samestat(file, path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _replace(path: Path, before: os.stat_result) -> Opened:
     """Keep the damaged file aside and begin a new one."""
-    if path.exists() and path.stat().st_ino != before:
-        return _opened(_open(path))  # another Baton did all this a moment ago
-    aside = set_aside(path)
-    create(path)
-    return _opened(
-        _open(path),
-        f"The ledger was damaged, so the cloud is frozen; the file is kept as {aside}. "
-        "Look up what was spent at your providers, set ceilings for what is left, then lift the "
-        "freeze with `baton budget release --freeze`.",
-    )
+    warning = ""
+    if is_there(before, path):
+        aside = set_aside(path)
+        warning = (
+            f"The ledger was damaged, so the cloud is frozen; the file is kept as {aside}. "
+            "Look up what was spent at your providers, set ceilings for what is left, then lift "
+            "the freeze with `baton budget release --freeze`."
+        )
+    create(path)  # unless another Baton did all this a moment ago
+    file = path.stat()
+    return _opened(_open(path), file, warning)
