@@ -42,13 +42,26 @@ def test_show_tells_values_and_sources(
 ) -> None:
     (home / "config").mkdir(parents=True)
     file = home / "config" / "config.toml"
-    file.write_text('worker = "mine"\n[[workers]]\nid = "mine"\nmodel = "/m\\"odel.gguf"\n')
+    file.write_text(
+        'worker = "mine"\n[budget]\nday = "2"\npolicy = "once"\n'
+        '[cloud]\nwords = ["Heron", "a \\"b\\""]\n'
+        '[[workers]]\nid = "mine"\nmodel = "/m\\"odel.gguf"\n'
+        '[[workers]]\nid = "lab"\nkind = "server"\nmodel = "q"\nbase_url = "http://127.0.0.1/v1"\n'
+        'privacy = "lan"\nprice = { input = "0", output = "0.5" }\n'
+    )
     monkeypatch.setenv("BATON_LOCAL__THREADS", "3")
     rows = {row["setting"]: row for row in json.loads(call("config", "show", "--json").out)}
     assert rows["worker"] == {"setting": "worker", "value": "mine", "source": "config.toml"}
     assert rows["local.threads"]["value"] == 3
     assert rows["local.threads"]["source"] == "BATON_LOCAL__THREADS"
     assert rows["mode"]["source"] == "default"
+    assert rows["budget.policy"] == {
+        "setting": "budget.policy",
+        "value": "once",
+        "source": "config.toml",
+    }
+    assert rows["cloud.words"]["value"] == ["Heron", 'a "b"']
+    assert rows["budget.month"] == {"setting": "budget.month", "value": "", "source": "default"}
     shown = call("config", "show").out
     assert "threads = 3" in shown
     file.write_text(shown)
@@ -61,12 +74,15 @@ def test_what_is_shown_is_toml_that_says_the_same(worker: str, key: str) -> None
     assert tomllib.loads(as_toml(listed)) == {"worker": worker, "keys": {key: "x"}}
 
 
-def test_the_template_is_all_comments_and_its_values_are_the_defaults() -> None:
+def test_the_template_is_all_comments_and_its_values_are_the_defaults(tmp_path: Path) -> None:
     assert tomllib.loads(TEMPLATE) == {}
     lines = [line.removeprefix("# ") for line in TEMPLATE.splitlines()[2:]]
-    listed = tomllib.loads("\n".join(lines))
+    file = tmp_path / "config.toml"
+    file.write_text("\n".join(lines))
+    assert [worker.id for worker in load(file, {}).workers] == ["mine", "gpt", "lab"]
+    listed = tomllib.loads(file.read_text())
     assert listed.pop("workers")
-    defaults = msgspec.to_builtins(Settings())
+    defaults = json.loads(msgspec.json.encode(Settings()))
     for name, value in listed.items():
         expected = defaults[name]
         assert value == ({k: expected[k] for k in value} if isinstance(value, dict) else expected)

@@ -44,12 +44,27 @@ TEMPLATE = """\
 
 # [cloud]
 # redact = true               # hide keys, addresses and numbers before anything leaves
+# words = []                  # your own words to hide as well: ["Project Heron"]
 # effort = "low"              # how much a model may think: none, low, medium, high
+# proxy = ""                  # "http://proxy:3128"; "": HTTPS_PROXY, if that is set
 
 # [[workers]]                 # one more worker; the same id replaces
 # id = "mine"
-# kind = "local"
+# kind = "local"              # on this machine
 # model = "~/models/some-model.gguf"
+
+# [[workers]]
+# id = "gpt"
+# kind = "cloud"              # costs money; its key: `baton keys set openai`
+# model = "openai/gpt-5-mini" # provider/model; `baton budget prices --all` lists those it knows
+# price = { input = "0.25", output = "2" }    # US dollars per million tokens, if it isn't listed
+
+# [[workers]]
+# id = "lab"
+# kind = "server"             # somebody's OpenAI-compatible engine
+# model = "qwen3-32b"
+# base_url = "http://127.0.0.1:8000/v1"
+# privacy = "local"           # local, lan, cloud: which texts it may see
 """
 
 
@@ -187,6 +202,11 @@ def _toml(value: Any) -> str:
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        pairs = [f"{_key(key)} = {_toml(item)}" for key, item in value.items() if item is not None]
+        return f"{{ {', '.join(pairs)} }}"
     return str(value)
 
 
