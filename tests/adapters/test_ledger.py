@@ -374,7 +374,7 @@ async def test_usage_adds_up_by_day_worker_and_purpose(ledger: Ledger, clock: Cl
 
 
 async def test_charges_are_the_newest_first_of_a_run(ledger: Ledger) -> None:
-    calls = [(await ledger.hold(bill(run=run))).call for run in ("abc1", "abd2", "abc1")]
+    calls = [(await ledger.hold(bill(run=run))).call for run in ("abc1", "abx2", "abc1")]
     assert [charge.call for charge in await ledger.charges()] == calls[::-1]
     assert [charge.call for charge in await ledger.charges("abc")] == [calls[2], calls[0]]
     assert [charge.call for charge in await ledger.charges(limit=1)] == [calls[2]]
@@ -396,6 +396,14 @@ async def test_every_byte_that_is_sent_is_kept(ledger: Ledger) -> None:
     assert (await ledger.egress_one(one.key)).charged == COST
     with pytest.raises(ConfigError):
         await ledger.egress_one(one.key + 1)
+
+
+async def test_a_hold_is_for_one_request(ledger: Ledger) -> None:
+    hold = await ledger.hold(bill())
+    await ledger.sent(hold.call, "https://api.invalid", b"once")
+    with pytest.raises(LookupError, match="a hold of its own"):
+        await ledger.sent(hold.call, "https://api.invalid", b"twice")
+    assert [one.body for one in await ledger.egress()] == [b"once"]
 
 
 async def test_without_history_only_size_and_hash_are_kept(ledger: Ledger, path: Path) -> None:

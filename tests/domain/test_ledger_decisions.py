@@ -209,6 +209,12 @@ def test_a_refusal_is_a_sentence_that_says_what_to_do(
     assert refusal(call, standing) == sentence
 
 
+def test_a_ceiling_is_named_to_the_last_digit() -> None:
+    said = refusal(bill(bound=100_000), rooms(day=Room(Scope.DAY, 12_345_678, unconfirmed=1_234)))
+    assert "The ceiling of $0.012345678 for today has $0.01 left" in said
+    assert "$0.000001234 of it is unconfirmed" in said
+
+
 def test_a_frozen_cloud_says_why_and_how_to_lift_it() -> None:
     said = refusal(bill(), rooms(day=NANO), "gpt charged too much.")
     assert said == (

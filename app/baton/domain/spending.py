@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from baton.domain.errors import BudgetExceeded
 from baton.domain.ledger import USEFUL_TOKENS, Bill, Hold, Room, Scope
-from baton.domain.money import NANO, show_usd
+from baton.domain.money import NANO, format_usd, show_usd
 
 MOST = 10**6 * NANO
 """The largest amount for one call and for a ceiling, so that sums always fit SQLite's integers."""
@@ -66,7 +66,7 @@ def _refusal(bill: Bill, room: Room, least: int) -> BudgetExceeded:
     elif left and bill.share > 1:
         rest += f" for {bill.share} calls at once"
     return BudgetExceeded(
-        f"The ceiling of {show_usd(room.ceiling or 0)} for {_WHOSE[room.scope]} {rest}, and this "
+        f"The ceiling of {_exactly(room.ceiling or 0)} for {_WHOSE[room.scope]} {rest}, and this "
         f"call to {bill.worker} needs at least {at_least(least)}; nothing was sent.",
         _way_out(bill, room, least),
     )
@@ -84,7 +84,7 @@ def _way_out(bill: Bill, room: Room, least: int) -> str:
         way = f"Raise it with `baton budget set {room.scope} {dollars}` or /budget."
     if room.unconfirmed:
         way += (
-            f" {show_usd(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
+            f" {_exactly(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
             "back what you weren't charged."
         )
     return way
@@ -98,6 +98,10 @@ def at_least(amount: int) -> str:
 def at_most(amount: int) -> str:
     """Show an amount rounded down, and none as zero that isn't."""
     return show_usd(amount if amount < _SHOWN else amount - amount % _step(amount))
+
+
+def _exactly(amount: int) -> str:
+    return f"${format_usd(amount)}" if amount % _CENT else show_usd(amount)
 
 
 def _step(amount: int) -> int:

@@ -184,7 +184,10 @@ _UNCONFIRMED = "`baton budget show` lists the unconfirmed ones."
 
 
 def sent(connection: Connection, call: str, destination: str, body: bytes, now: float) -> None:
-    """Record what is about to be sent. Raises StoreError if its money is no longer held."""
+    """Record what is about to be sent: once, since a hold is for one request.
+
+    Raises StoreError if its money is no longer held.
+    """
     row = _call(connection, call)
     if row["status"] != Status.HELD:
         if row["owner"] is not None:
@@ -193,6 +196,8 @@ def sent(connection: Connection, call: str, destination: str, body: bytes, now: 
             "Another Baton took this call for lost and gave its money back; nothing was sent.",
             "Try again.",
         )
+    if connection.execute("SELECT 1 FROM egress WHERE call = ?", [call]).fetchone():
+        raise LookupError(f"call {call} was sent before; another request needs a hold of its own")
     connection.execute(
         "INSERT INTO egress (call, at, destination, size, sha256, body) VALUES (?, ?, ?, ?, ?, ?)",
         [
@@ -247,8 +252,8 @@ def take_over(connection: Connection, owner: Owner, now: float) -> None:
     """End the calls of a process that is gone: unconfirmed if anything was sent, else void."""
     connection.execute(
         """UPDATE calls SET owner = NULL, changed = ?,
-            status = iif(id IN (SELECT call FROM egress), 'unconfirmed', 'void'),
-            charged = iif(id IN (SELECT call FROM egress), held, 0)
+            status = CASE WHEN id IN (SELECT call FROM egress) THEN 'unconfirmed' ELSE 'void' END,
+            charged = (id IN (SELECT call FROM egress)) * held
         WHERE status = 'held' AND owner = ? AND started = ?""",
         [now, owner.pid, owner.started],
     )

@@ -123,7 +123,7 @@ class Ledger:
         await self._write(lambda c: calls.void(c, call, self._clock()))
 
     async def sent(self, call: str, destination: str, body: bytes) -> None:
-        """Record exactly what is about to be sent for a call, keys removed. Then send it."""
+        """Record exactly what is about to be sent for a call, keys removed. Then send it, once."""
 
         def work(connection: Connection) -> None:
             self._must_be_there()

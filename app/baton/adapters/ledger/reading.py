@@ -36,7 +36,7 @@ def usage(connection: Connection, by: By, since: float | None) -> list[UsageRow]
     order = "name" if by == "day" else "charged DESC, name"
     rows = connection.execute(
         f"""SELECT {column} AS name, count(*), sum(tokens_in), sum(tokens_out),
-            sum(charged) AS charged, sum(iif(status = 'unconfirmed', charged, 0))
+            sum(charged) AS charged, sum((status = 'unconfirmed') * charged)
         FROM calls WHERE status <> 'void' AND at >= ? GROUP BY {column} ORDER BY {order}""",
         [since or 0],
     )

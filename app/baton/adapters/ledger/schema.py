@@ -21,7 +21,7 @@ _SUMS = {"settled": "charged", "held": "held", "unconfirmed": "charged"}
 
 
 def _amounts(row: str) -> list[str]:
-    return [f"iif({row}.status = '{name}', {row}.{column}, 0)" for name, column in _SUMS.items()]
+    return [f"({row}.status = '{name}') * {row}.{column}" for name, column in _SUMS.items()]
 
 
 def _add_up(amounts: Iterable[str]) -> str:
