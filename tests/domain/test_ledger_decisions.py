@@ -121,6 +121,17 @@ def test_calls_that_are_ready_share_what_is_left() -> None:
     assert three.amount * 3 <= CENT
 
 
+def test_exactly_enough_is_enough_and_a_nano_dollar_less_is_not() -> None:
+    least = MINI.most(1000, USEFUL_TOKENS)
+    hold = decide(bill(), rooms(day=least))
+    assert (hold.cap, hold.amount) == (USEFUL_TOKENS, least)
+    refusal(bill(), rooms(day=least - 1))
+    refusal(bill(), rooms(day=Room(Scope.DAY, least, settled=1)))
+    refusal(bill(), rooms(day=Room(Scope.DAY, least, held=1)))
+    refusal(bill(), rooms(day=Room(Scope.DAY, least, unconfirmed=1)))
+    refusal(bill(share=2), rooms(day=2 * least - 1))
+
+
 def test_less_than_is_useful_is_granted_only_if_no_more_was_asked() -> None:
     tight = rooms(day=250_000 + 100 * 2000)
     assert decide(bill(wanted=100), tight).cap == 100
