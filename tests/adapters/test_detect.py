@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from msgspec import convert
 
-from baton.adapters.detect import LIMIT, Found, Place, engines, places, toml
+from baton.adapters.detect import LIMIT, Found, Place, engines, places
+from baton.domain.labels import Label
+from baton.settings import ServerWorker
 
 OLLAMA, LM_STUDIO, LLAMA_SERVER = places({})
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -193,10 +195,8 @@ def test_ollama_is_looked_for_where_it_listens_if_that_is_here(
     assert (ollama.host, ollama.port) == (host, port)
 
 
-def test_what_is_found_can_be_put_into_the_settings() -> None:
-    here = Found("a", "Ollama", 'a "quoted" \\ ü', "http://127.0.0.1:11434/v1")
-    cloud = Found("b", "Ollama", "b:cloud", "http://127.0.0.1:11434/v1", cloud=True)
-    text = toml([here, cloud])
-    assert tomllib.loads(text)["workers"] == [here.entry, cloud.entry]
-    assert cloud.entry["privacy"] == "cloud"
-    assert "price" in text
+def test_what_is_found_makes_an_entry_in_the_settings() -> None:
+    here = Found("a", "Ollama", "a:8b", "http://127.0.0.1:11434/v1")
+    cloud = replace(here, id="b", cloud=True)
+    assert convert(here.entry, ServerWorker).privacy is None  # as the address says
+    assert convert(cloud.entry, ServerWorker).privacy is Label.CLOUD

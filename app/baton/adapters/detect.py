@@ -101,23 +101,6 @@ async def engines(
     ]
 
 
-def toml(found: Iterable[Found]) -> str:
-    """Return what to put into config.toml to have these as workers."""
-    return "\n".join(_table(model) for model in found)
-
-
-def _table(found: Found) -> str:
-    lines = ["[[workers]]", *(f"{name} = {_quoted(text)}" for name, text in found.entry.items())]
-    if found.cloud:
-        lines.append("# It costs money elsewhere, and is not used before its price stands here:")
-        lines.append('# price = { input = "0.25", output = "2" }  # US dollars per million tokens')
-    return "\n".join([*lines, ""])
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # what JSON escapes, TOML reads; see _usable
-
-
 def _ollama_host(value: str) -> tuple[str, int]:
     """Read OLLAMA_HOST as Ollama does; an address elsewhere is none of ours."""
     usual = "127.0.0.1", 11434

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_worker
-from baton.cli.output import emit, emit_json, show_size
+from baton.cli.options import offline_option
+from baton.cli.output import emit, emit_json, show_size, talk
 from baton.compose import compose
 from baton.domain.chat import Card
+from baton.domain.errors import ConfigError
+from baton.domain.money import format_usd
+from baton.domain.prices import Price
 from baton.domain.sanitise import one_line
-from baton.settings import find_paths, load
+from baton.settings import CloudWorker, ServerWorker, Settings, find_paths, load, write
+
+if TYPE_CHECKING:
+    from baton.adapters.detect import Found
 
 
 @click.group(cls=AliasedGroup)
@@ -27,7 +37,7 @@ def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
     cards, default = _roster()
     if as_json:
-        return emit_json([asdict(card) | {"default": card.id == default} for card in cards])
+        return emit_json([_facts(card) | {"default": card.id == default} for card in cards])
     width = max(len(one_line(card.id)) for card in cards)
     emit("\n".join(_row(card, card.id == default, width) for card in cards))
 
@@ -38,13 +48,19 @@ def list_(as_json: bool) -> None:
 def show(worker: str, as_json: bool) -> None:
     """Show what is known of WORKER."""
     card = _card(worker)
+    address, variable = _elsewhere(load(find_paths().config_file), worker)
     if as_json:
-        return emit_json(asdict(card))
+        return emit_json(_facts(card) | {"address": address, "api_key_env": variable})
     facts = {
         "Worker": card.id,
         "Name": card.name,
+        "Model": card.model,
+        "Provider": card.provider if card.kind == "cloud" else "",
+        "Address": address,
+        "Key": f"in {variable}" if variable else "",
         "Runs": card.hardware or card.kind,
         "Privacy": card.privacy.value,
+        "Price": _price(card) if card.is_outside else "",
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Longest answer": f"{card.max_output:,} tokens",
         "Parameters": f"{card.parameters / 1e6:,.0f} million" if card.parameters else "",
@@ -53,6 +69,31 @@ def show(worker: str, as_json: bool) -> None:
         "Note": card.note,
     }
     emit("\n".join(f"{name + ':':16}{one_line(text)}" for name, text in facts.items() if text))
+
+
+@workers.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--add", is_flag=True, help="Put them into config.toml.")
+@offline_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> None:
+    """Find engines that run on this machine: Ollama, LM Studio, llama-server.
+
+    With --add their models become workers: those named, or all that aren't yet.
+    """
+    file = find_paths().config_file
+    settings = load(file, flags={"offline": True} if offline else {})
+    if settings.offline:
+        raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
+    found = _named(_new(settings), ids)
+    if add:
+        _add(file, found)
+    if as_json:
+        return emit_json([asdict(model) for model in found])
+    width = max((len(model.id) for model in found), default=0)
+    for model in found:
+        emit(f"{model.id:{width}}  {model.engine:12}  {_told(model)}")
+    talk(_outcome(found, add))
 
 
 @workers.command()
@@ -96,5 +137,96 @@ def _card(worker: str) -> Card:
 
 def _row(card: Card, default: bool, width: int) -> str:
     mark = "*" if default else " "
-    size = f"  {show_size(card.size)}" if card.size else ""
-    return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {one_line(card.name, 50)}{size}"
+    size = show_size(card.size) if card.size else ""
+    more = f"{card.privacy.value}, {_price(card)}" if card.is_outside else size
+    name = one_line(card.name, 50)
+    return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {name}  {more}".rstrip()
+
+
+def _facts(card: Card) -> dict[str, Any]:
+    """Return a card for machines: its price in US dollars per million tokens, as text."""
+    return asdict(card) | {"price": None if card.price is None else _rates(card.price)}
+
+
+def _rates(price: Price) -> dict[str, str]:
+    rates = {name: format_usd(rate) for name, rate in asdict(price.rates).items()}
+    return rates | {"source": price.source}
+
+
+def _price(card: Card) -> str:
+    """Say what a worker costs."""
+    if card.price is None:
+        return "price unknown"
+    if card.price.is_free:
+        return "costs nothing"
+    rates = card.price.rates
+    source = f" ({card.price.source})" if card.price.source else ""
+    return f"{_usd(rates.input)} in, {_usd(rates.output)} out per million tokens{source}"
+
+
+def _usd(rate: int) -> str:
+    """Write a rate with all its digits, but cents with two: "$0.0375", "$0.10", "$2"."""
+    whole, point, rest = format_usd(rate).partition(".")
+    return f"${whole}{point}{rest.ljust(2, '0') if rest else ''}"
+
+
+def _elsewhere(settings: Settings, worker: str) -> tuple[str, str]:
+    """Return the address and the key's variable that the settings name for a worker."""
+    for entry in settings.roster:
+        if entry.id == worker and isinstance(entry, CloudWorker | ServerWorker):
+            return entry.base_url, entry.api_key_env
+    return "", ""
+
+
+def _new(settings: Settings) -> list[Found]:
+    """Return the models of running engines that aren't workers yet."""
+    from baton.adapters.detect import LIMIT, engines
+
+    known = {
+        (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))
+        for entry in settings.roster
+        if isinstance(entry, ServerWorker)
+    }
+    found = asyncio.run(engines(taken=[entry.id for entry in settings.roster], limit=LIMIT))
+    return [model for model in found if (model.model, model.base_url) not in known]
+
+
+def _named(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
+    by_id = {model.id: model for model in found}
+    for id in ids:
+        if id not in by_id:
+            there = ", ".join(by_id) or "none"
+            raise ConfigError(f"No new model {id!r} was found.", f"Found: {there}.")
+    return [by_id[id] for id in ids] or list(found)
+
+
+def _add(file: Path, found: Iterable[Found]) -> None:
+    """Append to `[[workers]]`; what stands there stays as it is."""
+    import tomlkit
+
+    try:
+        document = tomlkit.parse(file.read_bytes())
+    except FileNotFoundError:
+        document = tomlkit.document()
+    entries: Any = document.get("workers", tomlkit.aot())
+    for model in found:
+        entries.append(model.entry)
+    if entries:
+        write(file, {"workers": entries})
+
+
+def _told(model: Found) -> str:
+    if model.cloud:
+        return f"{model.model}: only forwarded to a cloud, needs a price"
+    return f"{model.model}  {show_size(model.size)}" if model.size else model.model
+
+
+def _outcome(found: Sequence[Found], added: bool) -> str:
+    if not found:
+        return "No engine with new models runs here (Ollama, LM Studio, llama-server)."
+    if not added:
+        return "`baton workers detect --add` makes them workers."
+    unpriced = (
+        "" if not any(model.cloud for model in found) else " What is forwarded needs a price."
+    )
+    return f"Added to config.toml; `baton ask -m {found[0].id}` asks the first.{unpriced}"
