@@ -180,7 +180,7 @@ def release_all(connection: Connection, now: float) -> int:
     return sum(release(connection, row["id"], now) for row in rows)
 
 
-_UNCONFIRMED = "`baton budget show` lists the unconfirmed ones."
+_UNCONFIRMED = "`baton budget release` lists the unconfirmed ones."
 
 
 def sent(connection: Connection, call: str, destination: str, body: bytes, now: float) -> None:
