@@ -19,6 +19,14 @@ from baton.children import framing
 BEAT_SECONDS = 1.0
 
 
+class Failure(Exception):
+    """Something that the front raises as the error of that name; `numbers` are its own."""
+
+    def __init__(self, error: str, message: str, hint: str = "", **numbers: int) -> None:
+        super().__init__(message)
+        self.fields = {"error": error, "message": message, "hint": hint, **numbers}
+
+
 class Front:
     """The other end. Each frame that comes from it is given to `receive`, in a thread."""
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import BinaryIO, cast
 
@@ -63,9 +63,15 @@ def command(name: str) -> list[str]:
     return [sys.executable, "-P", "-m", f"baton.children.{name}"]
 
 
-def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return what a child may know of the environment."""
-    kept = {k: v for k, v in environ.items() if k in ALLOWED or k.startswith(ALLOWED_PREFIXES)}
+def environment(
+    environ: Mapping[str, str] = os.environ, also: Collection[str] = ()
+) -> dict[str, str]:
+    """Return what a child may know of the environment; `also` names what only this one needs."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in ALLOWED or name in also or name.startswith(ALLOWED_PREFIXES)
+    }
     return {**DEFAULTS, **kept}
 
 

@@ -32,7 +32,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
 from baton.children import framing
-from baton.children.front import Front, keep_quiet_and_private, take_pipes
+from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
 
 if TYPE_CHECKING:
     from baton.children import llama
@@ -55,14 +55,6 @@ MOST_BYTES_PER_TOKEN = 32
 
 USEFUL_TOKENS = 256
 """Less room than this for an answer is none."""
-
-
-class Failure(Exception):
-    """Something that the front raises as the error of that name; `numbers` are its own."""
-
-    def __init__(self, error: str, message: str, hint: str = "", **numbers: int) -> None:
-        super().__init__(message)
-        self.fields = {"error": error, "message": message, "hint": hint, **numbers}
 
 
 class Inbox:

@@ -1,0 +1,190 @@
+"""A worker elsewhere: a provider's model, or one behind somebody's OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from baton.children import framing
+from baton.children.process import Died
+from baton.domain.chat import (
+    Card,
+    Chunk,
+    Declined,
+    Finish,
+    Request,
+    Sent,
+    Text,
+    Usage,
+    about_tokens,
+    input_bound,
+)
+from baton.domain.errors import (
+    BatonError,
+    ConfigError,
+    ContextTooLong,
+    SecretMissing,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.domain.sanitise import one_line
+from baton.secrets import PROVIDERS
+
+if TYPE_CHECKING:
+    from baton.adapters.cloud.gateway import Gateway
+
+NAMES = {
+    "anthropic": "Anthropic",
+    "deepseek": "DeepSeek",
+    "gemini": "Gemini",
+    "groq": "Groq",
+    "mistral": "Mistral",
+    "openai": "OpenAI",
+    "openrouter": "OpenRouter",
+    "xai": "xAI",
+}
+
+SLOW_EFFORTS = ("medium", "high")
+
+
+class CloudWorker:
+    """Answers through the gateway: a card of kind "cloud" or "server".
+
+    `card.model` is litellm's name for a cloud model and the server's own for another. A cloud
+    worker with a `base_url` is asked there, in its provider's dialect. `api_key_env` names the
+    variable (or the keyring's entry) with its key; without it a cloud worker has its provider's,
+    and a server none.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        gateway: Gateway,
+        *,
+        base_url: str = "",
+        api_key_env: str = "",
+        temperature: float | None = None,
+    ) -> None:
+        self.card = card
+        self._gateway = gateway
+        self._base_url = base_url
+        self._variable = api_key_env
+        self._temperature = temperature
+        if api_key_env:
+            gateway.may_read(api_key_env)
+        elif card.kind == "cloud" and card.provider in PROVIDERS:
+            gateway.may_read(*PROVIDERS[card.provider].variables)
+
+    def warm(self) -> None:
+        """Begin to start the gateway."""
+        self._gateway.warm(self.card)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Answer the request; see engine.ports.Worker."""
+        from baton.engine.meter import uninterrupted
+
+        asked = self._asked(request)
+        try:
+            line = self._gateway.open(self.card, **asked)
+        except framing.FrameError as error:
+            needed = sum(about_tokens(message.text) for message in request.messages)
+            raise ContextTooLong(needed, self.card.context) from error
+        said = ""
+        try:
+            while True:
+                frame = await line.receive()
+                match frame:
+                    case {"type": "request", "host": str(host), "body": str(encoded)}:
+                        body = base64.b64decode(encoded)
+                        await self._gateway.record(request.call, host, body)
+                        yield Sent(host, len(body))
+                        line.go()
+                    case {"type": "text", "text": str(text), "tokens": int(tokens)}:
+                        said += text
+                        yield Text(text, tokens)
+                    case {"type": "done"}:
+                        yield self._usage(frame, request, said)
+                        return
+                    case {"type": "failed"}:
+                        if frame.get("declined") is True:
+                            yield Declined()
+                        raise _error(frame)
+                    case _:
+                        raise Died("It answered nonsense.")
+        except Died as death:
+            kept = " What was written is kept." if said else ""
+            message = f"The gateway fell over. {death}{kept}"
+            raise WorkerUnavailable(message, "Try again.") from death
+        finally:
+            await uninterrupted(line.close())
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: the gateway is everybody's."""
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        """Return what the gateway must know. Raises ConfigError."""
+        card, patience = self.card, self._gateway.patience
+        cloud = card.kind == "cloud"
+        if cloud and card.provider not in PROVIDERS:
+            raise ConfigError(
+                f"There is no provider {card.provider!r}.", f"Known: {', '.join(PROVIDERS)}."
+            )
+        slow = not cloud or self._gateway.effort in SLOW_EFFORTS
+        temperature = request.temperature
+        return {
+            "who": NAMES[card.provider] if cloud and not self._base_url else card.name,
+            "provider": card.provider,
+            "model": card.model.removeprefix(f"{card.provider}/") if cloud else card.model,
+            "base_url": self._base_url or PROVIDERS[card.provider].base_url,
+            "variable": self._variable,
+            "needs_key": cloud or bool(self._variable),
+            "through_library": cloud,
+            "messages": [
+                {"role": m.role.value, "content": m.text.encode("utf-8", "replace").decode()}
+                for m in request.messages
+            ],
+            "cap": request.max_tokens or card.max_output,
+            "bound": input_bound(request.messages),
+            "context": card.context,
+            "first": patience.first_of_slow if slow else patience.first,
+            "temperature": self._temperature if temperature is None else temperature,
+            "seed": request.seed,
+        }
+
+    def _usage(self, frame: framing.Frame, request: Request, said: str) -> Usage:
+        """Return what was counted. Raises WorkerError where that wasn't told, and costs."""
+        finish = Finish.LENGTH if frame.get("finish") == "length" else Finish.STOP
+        match frame.get("usage"):
+            case {
+                "tokens_in": int(tokens_in),
+                "tokens_out": int(tokens_out),
+                "cached": int(cached),
+                "cache_written": int(written),
+                "reported": int() | None as reported,
+            }:
+                context = self.card.context
+                return Usage(tokens_in, tokens_out, finish, cached, context, written, reported)
+        if self.card.price is not None and self.card.price.is_free:
+            read = sum(about_tokens(message.text) for message in request.messages)
+            return Usage(read, about_tokens(said), finish, context=self.card.context)
+        raise WorkerError(
+            f"{self.card.name} did not say what it counted. The answer is kept, and all that was"
+            " held for it stays charged.",
+            "Release the charge with `baton budget release` if the provider didn't bill it.",
+        )
+
+
+def _error(frame: framing.Frame) -> BatonError:
+    """Turn a failure of the gateway's into the error it stands for."""
+    match frame:
+        case {"error": "ContextTooLong", "needed": int(needed), "limit": int(limit)}:
+            return ContextTooLong(needed, limit)
+        case {"error": str(name), "message": str(message), "hint": str(hint)}:
+            kinds = {
+                "ConfigError": ConfigError,
+                "SecretMissing": SecretMissing,
+                "WorkerUnavailable": WorkerUnavailable,
+            }
+            return kinds.get(name, WorkerError)(one_line(message, 500), one_line(hint, 500))
+    return WorkerError("The gateway failed without saying why.", "Try again.")

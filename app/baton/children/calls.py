@@ -1,0 +1,55 @@
+"""One use of one worker elsewhere, as the gateway knows it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from baton.children.dialects import DIALECTS, Reader
+from baton.children.front import Failure
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """What was asked for, and how far it is.
+
+    `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
+    whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
+    of text the request may have, `context` the worker's, `first` how many seconds it may take to
+    the first word (a model may think that long in silence). `announce` tells the front what will be
+    sent; nothing is until `go` is set. `secret` is what the relay knows the call by.
+    """
+
+    id: int
+    who: str
+    provider: str
+    model: str
+    base_url: str
+    variable: str
+    needs_key: bool
+    through_library: bool
+    messages: list[dict[str, str]]
+    cap: int
+    bound: int
+    context: int
+    first: float
+    temperature: float | None
+    seed: int | None
+    announce: Callable[[str, bytes], None]
+    dialect: str = "chat"
+    key: str = ""
+    posted: bool = False
+    failure: Failure | None = None
+    posting: asyncio.Task[None] | None = None
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    secret: str = field(default_factory=lambda: secrets.token_hex(32))
+    reader: Reader = field(default_factory=DIALECTS["chat"])
+    ended_well: bool = False
+
+    def speak(self, dialect: str) -> None:
+        """Choose the dialect in which it will be answered."""
+        self.dialect = dialect
+        self.reader = DIALECTS[dialect]()

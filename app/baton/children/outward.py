@@ -1,0 +1,237 @@
+"""The only way out: one POST per call, to where the call goes and nowhere else.
+
+Every request passes here, whoever wrote it: its body is checked, announced to the front, and sent
+once the front has it on disk. What comes back is read on its way through, byte for byte, until the
+provider's own end. Nothing is ever tried twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from baton import __version__, secrets
+from baton.children import refusals, wire
+from baton.children.addresses import address, on_loopback, proxy_for
+from baton.children.calls import Call
+from baton.children.front import Failure
+from baton.domain.errors import ConfigError
+
+KEY_SECONDS = 60.0
+"""How long a key is remembered: asking a keyring for it takes a moment."""
+
+MOST_BYTES = 1 << 20
+MOST_BYTES_PER_TOKEN = 2048
+"""An answer with more bytes than its cap can fill is one that doesn't end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the gateway may connect; `connect` and `stall` (between words) are in seconds."""
+
+    keys_file: Path
+    proxy: str = ""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    offline: bool = False
+    connect: float = 10.0
+    stall: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The head of an answer, and its pieces as they come: the bytes, and the text in them."""
+
+    content_type: str
+    pieces: AsyncGenerator[tuple[bytes, str]]
+
+
+class Outward:
+    """Posts calls. It alone holds keys, and connections to anything else."""
+
+    def __init__(self, rules: Rules, environ: Mapping[str, str]) -> None:
+        self._rules = rules
+        self._environ = environ
+        self._clients: dict[str | None, httpx.AsyncClient] = {}
+        self._keys: dict[tuple[str, str], tuple[float, str]] = {}
+        self._trusted: ssl.SSLContext | None = None
+
+    async def prepare(self, call: Call) -> None:
+        """Refuse what can't be sent anyway: no way there, or no key. Raises Failure."""
+        self._targets(call)
+        if call.needs_key:
+            call.key = await self._key(call)
+
+    def warm(self) -> None:
+        """Read the certificates that are trusted, which takes a moment."""
+        self._client(None)
+
+    @asynccontextmanager
+    async def post(self, call: Call, body: bytes) -> AsyncIterator[Answer]:
+        """Send a call's one request and give its answer. Raises Failure, and notes it in the call.
+
+        The call is closed afterwards, whichever way it went.
+        """
+        try:
+            async with self._answered(call, body) as answer:
+                yield answer
+        except Failure as failure:
+            call.failure = failure
+            raise
+        finally:
+            call.closed.set()
+
+    @asynccontextmanager
+    async def _answered(self, call: Call, body: bytes) -> AsyncIterator[Answer]:
+        targets = self._targets(call)
+        self._check(call, body)
+        call.posted = True
+        call.announce(urlsplit(targets[0]).netloc, body)
+        await call.go.wait()
+        response = await self._send(call, targets, body)
+        try:
+            if response.status_code in (401, 403):
+                self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
+            if response.status_code != 200:
+                raise await refusals.of_response(call, response)
+            pieces = self._pieces(call, response)
+            yield Answer(response.headers.get("content-type", "text/event-stream"), pieces)
+        finally:
+            await response.aclose()
+
+    def _check(self, call: Call, body: bytes) -> None:
+        try:
+            if call.key and call.key.encode() in body:
+                raise wire.Unfit("it holds the key itself")
+            wire.check(body, call.dialect, call.model, call.cap, call.bound)
+        except wire.Unfit as error:
+            raise Failure(
+                "WorkerError",
+                f"The request for {call.who} was not sent: {error}.",
+                "Choose another worker; this one can't be used within a ceiling.",
+            ) from error
+
+    def _targets(self, call: Call) -> list[str]:
+        """Return the addresses to try: several only for this machine's two names."""
+        url = address(call.base_url, call.dialect, call.model)
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise Failure(
+                "ConfigError",
+                f"{call.who} has no address that can be used.",
+                "`baton config edit`.",
+            )
+        local = on_loopback(url)
+        if self._rules.offline and not local:
+            raise Failure(
+                "WorkerError",
+                f"Baton is offline, and {call.who} is not on this machine.",
+                "Choose a local worker, or leave offline.",
+            )
+        return local or [url]
+
+    async def _send(self, call: Call, targets: list[str], body: bytes) -> httpx.Response:
+        host = urlsplit(call.base_url).netloc.rpartition("@")[2]
+        for target in targets:
+            client = self._client(proxy_for(target, self._rules.proxy, self._rules.proxies))
+            headers = {**_headers(call), "host": host}
+            names = {"sni_hostname": urlsplit(call.base_url).hostname}
+            try:
+                request = client.build_request(
+                    "POST", target, content=body, headers=headers, extensions=names
+                )
+                async with asyncio.timeout(call.first):
+                    return await client.send(request, stream=True)
+            except httpx.ConnectError as error:
+                if target is targets[-1]:
+                    raise refusals.of_error(call, error) from error
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+                raise refusals.of_error(call, error) from error
+        raise AssertionError("a call has a target")
+
+    async def _pieces(
+        self, call: Call, response: httpx.Response
+    ) -> AsyncGenerator[tuple[bytes, str]]:
+        """Pass the answer on as it comes, and read it; it ended well if HTTP says so as well."""
+        most, seen = MOST_BYTES + MOST_BYTES_PER_TOKEN * call.cap, 0
+        pieces = response.aiter_bytes()
+        try:
+            while True:
+                patience = self._rules.stall if call.reader.wrote else call.first
+                async with asyncio.timeout(patience):
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    break
+                seen += len(piece)
+                if seen > most:
+                    raise refusals.endless(call)
+                yield piece, call.reader.feed(piece)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise refusals.of_error(call, error) from error
+        call.ended_well = call.reader.at_end
+        if not call.ended_well:
+            raise refusals.unfinished(call)
+
+    async def _key(self, call: Call) -> str:
+        """Return the call's key; a keyring may take a while to answer."""
+        slot = (call.provider, call.variable)
+        since, key = self._keys.get(slot, (0.0, ""))
+        if key and time.monotonic() - since < KEY_SECONDS:
+            return key
+        try:
+            found = await asyncio.to_thread(
+                secrets.find,
+                call.provider,
+                variable=call.variable,
+                file=self._rules.keys_file,
+                environ=self._environ,
+            )
+        except ConfigError as error:
+            raise Failure("ConfigError", error.message, error.hint) from error
+        if found is None:
+            raise refusals.no_key(call)
+        self._keys[slot] = (time.monotonic(), found.value)
+        return found.value
+
+    def _client(self, proxy: str | None) -> httpx.AsyncClient:
+        if proxy not in self._clients:
+            self._trusted = self._trusted or _trusted(self._environ)
+            self._clients[proxy] = httpx.AsyncClient(
+                verify=self._trusted,
+                proxy=proxy,
+                trust_env=False,
+                follow_redirects=False,
+                timeout=httpx.Timeout(None, connect=self._rules.connect),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
+            )
+        return self._clients[proxy]
+
+
+def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
+    """Return whom to trust: the well-known authorities, and those that the person added."""
+    context = httpx.create_ssl_context(trust_env=False)
+    file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
+    if file or folder:
+        context.load_verify_locations(file or None, folder or None)
+    return context
+
+
+def _headers(call: Call) -> dict[str, str]:
+    headers = {
+        "accept": "text/event-stream",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "user-agent": f"baton/{__version__}",
+    }
+    if call.dialect == "messages":
+        headers["anthropic-version"] = "2023-06-01"
+    if call.key:
+        name = {"messages": "x-api-key", "gemini": "x-goog-api-key"}.get(call.dialect)
+        headers[name or "authorization"] = call.key if name else f"Bearer {call.key}"
+    return headers

@@ -1,0 +1,193 @@
+"""What went wrong with a call, in sentences for people, and whether it can have cost anything.
+
+`declined` is only said where the provider refused the request outright, or never got it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import httpx
+
+from baton.children.dialects import error_sentence
+from baton.children.front import Failure
+from baton.domain.chat import about_tokens
+from baton.domain.sanitise import one_line
+
+if TYPE_CHECKING:
+    from baton.children.calls import Call
+
+MOST_READ = 64 * 1024
+"""Bytes of an error that are read."""
+
+SHORTEST_ECHO = 8
+"""A part of a key this long is removed from what a provider says."""
+
+UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.InvalidURL)
+"""After these not a byte of the request was sent."""
+
+_TOO_LONG = re.compile(
+    r"context[ _]length|context window|maximum context|prompt is too long|input is too long"
+    r"|exceed_context_size|exceeds the maximum number of tokens|too many (input )?tokens",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
+
+
+async def of_response(call: Call, response: httpx.Response) -> Failure:
+    """Return what an answer other than 200 means."""
+    body = b""
+    with suppress(httpx.HTTPError):
+        async for piece in response.aiter_bytes():
+            body += piece
+            if len(body) > MOST_READ:
+                break
+    status = response.status_code
+    said = _said(call, body)
+    # A 408 may come from something in between, while the model is at work.
+    declined = 400 <= status < 500 and status != 408
+    if status in (401, 403):
+        return _refused_key(call, said, declined)
+    if status == 429:
+        return _too_often(call, said, response.headers.get("retry-after", ""), declined)
+    if declined and _TOO_LONG.search(said + body[:MOST_READ].decode("utf-8", "replace")):
+        needed, limit = _sizes(call, said)
+        return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
+    if declined:
+        told = f": {said}" if said else f" (HTTP {status})."
+        return Failure(
+            "WorkerError",
+            f"{call.who} refused the request{told}",
+            "Nothing was charged.",
+            declined=True,
+        )
+    told = f": {said}" if said else "."
+    return Failure(
+        "WorkerUnavailable", f"{call.who} failed (HTTP {status}){told}", "Try again later."
+    )
+
+
+def of_error(call: Call, error: Exception) -> Failure:
+    """Return what a failed connection means."""
+    kept = " What it had written is kept." if call.reader.wrote else ""
+    if isinstance(error, UNSENT):
+        why = one_line(str(error), 120) or type(error).__name__
+        return Failure(
+            "WorkerUnavailable",
+            f"{call.who} can't be reached: {without(why, call.key)}.",
+            "Check the address and the network; nothing was sent.",
+            declined=True,
+        )
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return Failure("WorkerUnavailable", f"{call.who} stopped answering.{kept}", "Try again.")
+    return Failure(
+        "WorkerUnavailable", f"The connection to {call.who} was cut.{kept}", "Try again."
+    )
+
+
+def endless(call: Call) -> Failure:
+    """An answer goes on beyond everything that its cap allows."""
+    return Failure(
+        "WorkerError",
+        f"{call.who} doesn't come to an end. What it had written is kept.",
+        "Choose another worker.",
+    )
+
+
+def unfinished(call: Call) -> Failure:
+    """The answer stopped without the provider's own end."""
+    kept = " What it had written is kept." if call.reader.wrote else ""
+    if call.reader.error:
+        said = one_line(without(call.reader.error, call.key), 300)
+        return Failure("WorkerUnavailable", f"{call.who} failed: {said}{kept}", "Try again later.")
+    if call.reader.broken:
+        message = f"{call.who} answered in a way that Baton doesn't understand.{kept}"
+        return Failure("WorkerError", message, "Check the address, or choose another worker.")
+    return Failure(
+        "WorkerUnavailable", f"The answer of {call.who} was cut off.{kept}", "Try again."
+    )
+
+
+def no_key(call: Call) -> Failure:
+    """There is no key."""
+    name = call.variable or call.provider
+    return Failure(
+        "SecretMissing",
+        f"There is no key for {call.who}.",
+        f"Enter it with `baton keys set {name}`.",
+    )
+
+
+def without(text: str, key: str) -> str:
+    """Return the text with the key, and any longer part of it, removed."""
+    if len(key) < SHORTEST_ECHO:
+        return text
+    kept, start = "", 0
+    while start < len(text):
+        size = 0
+        while start + size < len(text) and text[start : start + size + 1] in key:
+            size += 1
+        if size >= SHORTEST_ECHO:
+            kept, start = f"{kept}[key]", start + size
+        else:
+            kept, start = kept + text[start], start + 1
+    return kept
+
+
+def _said(call: Call, body: bytes) -> str:
+    """Return the provider's own sentence."""
+    try:
+        said = error_sentence(json.loads(body))
+    except (ValueError, RecursionError):
+        said = ""
+    return one_line(without(said, call.key), 300)
+
+
+def _refused_key(call: Call, said: str, declined: bool) -> Failure:
+    name = call.variable or call.provider
+    told = f": {said}" if said else "."
+    hint = f"Enter another with `baton keys set {name}`." if call.needs_key else "It wants a key."
+    return Failure("SecretMissing", f"{call.who} refused the key{told}", hint, declined=declined)
+
+
+def _too_often(call: Call, said: str, after: str, declined: bool) -> Failure:
+    told = f" ({said})" if said else ""
+    return Failure(
+        "WorkerUnavailable",
+        f"{call.who} takes no more requests for now{told}.",
+        f"Try again in {_wait(after)}, or choose another worker.",
+        declined=declined,
+    )
+
+
+def _wait(after: str) -> str:
+    """Say how long to wait, from a Retry-After header."""
+    import datetime
+
+    if after.isdecimal():
+        seconds = int(after[:6])
+    else:
+        try:
+            until = parsedate_to_datetime(after)
+        except ValueError:
+            return "a minute"
+        now = datetime.datetime.now(datetime.UTC)
+        until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
+        seconds = max(1, int((until - now).total_seconds()))
+    if seconds < 120:
+        return f"{seconds} second{'' if seconds == 1 else 's'}"
+    return f"{-(-seconds // 60)} minutes"
+
+
+def _sizes(call: Call, said: str) -> tuple[int, int]:
+    """Return how much was needed and what the limit is, in the provider's own numbers if told."""
+    numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
+    if len(numbers) >= 2:
+        return numbers[-1], numbers[-2]
+    guess = sum(about_tokens(message["content"]) for message in call.messages) + call.cap
+    limit = numbers[0] if numbers else call.context
+    return max(guess, limit), limit
