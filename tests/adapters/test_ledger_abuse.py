@@ -92,13 +92,17 @@ def broken_files(path: Path) -> list[Path]:
 # Never over the ceiling
 
 
-@pytest.mark.parametrize("schedules", [25, pytest.param(10_000, marks=pytest.mark.long)])
+PARTS = [pytest.param(part * 1000, 1000, marks=pytest.mark.long) for part in range(10)]
+
+
+@pytest.mark.parametrize(("first", "schedules"), [(0, 25), *PARTS])
 def test_two_batons_with_many_tasks_are_never_over_a_ceiling(
-    tmp_path: Path, schedules: int
+    tmp_path: Path, first: int, schedules: int
 ) -> None:
     path = tmp_path / "data" / "ledger.db"
-    both = [process(f"spend.spend(pathlib.Path({str(path)!r}), {n!r}, 16)") for n in ("Ann", "Bob")]
-    for schedule in range(schedules):
+    names = (f"Ann {first}", f"Bob {first}")
+    both = [process(f"spend.spend(pathlib.Path({str(path)!r}), {n!r}, 16)") for n in names]
+    for schedule in range(first, first + schedules):
         for one in both:
             assert one.stdin is not None
             one.stdin.write(f"{schedule}\n")
