@@ -1,0 +1,369 @@
+"""What Baton connects to, seen by the kernel: every system call of it and all its children.
+
+Needs root, strace and unshare, so it is skipped elsewhere; a guard in `conftest.py` does for the
+other tests. A process that is traced can hide nothing, native code and grandchildren included.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from e2e.terminal import Terminal
+from support.cloud import Cloud
+
+pytestmark = pytest.mark.root
+
+BATON = [sys.executable, "-I", "-m", "baton"]
+NO_NETWORK = ["unshare", "--net"]
+STRACE = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=%network,open,openat,io_uring_setup"]
+
+CHEAP = [
+    ["workers", "ls"],
+    ["workers", "show", "small"],
+    ["history", "ls"],
+    ["history", "search", "lisbon"],
+    ["budget", "show"],
+    ["budget", "prices"],
+    ["keys", "ls"],
+    ["usage"],
+    ["egress", "ls"],
+    ["config", "show"],
+    ["completion", "bash"],
+]
+"""Commands that load no model."""
+
+CLOUD = """
+[budget]
+day = "2"
+policy = "budget"
+[[workers]]
+id = "gpt"
+kind = "cloud"
+model = "openai/gpt-5-mini"
+[[workers]]
+id = "claude"
+kind = "cloud"
+model = "anthropic/claude-haiku-4-5"
+"""
+
+KEYS = {"OPENAI_API_KEY": "sk-canary-1", "ANTHROPIC_API_KEY": "sk-ant-canary-2"}
+
+
+@cache
+def missing() -> str:
+    """Say what is missing here to watch system calls, or return ""."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return "needs root on Linux"
+    for command in ([*NO_NETWORK, "true"], [*STRACE, "-o", "/dev/null", "true"]):
+        if not shutil.which(command[0]):
+            return f"needs {command[0]}"
+        if subprocess.run(command, capture_output=True).returncode:
+            return f"{command[0]} is not allowed here"
+    return ""
+
+
+@pytest.fixture(autouse=True)
+def _able() -> None:
+    if reason := missing():
+        pytest.skip(reason)
+
+
+# What the kernel saw
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a traced program did: families of sockets, addresses, and signs of a name look-up."""
+
+    families: frozenset[str]
+    reached: frozenset[tuple[str, int]]
+    listened: frozenset[int]
+    look_ups: frozenset[str]
+    files: frozenset[str]
+
+    @property
+    def nothing(self) -> bool:
+        """Whether it never even made a socket that could leave this process's machine."""
+        return not (self.families - {"AF_UNIX"} or self.reached or self.look_ups)
+
+
+_CALL = re.compile(r"^\d+ +(\w+)\((.*)")
+_FAMILY = re.compile(r"(AF_\w+)")
+_INET = re.compile(
+    r"sin6?_port=htons\((\d+)\).*?(?:inet_addr\(|inet_pton\(AF_INET6, )\"([^\"]+)\"", re.DOTALL
+)
+_PATH = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_RESOLVER = re.compile(r"/etc/(?:resolv\.conf|hosts|gai\.conf|host\.conf)$|nscd|systemd/resolve")
+
+
+def read(trace: Path) -> Seen:
+    families: set[str] = set()
+    reached: set[tuple[str, int]] = set()
+    listened: set[int] = set()
+    look_ups: set[str] = set()
+    files: set[str] = set()
+    for line in trace.read_text(errors="replace").splitlines():
+        if (match := _CALL.match(line)) is None:
+            continue
+        call, given = match.groups()
+        path = _PATH.search(given)
+        if call in ("open", "openat") and path:
+            files.add(path[1])
+        if call in ("open", "openat", "connect") and path and _RESOLVER.search(path[1]):
+            look_ups.add(path[1])
+        if call == "socket" and (family := _FAMILY.match(given)):
+            families.add(family[1])
+        addresses = {(host, int(port)) for port, host in _INET.findall(given)}
+        if call in ("connect", "sendto", "sendmsg", "sendmmsg"):
+            reached |= addresses
+        if call in ("bind", "getsockname"):
+            listened |= {port for _, port in addresses}
+        if call == "io_uring_setup":
+            families.add("what a trace can't see")
+    return Seen(
+        frozenset(families),
+        frozenset(reached),
+        frozenset(listened),
+        frozenset(look_ups),
+        frozenset(files),
+    )
+
+
+class Watch:
+    """Runs programs under a trace."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._runs = 0
+
+    def command(self, program: Sequence[str]) -> tuple[list[str], Path]:
+        self._runs += 1
+        trace = self._folder / f"trace {self._runs}"
+        return [*STRACE, "-o", str(trace), *program], trace
+
+    def run(
+        self,
+        *args: str,
+        program: Sequence[str] = BATON,
+        code: int = 0,
+        environ: Mapping[str, str] = MappingProxyType({}),
+    ) -> tuple[str, Seen]:
+        """Run a command to its end; return what it wrote, and what the kernel saw."""
+        command, trace = self.command([*program, *args])
+        done = subprocess.run(
+            command,
+            env={**os.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr, read(trace)
+
+    def app(self, *args: str, environ: Mapping[str, str] = MappingProxyType({})) -> Seen:
+        """Open the app, have a prompt answered, and quit."""
+        command, trace = self.command([*BATON, *args])
+        use(Terminal(command, {**os.environ, **environ}))
+        return read(trace)
+
+
+def use(app: Terminal) -> None:
+    try:
+        app.wait_for("Ask anything")
+        app.send("What is the capital of France?\r")
+        app.wait_for("Paris")
+        app.wait_for("finished in")
+        app.send("\x11")
+        assert app.wait_end() == 0
+    finally:
+        app.close()
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
+    # The real choice of a keyring: if any of them talked to a network, that would count.
+    monkeypatch.delenv("PYTHON_KEYRING_BACKEND", raising=False)
+    return Watch(tmp_path)
+
+
+def configure(home: Path, text: str) -> None:
+    file = home / "config" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+# The watch itself would notice
+
+CONNECTS = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))"
+SENDS = (
+    "import socket, sys; s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM);"
+    "s.sendto(b'x', ('::1', int(sys.argv[1])))"
+)
+NESTED = f"""
+import subprocess, sys, threading
+def run(): subprocess.run([sys.executable, "-c", {CONNECTS!r}, sys.argv[1]], check=True)
+thread = threading.Thread(target=run); thread.start(); thread.join()
+"""
+LOOKS_UP = """
+import socket
+try: socket.getaddrinfo("baton.invalid", 80)
+except OSError: pass
+"""
+
+
+@pytest.mark.parametrize("code", [CONNECTS, NESTED])
+def test_a_connection_would_be_seen(watch: Watch, code: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        _, seen = watch.run("-c", code, str(port), program=[sys.executable])
+    assert seen.reached == {("127.0.0.1", port)}
+    assert not seen.nothing
+
+
+def test_a_datagram_would_be_seen(watch: Watch) -> None:
+    if not Path("/proc/net/if_inet6").exists():
+        pytest.skip("needs IPv6")
+    _, seen = watch.run("-c", SENDS, "9", program=[sys.executable])
+    assert seen.reached == {("::1", 9)}
+
+
+def test_a_name_look_up_would_be_seen(watch: Watch) -> None:
+    _, seen = watch.run("-c", LOOKS_UP, program=[*NO_NETWORK, sys.executable])
+    assert seen.look_ups
+    assert not seen.nothing
+
+
+def test_a_look_for_engines_is_seen_and_goes_nowhere_but_here(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "https://models.example.org")
+    _, seen = watch.run("workers", "detect")
+    assert seen.reached == {("127.0.0.1", port) for port in (11434, 1234, 8080)}
+    assert not seen.look_ups
+
+
+# Offline
+
+WAYS: dict[str, dict[str, str]] = {
+    "the flag": {},
+    "the environment": {"BATON_OFFLINE": "1"},
+    "the settings": {},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_offline_no_engine_is_looked_for(watch: Watch, home: Path, way: str) -> None:
+    """What connects to this machine otherwise, in each of the ways to be offline."""
+    configure(home, "offline = true" if way == "the settings" else "")
+    flags = ["--offline"] if way == "the flag" else []
+    _, seen = watch.run("workers", "detect", *flags, code=2, environ=WAYS[way])
+    assert seen.nothing, seen
+
+
+def test_offline_a_prompt_is_answered_without_any_socket(watch: Watch) -> None:
+    said, seen = watch.run("ask", "--offline", "What is the capital of France?")
+    assert "Paris" in said
+    assert seen.nothing, seen
+
+
+def test_offline_the_app_makes_no_socket(watch: Watch) -> None:
+    seen = watch.app("--offline")
+    assert seen.nothing, seen
+
+
+def test_offline_every_command_works_without_any_socket(watch: Watch, home: Path) -> None:
+    """With cloud workers, a budget and keys, too: nothing of them is used."""
+    configure(home, CLOUD)
+    for command in (*CHEAP, ["doctor"]):
+        _, seen = watch.run(*command, environ={"BATON_OFFLINE": "1", **KEYS})
+        assert seen.nothing, (command, seen)
+        assert not any("/litellm/" in file for file in seen.files), command
+
+
+@pytest.mark.parametrize("args", [["-m", "gpt"], ["-m", "claude", "--budget", "1"]])
+def test_offline_a_cloud_worker_is_refused_before_anything_starts(
+    watch: Watch, home: Path, args: list[str]
+) -> None:
+    configure(home, CLOUD)
+    said, seen = watch.run("ask", "--offline", *args, "Hi", code=6, environ=KEYS)
+    assert "offline" in said
+    assert seen.nothing, seen
+    assert not any("/litellm/" in file for file in seen.files)
+
+
+def test_offline_a_server_worker_is_the_only_address(watch: Watch, home: Path) -> None:
+    with Cloud() as cloud:
+        entry = f'id = "lab"\nkind = "server"\nmodel = "kit-1"\nbase_url = "{cloud.base("server")}"'
+        configure(home, f"{CLOUD}[[workers]]\n{entry}\n")
+        _, seen = watch.run("ask", "--offline", "-m", "lab", "Hi")
+        assert len(cloud.calls) == 1
+        assert seen.reached == {("127.0.0.1", cloud.port)}
+        assert not seen.look_ups
+
+
+@pytest.mark.parametrize("args", [["-m", "gpt"], ["-m", "claude", "--budget", "1"]])
+def test_a_private_prompt_is_refused_before_anything_starts(
+    watch: Watch, home: Path, args: list[str]
+) -> None:
+    """Online, with a key and a budget: nothing but the label stands in the way."""
+    configure(home, CLOUD)
+    said, seen = watch.run("ask", "--private", *args, "canary", code=6, environ=KEYS)
+    assert "local" in said
+    assert seen.nothing, seen
+
+
+# Without a network at all
+
+
+def test_without_interfaces_prompts_are_answered_and_commands_work() -> None:
+    for command in (["ask", "What is the capital of France?"], *CHEAP, ["doctor"]):
+        done = subprocess.run(
+            [*NO_NETWORK, *BATON, *command], stdin=subprocess.DEVNULL, capture_output=True
+        )
+        assert done.returncode == 0, (command, done.stderr)
+
+
+def test_without_interfaces_the_app_works() -> None:
+    use(Terminal([*NO_NETWORK, *BATON], os.environ))
+
+
+# Online: nothing opens a socket that the person didn't ask for
+
+
+def test_without_a_cloud_worker_nothing_makes_a_socket(watch: Watch) -> None:
+    said, seen = watch.run("ask", "What is the capital of France?")
+    assert "Paris" in said
+    assert seen.nothing, seen
+    for command in (*CHEAP, ["doctor"]):
+        _, seen = watch.run(*command)
+        assert seen.nothing, (command, seen)
+
+
+def test_without_a_cloud_worker_the_app_makes_no_socket(watch: Watch) -> None:
+    seen = watch.app()
+    assert seen.nothing, seen
+
+
+def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
+    watch: Watch, home: Path
+) -> None:
+    """With a budget the app starts it, and litellm in it, before any call needs it."""
+    configure(home, CLOUD)
+    seen = watch.app(environ=KEYS)
+    assert any("/litellm/" in file for file in seen.files), "it was started"
+    assert {host for host, _ in seen.reached} <= {"127.0.0.1"}
+    assert {port for _, port in seen.reached} <= seen.listened, "only its own relay"
+    assert not seen.look_ups
