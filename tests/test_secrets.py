@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 from keyring.backends import fail, null
-from keyring.errors import KeyringLocked
 
 from baton import secrets
 from baton.domain.errors import ConfigError
@@ -26,46 +24,10 @@ from baton.secrets import (
     put,
     remove,
 )
+from support.keyrings import Drawer, Locked, Waiting
 
 CANARY = "sk-canary-0123456789abcdef"
 OTHER = "sk-other-00000000000000000"
-
-
-class Drawer(KeyringBackend):
-    """A keyring in memory."""
-
-    priority = 1
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
-
-    def delete_password(self, service: str, username: str) -> None:
-        del self.kept[service, username]
-
-
-class Locked(Drawer):
-    """One that says no, quoting what it was given."""
-
-    def get_password(self, service: str, username: str) -> str | None:
-        raise KeyringLocked(f"locked: {CANARY}")
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        raise OSError(f"no place for {password}")
-
-
-class Waiting(Drawer):
-    """One that wants unlocking by somebody who isn't there."""
-
-    def get_password(self, service: str, username: str) -> str | None:
-        time.sleep(1.5)
-        return None
 
 
 @pytest.fixture(autouse=True)

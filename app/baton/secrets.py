@@ -90,6 +90,7 @@ class NoKeyring(ConfigError):
             "Set the provider's environment variable instead, or keep it as plain text with "
             "--plaintext.",
         )
+        self.why = why
 
 
 def find(

@@ -22,6 +22,7 @@ from baton.domain.history import Conversation, Hit
 from baton.domain.labels import Label
 from baton.domain.sanitise import one_line
 from baton.domain.transcript import to_markdown
+from baton.settings import find_paths
 
 
 @click.group(cls=AliasedGroup)
@@ -76,7 +77,11 @@ def show(conversation: str, as_json: bool) -> None:
 @click.argument("conversations", nargs=-1, required=True, shell_complete=complete_conversation)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 def remove(conversations: tuple[str, ...], yes: bool) -> None:
-    """Remove conversations for good: messages, runs and their place in the search."""
+    """Remove conversations for good: messages, runs, their place in the search, and what they sent.
+
+    What they cost stays in `baton usage`; what was sent stays in `baton egress ls`, without its
+    text.
+    """
     with_store(lambda store: _remove(store, conversations, yes))
 
 
@@ -163,9 +168,20 @@ async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:
     chosen = {c.id: c for c in [await store.conversation(name) for name in names]}
     if not yes:
         _confirm(list(chosen.values()))
+    # Before the runs are gone: after them, nobody would know what to forget.
+    await _forget([run.id for run in await store.runs(10**9) if run.conversation in chosen])
     for conversation in chosen.values():
         await store.purge(conversation.id)
     talk(f"Removed {_count(len(chosen))}.")
+
+
+async def _forget(runs: list[str]) -> None:
+    """Remove the texts that these runs sent from the egress log."""
+    from baton.cli import booked
+
+    if runs and find_paths().ledger.exists():
+        async with booked.opened() as ledger:
+            await ledger.forget(runs)
 
 
 def _confirm(chosen: list[Conversation]) -> None:

@@ -36,6 +36,10 @@ COMMANDS = {
     "history": Entry("baton.cli.history:history", "List, search, show and export conversations."),
     "trace": Entry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
     "workers": Entry("baton.cli.workers:workers", "Show and test what can answer."),
+    "budget": Entry("baton.cli.budget:budget", "Show and set what may be spent."),
+    "keys": Entry("baton.cli.keys:keys", "Set, list, remove and test the providers' keys."),
+    "usage": Entry("baton.cli.usage:usage", "Show what was spent, by day, worker or purpose."),
+    "egress": Entry("baton.cli.egress:egress", "Show everything that left this machine."),
     "config": Entry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": Entry("baton.cli.doctor:doctor", "Check that everything here works."),
     "completion": Entry("baton.cli.completion:completion", "Print the completions for your shell."),
@@ -52,6 +56,8 @@ Examples:
   git diff | baton ask "Write a commit message for this"
   baton ask -c "And of Spain?"            go on with the latest conversation
   baton history search lisbon
+  baton keys set openai                   keep a key, typed hidden
+  baton budget set day 2                  allow $2 a day for cloud workers
 
 \b
 Exit codes: 0 done · 1 anything else · 2 usage or settings · 3 no key · 4 ceiling
@@ -164,18 +170,15 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
         conversation = _find(baton.store, conversation)
     interrupts.hand_over()
     return run_app(
-        baton.orchestra,
-        baton.store,
+        baton,
         exports=Path.cwd(),
-        logs=paths.logs,
         theme=settings.screen.theme,
         mouse=settings.screen.mouse,
         keymap=settings.keys,
         limits=Limits(label=Label.LOCAL) if private else ANYTHING,
         worker=worker,
         conversation=conversation,
-        offline=settings.offline,
-        greeting=baton.store.warning,
+        greeting=baton.warning,
     )
 
 

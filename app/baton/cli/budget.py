@@ -1,0 +1,349 @@
+"""`baton budget`: what may be spent, what was, and what each worker costs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli.booked import columns, when, with_ledger
+from baton.cli.output import emit, emit_json, talk
+from baton.domain.errors import ConfigError
+from baton.domain.ledger import Charge, Policy, Room, Scope, Standing
+from baton.domain.money import format_usd, parse_usd, show_usd
+from baton.domain.sanitise import one_line
+from baton.domain.spending import at_most
+from baton.settings import Settings, find_paths, load, write
+
+if TYPE_CHECKING:
+    from baton.adapters.ledger import Ledger
+    from baton.domain.prices import Price, Rates
+
+_SCOPES = {Scope.SESSION: "each conversation", Scope.DAY: "today", Scope.MONTH: "this month"}
+_POLICIES = {
+    Policy.ASK: "Baton asks each time before it spends",
+    Policy.ONCE: "Baton asks once in each conversation before it spends",
+    Policy.BUDGET: "Baton spends within the ceilings without asking",
+    Policy.NEVER: "nothing is ever spent",
+}
+_OLD_DAYS = 90
+_NONE = "none"
+
+
+@click.group()
+def budget() -> None:
+    """Show and set what may be spent on cloud workers.
+
+    A ceiling holds for all Batons on this machine together. Nothing is spent until one is set.
+    """
+
+
+@budget.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(as_json: bool) -> None:
+    """Show the ceilings, and how much of each is used."""
+    settings = load(find_paths().config_file)
+    ceilings = settings.budget.ceilings
+    standing = with_ledger(lambda ledger: ledger.standing(ceilings, ""))
+    if as_json:
+        return emit_json(standing_object(settings, standing))
+    lines = [verdict(settings, standing), "", _rooms(standing)]
+    if any(room.unconfirmed for room in standing.rooms):
+        lines += ["", "Nobody knows what the unconfirmed calls cost: `baton budget release`."]
+    emit("\n".join(lines))
+
+
+@budget.command("set")
+@click.argument("what", type=click.Choice(["session", "day", "month", "policy"]))
+@click.argument("value")
+def set_(what: str, value: str) -> None:
+    """Set a ceiling in US dollars, or when to ask.
+
+    \b
+      baton budget set day 2            at most $2 a day
+      baton budget set session 0.50     at most 50 cents in one conversation
+      baton budget set month none       no limit of its own
+      baton budget set day 0            nothing at all
+      baton budget set policy ask       ask each time (or: once, budget, never)
+    """
+    _set_policy(value) if what == "policy" else _set_ceiling(Scope(what), value)
+
+
+@budget.command()
+@click.argument("words", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="List all models whose price is known.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
+    """Show what the workers cost, and where each price comes from.
+
+    With WORDS, the known models whose names hold them: `baton budget prices gpt mini`.
+    """
+    from baton.adapters.prices import snapshot
+
+    listed = snapshot()
+    rows = list(_models(words) if words or every else _workers())
+    if as_json:
+        return emit_json(
+            {
+                "snapshot": listed.date,
+                "source": listed.source,
+                "age_days": _age(listed.date),
+                "prices": [price_object(*row) for row in rows],
+            }
+        )
+    if rows:
+        emit(_price_table(rows))
+    else:
+        talk("No worker costs money." if not words else "No known model has such a name.")
+    _tell_about(listed.date, len(listed.models))
+    for worker, model, price in rows:
+        if price is None:
+            from baton.adapters.prices import unknown_price
+
+            talk(str(unknown_price(worker, model)))
+
+
+@budget.command()
+@click.argument("calls", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Release all of them.")
+@click.option("--freeze", is_flag=True, help="Lift a freeze of the cloud.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (of the list).")
+def release(calls: tuple[str, ...], every: bool, freeze: bool, as_json: bool) -> None:
+    """Give back unconfirmed charges: those of CALLS, or list them.
+
+    A call that was cut off is charged at the most that it can have cost. Look up at your provider
+    whether it really was charged before you release it.
+    """
+    if freeze:
+        lifted = with_ledger(lambda ledger: ledger.thaw())
+        talk("The freeze is lifted." if lifted else "The cloud is not frozen.")
+    if every:
+        amount = with_ledger(lambda ledger: ledger.release_all())
+        talk(f"Released {show_usd(amount)}.")
+    elif calls:
+        with_ledger(lambda ledger: _release(ledger, calls))
+    if not (freeze or every or calls):
+        _list_unconfirmed(as_json)
+
+
+# Ceilings
+
+
+def verdict(settings: Settings, standing: Standing) -> str:
+    """Say in a sentence or two whether anything can be spent, and how to change that."""
+    if standing.frozen:
+        return (
+            f"The cloud is frozen: {standing.frozen}\nLook at `baton usage` and `baton egress ls`; "
+            "`baton budget release --freeze` lifts it."
+        )
+    if settings.offline:
+        return "The cloud is off: Baton is offline."
+    if not standing.allowed:
+        return "The cloud is off: no ceiling is above $0. `baton budget set day 2` turns it on."
+    policy = settings.budget.policy
+    if policy is Policy.NEVER:
+        return "The cloud is off: the policy is never. `baton budget set policy ask` turns it on."
+    tight = standing.tightest
+    if tight is not None and not tight.left:
+        why = "the ceiling is used up" if tight.ceiling else "the ceiling is $0"
+        return (
+            f"Nothing can be spent: {why} for {_SCOPES[tight.scope]}. "
+            f"`baton budget set {tight.scope} AMOUNT` allows more."
+        )
+    return f"The cloud is on: {_POLICIES[policy]}."
+
+
+def standing_object(settings: Settings, standing: Standing) -> dict[str, Any]:
+    """Return how money stands as `budget show --json` prints it."""
+    state = "on" if verdict(settings, standing).startswith("The cloud is on") else "off"
+    return {
+        "cloud": "frozen" if standing.frozen else state,
+        "policy": settings.budget.policy.value,
+        "frozen": standing.frozen,
+        "scopes": [
+            {
+                "scope": room.scope.value,
+                "ceiling_usd": None if room.ceiling is None else format_usd(room.ceiling),
+                "settled_usd": format_usd(room.settled),
+                "held_usd": format_usd(room.held),
+                "unconfirmed_usd": format_usd(room.unconfirmed),
+                "left_usd": None if room.left is None else format_usd(room.left),
+            }
+            for room in standing.rooms
+        ],
+    }
+
+
+def _rooms(standing: Standing) -> str:
+    rows = [["", "ceiling", "settled", "held", "unconfirmed", "left"]]
+    rows += [[_SCOPES[room.scope], *_amounts(room)] for room in standing.rooms]
+    return columns(rows)
+
+
+def _amounts(room: Room) -> list[str]:
+    ceiling = _NONE if room.ceiling is None else show_usd(room.ceiling)
+    if room.scope is Scope.SESSION:
+        return [ceiling, "", "", "", ""]
+    left = "" if room.left is None else at_most(room.left)
+    used = [show_usd(amount) for amount in (room.settled, room.held, room.unconfirmed)]
+    return [ceiling, *used, left]
+
+
+def _set_ceiling(scope: Scope, value: str) -> None:
+    amount = None if value.strip().lower() in ("", _NONE) else parse_usd(value)
+    text = None if amount is None else value.strip().removeprefix("$").strip()
+    write(find_paths().config_file, {"budget": {scope.value: text}})
+    with_ledger(lambda ledger: ledger.set_ceiling(scope, amount))
+    limit = "no limit of its own" if amount is None else f"a ceiling of {show_usd(amount)}"
+    talk(f"{_SCOPES[scope].capitalize()} has {limit}, in running Batons as well.")
+    _warn_of_variable(scope.value)
+    settings = load(find_paths().config_file)
+    ceilings = settings.budget.ceilings
+    talk(verdict(settings, with_ledger(lambda ledger: ledger.standing(ceilings, ""))))
+
+
+def _set_policy(value: str) -> None:
+    try:
+        policy = Policy(value.strip().lower())
+    except ValueError as error:
+        known = ", ".join(Policy)
+        raise ConfigError(f"{value!r} is no policy.", f"Known: {known}.") from error
+    write(find_paths().config_file, {"budget": {"policy": policy.value}})
+    said = _POLICIES[policy]
+    talk(f"{said[0].upper()}{said[1:]}. Batons that run already go on as they are.")
+    _warn_of_variable("policy")
+
+
+def _warn_of_variable(name: str) -> None:
+    variable = f"BATON_BUDGET__{name.upper()}"
+    if variable in os.environ:
+        talk(f"But {variable} is set in this environment, and overrules the file.")
+
+
+# Unconfirmed charges
+
+
+async def _release(ledger: Ledger, calls: tuple[str, ...]) -> None:
+    for call in calls:
+        amount = await ledger.release(call)
+        talk(f"Released {show_usd(amount)} of call {one_line(call)}.")
+
+
+def _list_unconfirmed(as_json: bool) -> None:
+    found = with_ledger(lambda ledger: ledger.unconfirmed())
+    if as_json:
+        return emit_json([charge_object(charge) for charge in found])
+    if not found:
+        return talk("No charge is unconfirmed.")
+    rows = [["call", "when", "worker", "for", "charged"]]
+    rows += [
+        [c.call, when(c.at), one_line(c.worker, 30), c.purpose.value, show_usd(c.charged)]
+        for c in found
+    ]
+    emit(columns(rows, left=4))
+    talk("`baton budget release CALL` gives back what your provider didn't charge.")
+
+
+def charge_object(charge: Charge) -> dict[str, Any]:
+    """Return one call of the ledger as JSON prints it."""
+    return {
+        "call": charge.call,
+        "at": charge.at,
+        "run_id": charge.run,
+        "conversation_id": charge.session,
+        "worker": charge.worker,
+        "model": charge.model,
+        "purpose": charge.purpose.value,
+        "status": charge.status.value,
+        "held_usd": format_usd(charge.held),
+        "charged_usd": format_usd(charge.charged),
+        "tokens_in": charge.tokens_in,
+        "tokens_out": charge.tokens_out,
+        "price_source": charge.source,
+    }
+
+
+# Prices
+
+_Row = tuple[str, str, "Price | None"]
+
+
+def _workers() -> Iterator[_Row]:
+    """Yield the workers elsewhere, with their prices."""
+    from baton.compose import card_of
+    from baton.settings import LocalWorker
+
+    for entry in load(find_paths().config_file).roster:
+        if not isinstance(entry, LocalWorker):
+            yield entry.id, entry.model, card_of(entry).price
+
+
+def _models(words: tuple[str, ...]) -> Iterator[_Row]:
+    """Yield the known models whose names hold all these words."""
+    from baton.adapters.prices import price_of, snapshot
+
+    wanted = [word.lower() for word in words]
+    for model in snapshot().models:
+        if all(word in model.lower() for word in wanted):
+            yield "", model, price_of(model)
+
+
+def price_object(worker: str, model: str, price: Price | None) -> dict[str, Any]:
+    """Return a price as `budget prices --json` prints it."""
+    told: dict[str, Any] = {"worker": worker, "model": model, "source": "", "usd_per_million": None}
+    if price is not None:
+        tiers = [{"above": tier.above, **_rates(tier.rates)} for tier in price.tiers]
+        told |= {"source": price.source, "usd_per_million": _rates(price.rates), "tiers": tiers}
+    return told
+
+
+def _rates(rates: Rates) -> dict[str, str]:
+    amounts = {
+        "input": rates.input,
+        "output": rates.output,
+        "cache_read": rates.cache_read,
+        "cache_write": rates.cache_write,
+    }
+    return {name: format_usd(amount) for name, amount in amounts.items()}
+
+
+def _price_table(rows: list[_Row]) -> str:
+    named = any(worker for worker, _, _ in rows)
+    head = ["model", "source", "input", "output", "cache read", "cache write"]
+    table = [["worker", *head] if named else head]
+    for worker, model, price in rows:
+        names = [one_line(worker, 30), one_line(model, 60)] if named else [one_line(model, 60)]
+        if price is None:
+            table.append([*names, "unknown", "", "", "", ""])
+            continue
+        table.append([*names, price.source, *_dollars(price.rates)])
+        for tier in price.tiers:
+            long = f"  prompts above {tier.above:,} tokens"
+            table.append([*[""] * (len(names) - 1), long, "", *_dollars(tier.rates)])
+    return f"US dollars per million tokens\n\n{columns(table, left=3 if named else 2)}"
+
+
+def _dollars(rates: Rates) -> list[str]:
+    return [f"${amount}" for amount in _rates(rates).values()]
+
+
+def _tell_about(date: str, models: int) -> None:
+    age = _age(date)
+    talk(f"Baton's list is of {date}, with {models} models: `baton budget prices --all`.")
+    if age is None or age > _OLD_DAYS:
+        how_old = "of an unknown day" if age is None else f"{age} days old"
+        talk(
+            f"The list is {how_old}: compare it with your providers' prices, and update Baton or "
+            "type a price into config.toml."
+        )
+
+
+def _age(date: str) -> int | None:
+    try:
+        made = time.mktime(time.strptime(date, "%Y-%m-%d"))
+    except (ValueError, OverflowError):
+        return None
+    return max(0, int((time.time() - made) // 86400))

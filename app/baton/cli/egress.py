@@ -1,0 +1,175 @@
+"""`baton egress`: everything that left this machine, byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli.aliases import AliasedGroup
+from baton.cli.booked import columns, when, with_ledger
+from baton.cli.output import emit, emit_json, show_size, talk
+from baton.domain.errors import BatonError, ConfigError
+from baton.domain.ledger import Egress, Status
+from baton.domain.money import format_usd, show_usd
+from baton.domain.sanitise import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from baton.adapters.ledger import Ledger
+
+
+@click.group(cls=AliasedGroup)
+def egress() -> None:
+    """Show everything that Baton sent to workers elsewhere.
+
+    Each request is kept as it was sent, without its key. A conversation that is removed takes its
+    text along; when, where to, how much and its SHA-256 stay.
+    """
+
+
+@egress.command("ls")
+@click.option("-n", "--limit", type=click.IntRange(1), default=50, help="How many to list.")
+@click.option("--run", metavar="RUN", help="Of one run: its id, or the beginning of it.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(limit: int, run: str | None, as_json: bool) -> None:
+    """List what left, newest first."""
+    found = with_ledger(lambda ledger: ledger.egress(run, limit))
+    if as_json:
+        return emit_json([egress_object(one, body=False) for one in found])
+    if not found:
+        return talk("Nothing ever left." if run is None else f"Run {run} sent nothing.")
+    rows = [["no.", "when", "run", "worker", "to", "size", "cost"]]
+    emit(columns([*rows, *(_row(one) for one in found)], left=5))
+
+
+@egress.command()
+@click.argument("number", type=int)
+@click.option("--raw", is_flag=True, help="Print exactly the bytes that left, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(number: int, raw: bool, as_json: bool) -> None:
+    """Show one request, by its number in `baton egress ls`."""
+    one = with_ledger(lambda ledger: ledger.egress_one(number))
+    if raw:
+        return _write_raw(one)
+    if as_json:
+        return emit_json(egress_object(one))
+    facts = {
+        "Sent": when(one.at),
+        "To": one_line(one.destination),
+        "Worker": one_line(one.worker),
+        "Run": one.run,
+        "Size": f"{one.size:,} bytes",
+        "SHA-256": one.sha256,
+        "Cost": _cost(one),
+    }
+    head = "\n".join(f"{name + ':':9}{text}" for name, text in facts.items())
+    emit(f"{head}\n\n{_text(one)}")
+
+
+@egress.command()
+@click.option("-o", "--output", "file", type=click.Path(path_type=Path), help="Write to FILE.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+def export(file: Path | None, force: bool) -> None:
+    """Write everything that ever left as JSON Lines, oldest first, for an audit.
+
+    Texts are in `body` as they are, or in base64 where they aren't UTF-8 (`encoding` says which).
+    """
+    if file is None:
+        with_ledger(lambda ledger: _each(ledger, emit))
+        return
+    if file.exists() and not force:
+        raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as into:
+            count = with_ledger(lambda ledger: _each(ledger, lambda s: into.write(s + "\n")))
+    except OSError as error:
+        raise BatonError(f"{file} can't be written: {error.strerror}.") from error
+    talk(f"{count:,} requests are written to {file}. It holds what you sent: keep it to yourself.")
+
+
+def egress_object(one: Egress, body: bool = True) -> dict[str, Any]:
+    """Return one request as JSON prints it, with or without what was sent."""
+    told: dict[str, Any] = {
+        "number": one.key,
+        "time": datetime.datetime.fromtimestamp(one.at).astimezone().isoformat("T", "seconds"),
+        "run_id": one.run,
+        "call": one.call,
+        "worker": one.worker,
+        "destination": one.destination,
+        "size": one.size,
+        "sha256": one.sha256,
+        "held_usd": format_usd(one.held),
+        "charged_usd": format_usd(one.charged),
+        "status": one.status.value,
+    }
+    return told | _body(one.body) if body else told
+
+
+def _body(body: bytes | None) -> dict[str, str | None]:
+    if body is None:
+        return {"body": None, "encoding": None}
+    try:
+        return {"body": body.decode(), "encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(body).decode(), "encoding": "base64"}
+
+
+async def _each(ledger: Ledger, write: Callable[[str], object]) -> int:
+    count = 0
+    async for one in ledger.every_egress():
+        write(json.dumps(egress_object(one), ensure_ascii=False))
+        count += 1
+    return count
+
+
+def _row(one: Egress) -> list[str]:
+    return [
+        str(one.key),
+        when(one.at),
+        one.run[:8],
+        one_line(one.worker, 24),
+        one_line(one.destination, 40),
+        show_size(one.size),
+        _cost(one),
+    ]
+
+
+def _cost(one: Egress) -> str:
+    match one.status:
+        case Status.HELD:
+            return f"{show_usd(one.held)} held"
+        case Status.SETTLED:
+            return show_usd(one.charged)
+        case Status.UNCONFIRMED:
+            return f"{show_usd(one.charged)} unconfirmed"
+        case _:
+            return "nothing"
+
+
+def _text(one: Egress) -> str:
+    if one.body is None:
+        return "(The text was removed, or was not to be kept.)"
+    told = _body(one.body)
+    return told["body"] or ""
+
+
+def _write_raw(one: Egress) -> None:
+    if one.body is None:
+        raise ConfigError(
+            f"The text of number {one.key} was removed, or was not to be kept.",
+            f"`baton egress show {one.key}` shows the rest.",
+        )
+    if sys.stdout.isatty():
+        emit(one.body.decode("utf-8", "replace"))
+    else:
+        sys.stdout.buffer.write(one.body)
+        sys.stdout.flush()

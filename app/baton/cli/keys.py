@@ -1,0 +1,190 @@
+"""`baton keys`: the providers' keys, entered hidden and never shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from baton import secrets
+from baton.cli.aliases import AliasedGroup
+from baton.cli.booked import columns
+from baton.cli.output import emit, emit_json, talk
+from baton.domain.errors import BatonError, ConfigError, SecretMissing
+from baton.domain.sanitise import one_line
+from baton.secrets import PROVIDERS, Key
+from baton.settings import LocalWorker, find_paths, load
+
+_MOST_PIPED = 1 << 16
+
+
+def _complete(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[click.shell_completion.CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in PROVIDERS if name.startswith(incomplete)]
+
+
+_provider = click.argument("provider", shell_complete=_complete)
+_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+
+
+@click.group(cls=AliasedGroup)
+def keys() -> None:
+    """Set, list, remove and test the keys of cloud providers.
+
+    A key is looked for in the keyring, then in the provider's environment variable, then in a file
+    that exists only if you said yes to plain text.
+    """
+
+
+@keys.command("set")
+@_provider
+@click.option("--plaintext", is_flag=True, help="Keep it in a file, as plain text.")
+@_yes
+def set_(provider: str, plaintext: bool, yes: bool) -> None:
+    """Keep a key for PROVIDER: typed hidden, or piped in.
+
+    \b
+      baton keys set openai
+      pass show openai | baton keys set openai
+
+    Where there is no keyring, --plaintext keeps it in a file that only you can read, after a
+    question (-y answers it). PROVIDER can be a worker's own `api_key_env` as well.
+    """
+    name = _known(provider)
+    file = find_paths().keys_file
+    if plaintext:
+        _agree(file, yes)
+    else:
+        _, why = secrets.keyring_here()
+        if why:
+            raise _no_keyring(name, why)
+    try:
+        kept = secrets.put(name, _enter(name), file=file if plaintext else None)
+    except secrets.NoKeyring as error:
+        raise _no_keyring(name, error.why) from error
+    talk(f"The key for {name} is kept in {_place(kept)}.")
+    used = secrets.find(name, file=file, environ=os.environ)
+    if used is not None and used.source != kept.source:
+        talk(f"But another one comes first: that in {_place(used)}.")
+
+
+@keys.command("ls")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(as_json: bool) -> None:
+    """List the providers, and where the key of each comes from (its last four characters only)."""
+    names = _names()
+    found = secrets.listed(names, file=find_paths().keys_file, environ=os.environ)
+    if as_json:
+        return emit_json([_object(name, found.get(name)) for name in names])
+    emit(columns([_row(name, found.get(name)) for name in names], left=3))
+    keyring, why = secrets.keyring_here()
+    if not keyring:
+        talk(f"The keyring is not used: {why}.")
+
+
+@keys.command("rm")
+@_provider
+def remove(provider: str) -> None:
+    """Remove the key of PROVIDER from the keyring and from the file."""
+    name, file = _known(provider), find_paths().keys_file
+    places = secrets.remove(name, file=file)
+    left = secrets.find(name, file=file, environ=os.environ)
+    if not places:
+        where = f"the one in use stands in {_place(left)}" if left else "none is set"
+        raise SecretMissing(f"No key for {name} is kept by Baton; {where}.")
+    talk(f"The key for {name} is removed from {' and '.join(places)}.")
+    if left is not None:
+        talk(f"There is still one in {_place(left)}.")
+
+
+# What can have a key
+
+
+def _names() -> list[str]:
+    """Return the providers, and the variables that workers name as their own."""
+    own = [
+        worker.api_key_env
+        for worker in load(find_paths().config_file).roster
+        if not isinstance(worker, LocalWorker) and worker.api_key_env
+    ]
+    return list(dict.fromkeys([*PROVIDERS, *own]))
+
+
+def _known(provider: str) -> str:
+    import difflib
+
+    names = _names()
+    for name in names:
+        if provider.lower() == name.lower() or provider in _variables(name):
+            return name
+    near = difflib.get_close_matches(provider.lower(), names, n=1)
+    known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
+    raise ConfigError(f"There is no provider {one_line(provider, 40)!r}.", known)
+
+
+def _variables(name: str) -> tuple[str, ...]:
+    return PROVIDERS[name].variables if name in PROVIDERS else (name,)
+
+
+def _row(name: str, key: Key | None) -> list[str]:
+    if key is None:
+        return [name, "none", f"`baton keys set {name}`, or set {' or '.join(_variables(name))}"]
+    return [name, f"…{key.tail}" if key.tail else "short", _place(key)]
+
+
+def _object(name: str, key: Key | None) -> dict[str, object]:
+    return {
+        "provider": name,
+        "source": "" if key is None else key.source,
+        "tail": "" if key is None else key.tail,
+        "variables": list(_variables(name)),
+    }
+
+
+def _place(key: Key) -> str:
+    if key.source == "keyring":
+        return "the keyring"
+    return f"{key.source} (plain text)" if os.sep in key.source else f"the variable {key.source}"
+
+
+# Entering one
+
+
+def _enter(name: str) -> str:
+    """Read a key from whoever types it, unseen, or from the pipe. Never from the arguments."""
+    if sys.stdin.isatty():
+        import getpass
+
+        return getpass.getpass(f"Key for {name} (hidden): ")
+    try:
+        return sys.stdin.read(_MOST_PIPED)
+    except UnicodeDecodeError:
+        raise ConfigError("What was piped in is not a key.", "Pipe in the key alone.") from None
+
+
+def _agree(file: Path, yes: bool) -> None:
+    """Have the person say yes to plain text."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError(
+            "The key was not kept: there is nobody to ask whether plain text will do.",
+            "-y says yes to it.",
+        )
+    talk(f"The key will stand in {file} as plain text.")
+    talk("Whoever can read that file, or a backup of it, can spend your money.")
+    if not click.confirm("Keep it so?", default=False, err=True):
+        raise click.exceptions.Exit(1)
+
+
+def _no_keyring(name: str, why: str) -> BatonError:
+    return ConfigError(
+        f"The key was not kept: {why}.",
+        f"Set the variable {_variables(name)[0]} instead, or keep the key as plain text in a file "
+        f"that only you can read: `baton keys set {name} --plaintext`.",
+    )

@@ -1,0 +1,194 @@
+"""`baton keys`: entered hidden, listed by four characters, and never without a way out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import keyring
+import pexpect
+import pytest
+from keyring.backends import fail, null
+
+from baton import secrets
+from baton.settings import find_paths
+from cli.calling import Call, Process
+from support.keyrings import Drawer
+
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _no_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(secrets, "_stuck", None)
+    before = keyring.get_keyring()
+    keyring.set_keyring(null.Keyring())  # type: ignore[no-untyped-call]
+    yield
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
+def drawer() -> Drawer:
+    drawer = Drawer()
+    keyring.set_keyring(drawer)
+    return drawer
+
+
+def listed(call: Call) -> dict[str, dict[str, object]]:
+    rows = json.loads(call("keys", "list", "--json").out)
+    return {row["provider"]: row for row in rows if row["source"]}
+
+
+def test_a_piped_key_goes_to_the_keyring_and_is_listed_by_its_tail(
+    call: Call, drawer: Drawer
+) -> None:
+    done = call("keys", "set", "openai", piped=f"{CANARY}\n".encode())
+    assert (done.code, done.out) == (0, "")
+    assert drawer.kept == {("baton", "openai"): CANARY}
+    assert listed(call)["openai"]["tail"] == "cdef"
+    shown = call("keys", "ls")
+    assert "…cdef" in shown.out
+    assert "the keyring" in shown.out
+    assert CANARY not in done.err + shown.out + shown.err
+    assert not find_paths().keys_file.exists()
+
+
+def test_a_key_is_never_taken_from_the_arguments(call: Call, drawer: Drawer) -> None:
+    assert call("keys", "set", "openai", CANARY).code == 2
+    assert drawer.kept == {}
+
+
+def test_without_a_keyring_it_is_said_what_to_do_before_anything_is_read(call: Call) -> None:
+    done = call("keys", "set", "openai", piped=CANARY.encode())
+    assert done.code == 2
+    assert "Set the variable OPENAI_API_KEY" in done.err
+    assert "--plaintext" in done.err
+    assert not find_paths().keys_file.exists()
+
+
+def test_plain_text_needs_a_yes(call: Call) -> None:
+    done = call("keys", "set", "openai", "--plaintext", piped=CANARY.encode())
+    assert (done.code, "-y says yes" in done.err) == (2, True)
+    assert not find_paths().keys_file.exists()
+    done = call("keys", "set", "openai", "--plaintext", "-y", piped=CANARY.encode())
+    assert (done.code, "(plain text)" in done.err) == (0, True)
+    assert find_paths().keys_file.stat().st_mode & 0o777 == 0o600
+    assert listed(call)["openai"]["source"] == str(find_paths().keys_file)
+    assert "(plain text)" in call("keys", "ls").out
+
+
+@pytest.mark.parametrize("piped", [b"", b"\n", b"two words", b"\xff\xfe", b"a\x1bb"])
+def test_what_is_no_key_is_told_and_not_shown(call: Call, drawer: Drawer, piped: bytes) -> None:
+    done = call("keys", "set", "openai", piped=piped)
+    assert (done.code, done.err.count("\n"), drawer.kept) == (2, 1, {})
+    assert "two words" not in done.err
+
+
+def test_one_that_comes_first_is_told(
+    call: Call, drawer: Drawer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
+    done = call("keys", "set", "openai", "--plaintext", "-y", piped=CANARY.encode())
+    assert "another one comes first: that in the variable OPENAI_API_KEY" in done.err
+    assert "first" not in call("keys", "set", "openai", piped=CANARY.encode()).err
+
+
+def test_removing_tells_what_is_left(
+    call: Call, drawer: Drawer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("keys", "set", "openai", piped=CANARY.encode())
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
+    done = call("keys", "remove", "openai")
+    assert done.code == 0
+    assert "removed from keyring" in done.err
+    assert "still one in the variable OPENAI_API_KEY" in done.err
+    done = call("keys", "rm", "openai")
+    assert (done.code, "No key for openai is kept by Baton" in done.err) == (3, True)
+
+
+def test_providers_are_known_by_their_variable_too_and_others_are_told(
+    call: Call, drawer: Drawer
+) -> None:
+    for name in ("GOOGLE_API_KEY", "Gemini"):
+        assert call("keys", "set", name, piped=CANARY.encode()).code == 0
+    assert drawer.kept == {("baton", "gemini"): CANARY}
+    done = call("keys", "set", "opnai", piped=CANARY.encode())
+    assert (done.code, "Did you mean 'openai'?" in done.err) == (2, True)
+
+
+def test_a_workers_own_variable_can_have_a_key(call: Call, drawer: Drawer) -> None:
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '[[workers]]\nid = "lab"\nkind = "server"\nmodel = "q"\n'
+        'base_url = "http://127.0.0.1:9/v1"\napi_key_env = "LAB_KEY"\n'
+    )
+    assert call("keys", "set", "LAB_KEY", piped=CANARY.encode()).code == 0
+    assert list(listed(call)) == ["LAB_KEY"]
+
+
+def test_a_file_that_others_can_read_is_told(call: Call) -> None:
+    call("keys", "set", "openai", "--plaintext", "-y", piped=CANARY.encode())
+    find_paths().keys_file.chmod(0o644)
+    done = call("keys", "ls")
+    assert (done.code, "chmod 600" in done.err) == (2, True)
+
+
+def test_a_typed_key_is_hidden_and_a_no_keeps_nothing(home: Path) -> None:
+    args = ["-I", "-m", "baton", "keys", "set", "openai", "--plaintext"]
+    for answer, code in (("n", 1), ("y", 0)):
+        child = pexpect.spawn(sys.executable, args, encoding="utf-8", timeout=30)
+        child.expect(r"Keep it so\?.*: ")
+        child.sendline(answer)
+        if answer == "y":
+            child.expect("hidden\\): ")
+            child.sendline(CANARY)
+        child.expect(pexpect.EOF)
+        seen = child.before or ""
+        child.close()
+        assert child.exitstatus == code
+        assert CANARY not in seen
+        assert find_paths().keys_file.exists() == (answer == "y")
+    assert CANARY in find_paths().keys_file.read_text()
+
+
+HEADLESS = [
+    (["keys", "ls"], 0),
+    (["keys", "set", "openai"], 2),
+    (["keys", "rm", "openai"], 3),
+    (["budget", "show"], 0),
+    (["budget", "set", "day", "2"], 0),
+    (["budget", "prices"], 0),
+    (["budget", "release"], 0),
+    (["usage"], 0),
+    (["egress", "ls"], 0),
+    (["egress", "export"], 0),
+    (["workers", "ls"], 0),
+    (["config", "show"], 0),
+    (["history", "ls"], 0),
+]
+
+
+@pytest.mark.parametrize(("args", "code"), HEADLESS, ids=lambda value: str(value))
+def test_without_any_keyring_every_command_works_or_says_what_to_do(
+    call: Call, args: list[str], code: int
+) -> None:
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
+    done = call(*args)
+    assert done.code == code, done.err
+    assert "stumbled" not in done.err
+    if code:
+        assert done.err.count("\n") == 1
+
+
+def test_a_machine_without_a_keyring_is_recognised(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    done = process("keys", "set", "openai", piped=CANARY.encode())
+    assert (done.returncode, b"this machine has no keyring" in done.stderr) == (2, True)
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    done = process("keys", "ls")
+    assert (done.returncode, b"the variable OPENAI_API_KEY" in done.stdout) == (0, True)

@@ -1,0 +1,69 @@
+"""`baton usage`: sums by day, worker and purpose, for people, spreadsheets and programs."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+import time
+
+import pytest
+
+from baton.cli.usage import beginning
+from baton.domain.errors import ConfigError
+from baton.settings import find_paths
+from cli.calling import Call
+from cli.spent import spend
+
+
+def test_nothing_yet_is_a_sentence_and_empty_data(call: Call) -> None:
+    assert call("usage").err == "Nothing was called yet.\n"
+    assert call("usage", "--json").out == "[]\n"
+    assert call("usage", "--csv").out == (
+        "day,calls,tokens_in,tokens_out,charged_usd,unconfirmed_usd\n"
+    )
+
+
+def test_what_was_charged_is_summed(call: Call) -> None:
+    spend(find_paths().ledger)
+    today = str(datetime.date.today())
+    for by, name in (("day", today), ("worker", "gpt"), ("purpose", "step")):
+        expected = {
+            by: name,
+            "calls": 2,
+            "tokens_in": 10,
+            "tokens_out": 2,
+            "charged_usd": "0.122",
+            "unconfirmed_usd": "0.11",
+        }
+        assert json.loads(call("usage", "--by", by, "--json").out) == [expected]
+        [row] = csv.DictReader(io.StringIO(call("usage", "--by", by, "--csv").out))
+        assert row == {key: str(value) for key, value in expected.items()}
+        shown = call("usage", "--by", by).out.splitlines()
+        assert shown[1].split() == [name, "2", "10", "2", "$0.12", "$0.11"]
+
+
+def test_only_what_is_new_enough_counts(call: Call) -> None:
+    spend(find_paths().ledger)
+    tomorrow = str(datetime.date.today() + datetime.timedelta(days=1))
+    assert call("usage", "--since", tomorrow).err == f"Nothing since {tomorrow}.\n"
+    assert call("usage", "--since", "1d").out
+    assert call("usage", "--since", str(datetime.date.today())).out
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "7", "-1d", "", "d", "\u0667d"])
+def test_what_is_no_day_is_told(call: Call, text: str) -> None:
+    done = call("usage", "--since", text)
+    assert (done.code, "Write it like 2026-11-01" in done.err) == (2, True)
+
+
+def test_a_day_begins_at_its_own_midnight() -> None:
+    assert time.localtime(beginning("2026-11-01"))[:6] == (2026, 11, 1, 0, 0, 0)
+    assert beginning("1d") <= time.time() < beginning("1d") + 90_000
+    with pytest.raises(ConfigError):
+        beginning("2026-11-1")
+
+
+def test_two_formats_at_once_are_one_too_many(call: Call) -> None:
+    assert call("usage", "--csv", "--json").code == 2

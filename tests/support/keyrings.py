@@ -1,0 +1,45 @@
+"""Keyrings for the tests: one that works, and some as they are found on real machines."""
+
+from __future__ import annotations
+
+import time
+
+from keyring.backend import KeyringBackend
+from keyring.errors import KeyringLocked
+
+
+class Drawer(KeyringBackend):
+    """A keyring in memory."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+class Locked(Drawer):
+    """One that says no, quoting what it was given."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        raise KeyringLocked("locked")
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise OSError(f"no place for {password}")
+
+
+class Waiting(Drawer):
+    """One that wants unlocking by somebody who isn't there."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        time.sleep(0.5)
+        return None
