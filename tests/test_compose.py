@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.compose import compose
+from baton.compose import card_of, compose
 from baton.domain.errors import ModelFileError
-from baton.settings import LocalWorker, Settings, find_paths
+from baton.domain.labels import Label
+from baton.settings import LocalWorker, ServerWorker, Settings, find_paths
 
 
 @pytest.fixture
@@ -35,3 +36,27 @@ async def test_settings_reach_the_worker(tmp_path: Path) -> None:
     assert (card.system, card.context, card.max_output) == ("Be brief.", 512, 9)
     assert [c.id for c in baton.orchestra.roster] == ["small", "own"]
     await baton.aclose()
+
+
+HERE = "http://127.0.0.1:11434/v1"
+
+
+@pytest.mark.parametrize(
+    ("entry", "privacy", "remote"),
+    [
+        (ServerWorker("a", "qwen3:8b", HERE), Label.LOCAL, False),
+        (ServerWorker("a", "gpt-oss:120b-cloud", HERE), Label.CLOUD, True),
+        (ServerWorker("a", "glm-4.6:Cloud", HERE), Label.CLOUD, True),
+        (ServerWorker("a", "an-alias", HERE, privacy=Label.CLOUD), Label.CLOUD, True),
+        (ServerWorker("a", "qwen3", "http://10.0.0.9/v1"), Label.LAN, True),
+        (ServerWorker("a", "qwen3", "http://10.0.0.9/v1", privacy=Label.LOCAL), Label.LOCAL, True),
+        (ServerWorker("a", "qwen3", "https://llm.example.org/v1"), Label.CLOUD, True),
+    ],
+)
+def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
+    entry: ServerWorker, privacy: Label, remote: bool
+) -> None:
+    """So it is refused offline, redacted and priced, under whatever name it forwards."""
+    card = card_of(entry)
+    assert (card.privacy, card.remote) == (privacy, remote)
+    assert (card.price is None) is (privacy is not Label.LOCAL)

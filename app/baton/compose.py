@@ -183,7 +183,8 @@ def card_of(entry: CloudSettings | ServerSettings) -> Card:
         price=price,
         provider=provider,
         model=entry.model,
-        remote=_travels(entry) is not Label.LOCAL,
+        # Ollama may forward under any name, which only the person's `privacy` tells.
+        remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
     )
     return card if entry.system is None else replace(card, system=entry.system)
 
@@ -201,7 +202,7 @@ def _travels(entry: CloudSettings | ServerSettings) -> Label:
     An engine on this machine that forwards to a cloud, as Ollama does for its `:cloud` models, is
     one.
     """
-    forwarded = ":" in entry.model and entry.model.rsplit(":", 1)[-1].endswith("cloud")
+    forwarded = ":" in entry.model and entry.model.lower().endswith("cloud")
     if isinstance(entry, CloudSettings) or forwarded:
         return Label.CLOUD
     return reach(entry.base_url)
