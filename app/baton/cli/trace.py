@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import reduce
 
 import click
@@ -14,8 +15,10 @@ from baton.cli.stored import with_store
 from baton.domain import events as ev
 from baton.domain.errors import ConfigError
 from baton.domain.history import RunRecord
+from baton.domain.ledger import Egress
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
+from baton.domain.spending import at_least
 from baton.domain.view import RunView
 
 
@@ -25,7 +28,8 @@ from baton.domain.view import RunView
 def trace(run: str | None, as_json: bool) -> None:
     """Show what happened in RUN: its id, the beginning of it, or without one the last run."""
     record = with_store(lambda store: _record(store, run))
-    emit_json(trace_object(record)) if as_json else emit(trace_text(record))
+    left = _left(record)
+    emit_json(trace_object(record, left)) if as_json else emit(trace_text(record, left))
 
 
 async def _record(store: Store, run: str | None) -> RunRecord:
@@ -36,7 +40,16 @@ async def _record(store: Store, run: str | None) -> RunRecord:
     return last
 
 
-def trace_object(record: RunRecord) -> dict[str, object]:
+def _left(record: RunRecord) -> list[Egress]:
+    """Return what the run sent, as the egress log has it."""
+    if not any(isinstance(event, ev.Sent) for event in record.events):
+        return []
+    from baton.cli.booked import with_ledger
+
+    return with_ledger(lambda ledger: ledger.egress(record.id))[::-1]
+
+
+def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, object]:
     """Return a run's events as `trace --json` prints them."""
     return {
         "schema": 1,
@@ -45,10 +58,11 @@ def trace_object(record: RunRecord) -> dict[str, object]:
         "status": record.status,
         "created": record.created,
         "events": [event_object(event) for event in record.events],
+        "egress": [one.key for one in left],
     }
 
 
-def trace_text(record: RunRecord) -> str:
+def trace_text(record: RunRecord, left: Sequence[Egress] = ()) -> str:
     """Write a run's story for a person: a line for each event, then what it all took."""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
@@ -57,7 +71,15 @@ def trace_text(record: RunRecord) -> str:
     tokens = sum(call.tokens_in for call in view.calls), sum(call.tokens_out for call in view.calls)
     cost = f", {show_usd(view.cost)}" if view.cost else ""
     total = f"{view.seconds:.1f} s, {tokens[0]:,} tokens read, {tokens[1]:,} written{cost}"
-    return "\n".join([head, "", *lines, "", total])
+    return "\n".join([head, "", *lines, "", total, *_look_at(left)])
+
+
+def _look_at(left: Sequence[Egress]) -> list[str]:
+    """Say how to see the bytes that left."""
+    if not left:
+        return []
+    numbers = ", ".join(str(one.key) for one in left)
+    return [f"What left, byte for byte: `baton egress show N` with N = {numbers}"]
 
 
 def _told(event: ev.Event) -> list[str]:
@@ -68,6 +90,8 @@ def _told(event: ev.Event) -> list[str]:
             return [f"goes {where}: {one_line(why)}"]
         case ev.Planned(plan=plan):
             return [_step(n, s.worker, s.subtask, s.access) for n, s in enumerate(plan.steps, 1)]
+        case ev.Offered():
+            return [_offer(event)]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
         case ev.StepRetried(step=step, reason=reason, delay=delay):
@@ -76,16 +100,19 @@ def _told(event: ev.Event) -> list[str]:
             return [f"the {turns} oldest turns are left out from here on"]
         case ev.Called():
             return [_call(event)]
-        case ev.StepFinished(step=step, finish=finish):
-            return [
-                f"step {step} done" + (" (cut at its length cap)" if finish == "length" else "")
-            ]
         case _:
             return _end(event)
 
 
 def _end(event: ev.Event) -> list[str]:
     match event:
+        case ev.Sent(step=step, destination=destination, size=size):
+            return [f"step {step} sent {size:,} bytes to {one_line(destination)}"]
+        case ev.Drafted(step=step, text=text):
+            return [f"step {step}'s text is kept as a draft ({len(text):,} characters)"]
+        case ev.StepFinished(step=step, finish=finish):
+            cut = " (cut at its length cap)" if finish == "length" else ""
+            return [f"step {step} done{cut}"]
         case ev.StepFailed(step=step, message=message):
             return [f"step {step} failed: {one_line(message)}"]
         case ev.Failed(error=error, message=message):
@@ -115,6 +142,31 @@ def _call(call: ev.Called) -> str:
         parts.append(f"first word after {call.first_token:.2f} s")
     if not call.confirmed:
         parts.append("ended early")
-    if call.cost:
-        parts.append(show_usd(call.cost))
-    return ", ".join(parts)
+    return ", ".join(parts) + _charged(call)
+
+
+def _charged(call: ev.Called) -> str:
+    if call.confirmed:
+        return f", {show_usd(call.held)} held and {show_usd(call.cost)} charged" * bool(call.held)
+    if not call.cost:
+        return ", nothing charged" * bool(call.held)
+    return f", {show_usd(call.cost)} unconfirmed (`baton budget release {one_line(call.call)}`)"
+
+
+_DECIDED = {
+    ev.Decision.SENT: "allowed",
+    ev.Decision.KEPT: "you kept what there was",
+    ev.Decision.EDIT: "you wanted to change it first",
+    ev.Decision.CEILING: "not sent",
+    ev.Decision.NEVER: "not sent",
+}
+
+
+def _offer(offer: ev.Offered) -> str:
+    hidden = f", {one_line(offer.hidden)} hidden" if offer.hidden else ""
+    most = f"at most {at_least(offer.most)}" if offer.most else "free"
+    message = f" ({one_line(offer.message)})" if offer.message else ""
+    return (
+        f"offered to {one_line(offer.worker)} ({one_line(offer.why)}): {offer.size:,} bytes of"
+        f" text{hidden}, {most}; {_DECIDED[offer.decision]}{message}"
+    )
