@@ -6,8 +6,6 @@ import asyncio
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -20,11 +18,9 @@ from baton import __version__
 from baton.adapters import hardware
 from baton.cli.output import emit, emit_json, show_size
 from baton.domain.errors import BatonError, ConfigError
+from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
-from baton.settings import Paths, Settings, find_paths, load
-
-_PATIENCE = 5.0
-"""How many seconds a keyring may take to answer; one that wants unlocking can block forever."""
+from baton.settings import CloudWorker, Paths, Settings, find_paths, load
 
 _LITTLE = 2**30
 """Bytes of disk below which it is worth a warning."""
@@ -80,6 +76,10 @@ def examine(paths: Paths) -> Iterator[Finding]:
         ("sqlite", _sqlite),
         ("history", lambda: _history(paths.database)),
         ("keyring", _keyring),
+        ("keys", lambda: _keys(settings, paths)),
+        ("money", lambda: _money(settings, paths)),
+        ("prices", _prices),
+        ("egress", lambda: _egress(paths)),
         ("onnxruntime", _onnxruntime),
         ("llama.cpp", _llama_cpp),
         ("answer", lambda: _answer(settings, paths)),
@@ -136,7 +136,10 @@ def _folders(paths: Paths) -> Finding:
         place = _existing(folder)
         if not os.access(place, os.W_OK | os.X_OK):
             return Finding("folders", State.BROKEN, f"{place} can't be written to.")
-    files = (paths.data, paths.database, paths.state, paths.logs, paths.config_file)
+    files = (
+        *(paths.data, paths.database, paths.ledger, paths.state, paths.logs),
+        *(paths.config_file, paths.keys_file),
+    )
     open_ones = [str(f) for f in files if f.exists() and f.stat().st_mode & 0o077]
     if open_ones:
         text = f"Others on this machine may read {', '.join(open_ones)}; `chmod go= ...` ends that."
@@ -163,11 +166,15 @@ def _sqlite() -> Finding:
 
 
 def _history(database: Path) -> Finding:
-    """Look at the file without writing to it, so that a broken one stays as it is."""
+    return _database("history", database)
+
+
+def _database(name: str, database: Path) -> Finding:
+    """Look at a file without writing to it, so that a broken one stays as it is."""
     from baton.sqlite import sqlite3
 
     if not database.exists():
-        return Finding("history", State.OK, "none yet")
+        return Finding(name, State.OK, "none yet")
     address = f"{database.absolute().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
@@ -175,23 +182,81 @@ def _history(database: Path) -> Finding:
     except sqlite3.Error as error:
         verdict = str(error)
     if verdict != "ok":
-        return Finding("history", State.BROKEN, f"{database} is damaged: {verdict}")
-    return Finding("history", State.OK, f"{database}, {show_size(database.stat().st_size)}")
+        return Finding(name, State.BROKEN, f"{database} is damaged: {verdict}")
+    return Finding(name, State.OK, f"{database}, {show_size(database.stat().st_size)}")
 
 
 def _keyring() -> Finding:
-    """Ask in a child, because a keyring that waits to be unlocked never returns."""
-    code = "import keyring; k = keyring.get_keyring(); print(type(k).__module__, k.priority)"
-    done = _child(code)
-    if done is None:
-        return Finding("keyring", State.WARN, f"no answer within {_PATIENCE:.0f} s; is it locked?")
-    backend, _, priority = done.stdout.strip().rpartition(" ")
-    if done.returncode or not backend:
-        return Finding("keyring", State.WARN, f"can't be used: {_last_line(done.stderr)}")
-    if backend.endswith((".fail", ".null")) or float(priority) <= 0:
-        text = "none on this machine; keys for cloud models can come from the environment"
+    from baton.secrets import keyring_here
+
+    name, why = keyring_here()
+    if not name:
+        text = f"{why}; keys for cloud workers can come from the environment"
         return Finding("keyring", State.WARN, text)
-    return Finding("keyring", State.OK, backend)
+    return Finding("keyring", State.OK, name)
+
+
+def _keys(settings: Settings, paths: Paths) -> Finding:
+    """Say which providers have a key, and where; a cloud worker without one can't answer."""
+    from baton import secrets
+
+    cloud = [worker for worker in settings.roster if isinstance(worker, CloudWorker)]
+    needed = {worker.api_key_env or worker.model.partition("/")[0] for worker in cloud}
+    names = dict.fromkeys([*secrets.PROVIDERS, *sorted(needed)])
+    found = secrets.listed(names, file=paths.keys_file, environ=os.environ)
+    told = ", ".join(f"{name} ({key.source})" for name, key in found.items()) or "none"
+    if missing := sorted(needed - set(found)):
+        return Finding("keys", State.WARN, f"{told}; missing for {', '.join(missing)}")
+    return Finding("keys", State.OK, told)
+
+
+def _money(settings: Settings, paths: Paths) -> Finding:
+    """Look whether something can be spent; a ledger that is damaged or not there stays so."""
+    from baton.cli.budget import verdict
+    from baton.domain.ledger import Room, Standing
+
+    sound = _database("money", paths.ledger)
+    if sound.state is State.BROKEN:
+        return sound
+    ceilings = settings.budget.ceilings
+    if paths.ledger.exists():
+        from baton.cli.booked import with_ledger
+
+        standing = with_ledger(lambda ledger: ledger.standing(ceilings, ""))
+    else:
+        standing = Standing(tuple(Room(scope, amount) for scope, amount in ceilings.items()))
+    unconfirmed = max((room.unconfirmed for room in standing.rooms), default=0)
+    text = verdict(settings, standing)
+    if unconfirmed:
+        text += f" {show_usd(unconfirmed)} is unconfirmed: `baton budget release`."
+    return Finding("money", State.WARN if standing.frozen else State.OK, text)
+
+
+def _prices() -> Finding:
+    from baton.adapters.prices import snapshot
+
+    listed = snapshot()
+    if not listed.models:
+        text = "Baton's list is damaged, so cloud workers need a price in config.toml"
+        return Finding("prices", State.BROKEN, text)
+    return Finding("prices", State.OK, f"{len(listed.models)} models of {listed.date}")
+
+
+def _egress(paths: Paths) -> Finding:
+    """Say what left last."""
+    nothing = Finding("egress", State.OK, "nothing ever left this machine")
+    if not paths.ledger.exists():
+        return nothing
+    if (sound := _database("egress", paths.ledger)).state is State.BROKEN:
+        return sound
+    from baton.cli.booked import when, with_ledger
+
+    last = with_ledger(lambda ledger: ledger.egress(None, 1))
+    if not last:
+        return nothing
+    size, where, at = show_size(last[0].size), last[0].destination, when(last[0].at)
+    text = f"{size} to {where} on {at} was the last that left; `baton egress ls`"
+    return Finding("egress", State.OK, text)
 
 
 def _onnxruntime() -> Finding:
@@ -221,21 +286,3 @@ def _answer(settings: Settings, paths: Paths) -> Finding:
     where = f" ({trial.hardware})" if trial.hardware else ""
     text = f"{settings.worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"
     return Finding("answer", State.OK, text)
-
-
-def _child(code: str) -> subprocess.CompletedProcess[str] | None:
-    """Run Python code in a child; None when it took too long."""
-    try:
-        return subprocess.run(
-            [sys.executable, "-I", "-c", code],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-        )
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _last_line(text: str) -> str:
-    return next(reversed(text.strip().splitlines()), "it died without a word")

@@ -1,0 +1,96 @@
+"""`baton doctor` on money, keys and what left; it changes nothing, and tells no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backends import fail
+
+from baton import secrets
+from baton.adapters import prices
+from baton.cli.doctor import Finding, State, examine
+from baton.settings import find_paths
+from cli.spent import spend
+from support.keyrings import Drawer
+
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _no_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(secrets, "_stuck", None)
+    before = keyring.get_keyring()
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
+    yield
+    keyring.set_keyring(before)
+
+
+def found() -> dict[str, Finding]:
+    """Return what the doctor finds up to and with `egress`; what follows starts engines."""
+    findings = {}
+    for finding in examine(find_paths()):
+        findings[finding.name] = finding
+        if finding.name == "egress":
+            return findings
+    raise AssertionError("it never looked at what left")
+
+
+def configure(text: str) -> None:
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+
+def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
+    findings = found()
+    assert findings["keyring"].state is State.WARN
+    assert "keys for cloud workers can come from the environment" in findings["keyring"].text
+    assert findings["keys"] == Finding("keys", State.OK, "none")
+    assert "no ceiling is above $0" in findings["money"].text
+    assert findings["egress"].text == "nothing ever left this machine"
+    assert findings["prices"].text.endswith(f"models of {prices.snapshot().date}")
+    assert not home.exists()
+
+
+def test_what_was_spent_and_left_is_told(home: Path) -> None:
+    configure('[budget]\nday = "1"\n')
+    spend(find_paths().ledger)
+    findings = found()
+    assert "The cloud is on" in findings["money"].text
+    assert "$0.11 is unconfirmed" in findings["money"].text
+    assert "2 B to api.openai.com" in findings["egress"].text
+
+
+def test_a_missing_key_is_told_and_no_key_is_shown(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure('[[workers]]\nid = "g"\nkind = "cloud"\nmodel = "groq/openai/gpt-oss-20b"\n')
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    findings = found()
+    assert findings["keys"].state is State.WARN
+    assert findings["keys"].text == "openai (OPENAI_API_KEY); missing for groq"
+    keyring.set_keyring(Drawer())
+    secrets.put("groq", CANARY)
+    findings = found()
+    assert findings["keys"].text == "openai (OPENAI_API_KEY), groq (keyring)"
+    assert CANARY not in str(findings)
+
+
+def test_a_file_of_keys_that_others_can_read_is_told(home: Path) -> None:
+    secrets.put("openai", CANARY, file=find_paths().keys_file)
+    find_paths().keys_file.chmod(0o644)
+    findings = found()
+    assert findings["folders"].state is State.WARN
+    assert str(find_paths().keys_file) in findings["folders"].text
+    assert findings["keys"].state is State.BROKEN
+
+
+def test_a_damaged_ledger_is_told_and_stays_as_it_is(home: Path) -> None:
+    spend(find_paths().ledger)
+    find_paths().ledger.write_bytes(b"not a database" * 100)
+    findings = found()
+    assert findings["money"].state is findings["egress"].state is State.BROKEN
+    assert find_paths().ledger.read_bytes() == b"not a database" * 100
