@@ -8,6 +8,7 @@ each other.
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -102,22 +103,45 @@ def connect(path: Path | None, mode: str = "rw") -> Connection:
 
 def _use_wal(connection: Connection) -> None:
     """Change to WAL mode; two that do so at the same new file get in each other's way at once."""
+    try:
+        _patiently(connection, "PRAGMA journal_mode = WAL")
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _patiently(connection: Connection, statement: str) -> None:
+    """Run a statement as soon as nobody else is in its way.
+
+    SQLite's own waiting sleeps longer each time, up to 0.1 s, so that of two that write a lot one
+    comes to nothing for seconds.
+    """
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(statement)
             return
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                connection.close()
                 raise
-        time.sleep(0.01)
+        time.sleep(random.uniform(0.0002, 0.001))
+
+
+def _begin(connection: Connection, kind: str) -> None:
+    if kind != "IMMEDIATE":
+        connection.execute(f"BEGIN {kind}")
+        return
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        _patiently(connection, "BEGIN IMMEDIATE")
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
 @contextmanager
 def transaction(connection: Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
     """Do all or nothing. Writers take the lock first (IMMEDIATE), so that none fails halfway."""
-    connection.execute(f"BEGIN {kind}")
+    _begin(connection, kind)
     try:
         yield
         connection.execute("COMMIT")
