@@ -21,6 +21,7 @@ from baton.cli.result import as_object, event_object
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError
 from baton.domain.events import Decision, Event, Planned, StepText
+from baton.domain.ledger import Scope
 from baton.domain.money import show_usd
 from baton.domain.view import RunView, doing
 from baton.engine.orchestra import Orchestra
@@ -254,6 +255,8 @@ class Asker:
         listed = [f"  {n}  {label}" for n, label in enumerate(choices.values(), start=1)]
         default = list(choices).index(question.default) + 1
         text = question.text if question.offer is None else told(question.offer)
+        if self._output.shares_terminal:
+            self._output.end_line()  # a draft may stand there
         self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
         typed = (await _typed_line()).strip()
         if typed.isdecimal() and 1 <= int(typed) <= len(choices):
@@ -263,7 +266,7 @@ class Asker:
 
 def told(offer: Offer) -> str:
     """Write out for a person what would leave this machine, and what it can cost."""
-    left = "" if offer.left is None else f" · {show_usd(offer.left)} left ({offer.scope})"
+    left = "" if offer.left is None else f" · {show_usd(offer.left)} left {Scope(offer.scope).told}"
     hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
     shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
     return (

@@ -25,6 +25,19 @@ class Scope(StrEnum):
     DAY = "day"
     MONTH = "month"
 
+    @property
+    def told(self) -> str:
+        """Say whose money it is: "today"."""
+        return _TOLD[self]
+
+
+_TOLD = {
+    Scope.RUN: "this prompt",
+    Scope.SESSION: "this conversation",
+    Scope.DAY: "today",
+    Scope.MONTH: "this month",
+}
+
 
 class Policy(StrEnum):
     """When money may be spent: asked each time, once per conversation, not asked, or never."""

@@ -13,12 +13,6 @@ MOST = 10**6 * NANO
 
 _CENT = NANO // 100
 _SHOWN = NANO // 10_000  # money.show_usd names no amount below this
-_WHOSE = {
-    Scope.RUN: "this prompt",
-    Scope.SESSION: "this conversation",
-    Scope.DAY: "today",
-    Scope.MONTH: "this month",
-}
 
 
 def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
@@ -66,7 +60,7 @@ def _refusal(bill: Bill, room: Room, least: int) -> BudgetExceeded:
     elif left and bill.share > 1:
         rest += f" for {bill.share} calls at once"
     return BudgetExceeded(
-        f"The ceiling of {_exactly(room.ceiling or 0)} for {_WHOSE[room.scope]} {rest}, and this "
+        f"The ceiling of {_exactly(room.ceiling or 0)} for {room.scope.told} {rest}, and this "
         f"call to {bill.worker} needs at least {at_least(least)}; nothing was sent.",
         _way_out(bill, room, least),
     )
