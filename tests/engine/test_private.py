@@ -7,15 +7,17 @@ text is as private.
 
 from __future__ import annotations
 
+import os
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from baton.adapters.cloud import CloudWorker, Gateway
 from baton.adapters.ledger import Ledger
 from baton.adapters.redaction import Redaction
 from baton.adapters.scripted import ScriptedWorker
@@ -29,7 +31,8 @@ from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits, Terms
-from baton.engine.ports import NEW, Place, Question
+from baton.engine.ports import NEW, Place, Question, Worker
+from support.cloud import REFUSED, Cloud
 
 RUNS = 12
 """How many prompts one world plays."""
@@ -46,10 +49,11 @@ ELSEWHERE = (LAB, GPT, OPUS)
 
 @dataclass
 class World:
-    """Random people, prompts and workers, from one seed."""
+    """Random people, prompts and workers, from one seed; `real` workers replace scripted ones."""
 
     dice: random.Random
     folder: Path
+    real: Mapping[str, Worker] = field(default_factory=dict)
     store: Store = field(init=False)
     ledger: Ledger = field(init=False)
     orchestra: Orchestra = field(init=False)
@@ -71,7 +75,7 @@ class World:
         self.ledger = Ledger.open(None)
         ids = dice.sample(list(self.workers), len(self.workers))
         self.orchestra = Orchestra(
-            {id: self.workers[id] for id in ids},
+            {id: self.real.get(id, self.workers[id]) for id in ids},
             store,
             dice.choice(["small", "big"]),
             ledger=self.ledger,
@@ -185,8 +189,18 @@ def leaks(workers: Iterable[ScriptedWorker]) -> list[tuple[str, str]]:
 
 def canaries(requests: Iterable[Request]) -> set[tuple[str, str]]:
     """Return the canaries in all that a worker was sent, and how far each may travel."""
-    text = " ".join(message.text for request in requests for message in request.messages)
+    return in_text(" ".join(message.text for request in requests for message in request.messages))
+
+
+def in_text(text: str) -> set[tuple[str, str]]:
     return set(re.findall(r"(canary-(local|lan|cloud)-\d+)", text))
+
+
+def batches(short: int, full: int) -> list[object]:
+    """Return ranges of seeds: one for every run of the suite, the others behind `long`."""
+    rest = range(short, full, short)
+    long = [pytest.param(range(n, n + short), marks=pytest.mark.long) for n in rest]
+    return [range(short), *long]
 
 
 async def play_all(world: World) -> World:
@@ -199,13 +213,7 @@ async def play_all(world: World) -> World:
     return world
 
 
-@pytest.mark.parametrize(
-    "seeds",
-    [
-        range(10),
-        *(pytest.param(range(n, n + 10), marks=pytest.mark.long) for n in range(10, 100, 10)),
-    ],
-)
+@pytest.mark.parametrize("seeds", batches(10, 100))
 async def test_private_text_and_what_is_derived_from_it_never_leaves(
     seeds: range, tmp_path: Path
 ) -> None:
@@ -261,3 +269,37 @@ async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
             world.workers[card.id].card = card
         found += leaks(world.workers.values())
     assert found
+
+
+@pytest.mark.parametrize("seeds", batches(4, 100))
+async def test_nothing_private_reaches_a_cloud_over_the_wire(seeds: range, tmp_path: Path) -> None:
+    """The same runs through the real gateway, with what a cloud and a lab's server received."""
+    dice = random.Random(seeds.start)
+    worlds: list[World] = []
+
+    async def record(call: str, destination: str, body: bytes) -> None:
+        await worlds[-1].ledger.sent(call, destination, body)
+
+    environ = {**os.environ, "OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2"}
+    way = Gateway(record, keys_file=tmp_path / "keys.toml", environ=environ)
+    gpt = replace(GPT, provider="openai", model="openai/gpt-4o-mini")
+    opus = replace(OPUS, provider="anthropic", model="anthropic/claude-haiku-4-5")
+    with Cloud() as cloud, Cloud() as lab:
+        cloud.choose = lab.choose = lambda _: dice.choice([None, None, None, *REFUSED])
+        real: dict[str, Worker] = {
+            "gpt": CloudWorker(gpt, way, base_url=cloud.base("openai")),
+            "opus": CloudWorker(opus, way, base_url=cloud.base("anthropic")),
+            "lab": CloudWorker(LAB, way, base_url=lab.base("server")),
+        }
+        for seed in seeds:
+            folder = tmp_path / str(seed)
+            folder.mkdir()
+            worlds.append(World(random.Random(seed), folder, real))
+            await play_all(worlds[-1])
+        await way.aclose()
+    to_cloud, to_lab = (
+        in_text(" ".join(sent.body.decode() for sent in kit.received)) for kit in (cloud, lab)
+    )
+    assert {label for _, label in to_cloud} == {"cloud"}
+    assert "local" not in {label for _, label in to_lab}
+    assert to_lab
