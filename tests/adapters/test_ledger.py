@@ -293,6 +293,13 @@ async def test_a_free_worker_that_charges_is_frozen_too(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded, match="lab charged"):
         await ledger.hold(bill({}, price=FREE, worker="lab"))
     assert (await ledger.hold(bill({}, price=FREE, worker="other"))).amount == 0
+    assert await ledger.thaw()
+    paid = await ledger.hold(bill())
+    free = await ledger.hold(bill({}, price=FREE, worker="lab"))
+    await ledger.settle(free.call, replace(USED, reported=7))
+    await ledger.settle(paid.call, Used(1000, 9000))  # another freeze doesn't lift the first
+    with pytest.raises(BudgetExceeded, match="gpt charged"):
+        await ledger.hold(bill({}, price=FREE, worker="lab"))
 
 
 @pytest.mark.parametrize(("number", "kept"), [(10**30, MOST), (-(10**30), 0)])

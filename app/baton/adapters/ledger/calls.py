@@ -60,8 +60,8 @@ def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
     """Return what would be held. Raises BudgetExceeded."""
     names = {Scope.RUN: clean(bill.run), Scope.SESSION: clean(bill.session)}
     rooms = _rooms(connection, bill.ceilings, names, here)
-    reason, worker = _freeze(connection)
-    if bill.price.is_free and worker != clean(bill.worker):
+    reason, workers = _freeze(connection)
+    if bill.price.is_free and clean(bill.worker) not in workers:
         reason = ""  # it can't spend, whatever went wrong elsewhere
     return decide(bill, rooms, reason)
 
@@ -104,12 +104,13 @@ def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | Non
     return {Scope(row["scope"]): row["amount"] for row in rows}
 
 
-def _freeze(connection: Connection) -> tuple[str, str]:
-    """Return why the cloud is frozen, or "", and the worker that was meant to be free."""
-    row = connection.execute(
-        "SELECT reason, worker FROM freezes ORDER BY key DESC LIMIT 1"
-    ).fetchone()
-    return (row["reason"], row["worker"]) if row else ("", "")
+def _freeze(connection: Connection) -> tuple[str, set[str]]:
+    """Return why the cloud is frozen, or "", and the workers that were meant to be free."""
+    rows = connection.execute(
+        """SELECT reason, worker FROM freezes
+        WHERE key > coalesce((SELECT max(key) FROM freezes WHERE reason = ''), 0) ORDER BY key"""
+    ).fetchall()
+    return (rows[-1]["reason"] if rows else "", {row["worker"] for row in rows})
 
 
 def settle(connection: Connection, call: str, used: Used, now: float) -> int:

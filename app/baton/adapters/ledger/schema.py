@@ -106,7 +106,7 @@ _FIRST = Migration(
             scope TEXT NOT NULL CHECK (scope IN ('session', 'day', 'month')),
             amount INTEGER CHECK (amount >= 0)
         ) STRICT""",
-        # The newest row rules; `reason` '' is a thaw. `worker` charged what should have been free.
+        # `reason` '' is a thaw. `worker` is one that charged and was meant to be free, or ''.
         """CREATE TABLE freezes (
             key INTEGER PRIMARY KEY,
             at REAL NOT NULL,
