@@ -220,8 +220,9 @@ async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[
         interrupts.check()
         yield left
     finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
+        if not left:  # else the same wish may come once more while the rest is tidied up
+            for number in signals:
+                loop.remove_signal_handler(number)
 
 
 async def _drain(output: Output, left: list[int]) -> None:
