@@ -197,9 +197,9 @@ def in_text(text: str) -> set[tuple[str, str]]:
 
 
 def batches(short: int, full: int) -> list[object]:
-    """Return ranges of seeds: one for every run of the suite, the others behind `long`."""
-    rest = range(short, full, short)
-    long = [pytest.param(range(n, n + short), marks=pytest.mark.long) for n in rest]
+    """Return ranges of seeds: a few for every run of the suite, the others behind `long`."""
+    rest = range(short, full, 24)
+    long = [pytest.param(range(n, min(n + 24, full)), marks=pytest.mark.long) for n in rest]
     return [range(short), *long]
 
 
@@ -213,7 +213,7 @@ async def play_all(world: World) -> World:
     return world
 
 
-@pytest.mark.parametrize("seeds", batches(10, 100))
+@pytest.mark.parametrize("seeds", batches(10, 106))
 async def test_private_text_and_what_is_derived_from_it_never_leaves(
     seeds: range, tmp_path: Path
 ) -> None:
