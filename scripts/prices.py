@@ -83,6 +83,8 @@ def entry(own: dict[str, Any]) -> dict[str, Any] | None:
             kept[name] = own[key]
     if own.get("supports_reasoning"):
         kept["reasoning"] = True
+    if own.get("deprecation_date"):
+        kept["until"] = own["deprecation_date"]
     if own["mode"] == "responses":
         kept["responses"] = True
     return kept

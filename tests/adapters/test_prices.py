@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from baton.adapters import prices
-from baton.adapters.prices import CONFIGURED, facts, price_of, snapshot, unknown_price
+from baton.adapters.prices import CONFIGURED, cheapest, facts, price_of, snapshot, unknown_price
 from baton.compose import card_of
 from baton.domain.errors import BudgetExceeded, ConfigError
 from baton.domain.labels import Label
@@ -234,3 +234,25 @@ def test_what_to_do_about_an_unknown_price_is_said_to_the_letter() -> None:
     assert 'id = "gpt"' in error.hint
     assert 'price = { input = "DOLLARS", output = "DOLLARS" }' in error.hint
     assert "per million tokens" in error.hint
+
+
+def test_the_cheapest_model_is_one_that_still_answers(ship: Ship) -> None:
+    cheap = GOOD | {"input": "1", "cache_read": "0.1", "cache_write": "1", "tiers": []}
+    ship(
+        listing(
+            {
+                "openai/dear": GOOD,
+                "openai/cheap": cheap | {"until": "2026-01-31"},
+                "openai/broken": cheap | {"input": "0"},
+                "openrouter/openai/cheap": cheap,
+            }
+        )
+    )
+    assert cheapest("openai", "2026-01-30") == "openai/cheap"
+    assert cheapest("openai", "2026-01-31") == "openai/dear"
+    assert cheapest("groq", "2026-01-31") == ""
+
+
+def test_the_providers_have_a_cheapest_model() -> None:
+    found = {name: cheapest(name, snapshot().date) for name in PROVIDERS}
+    assert [name for name, model in found.items() if not model] == ["openrouter"], found

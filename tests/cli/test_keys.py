@@ -13,8 +13,13 @@ import pytest
 from keyring.backends import fail, null
 
 from baton import secrets
-from baton.settings import find_paths
+from baton.adapters.prices import cheapest, snapshot
+from baton.cli.keys import to_ask
+from baton.domain.money import parse_usd
+from baton.domain.prices import Price, Rates
+from baton.settings import CloudWorker, ServerWorker, Settings, find_paths
 from cli.calling import Call, Process
+from support.cloud import Cloud
 from support.keyrings import Drawer
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -154,10 +159,73 @@ def test_a_typed_key_is_hidden_and_a_no_keeps_nothing(home: Path) -> None:
     assert CANARY in find_paths().keys_file.read_text()
 
 
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    """A provider on loopback, to which a worker of this person's leads."""
+    with Cloud(prices={"": Price(Rates(10**9, 2 * 10**9, 10**9, 10**9))}) as cloud:
+        file = find_paths().config_file
+        file.parent.mkdir(parents=True)
+        file.write_text(
+            '[[workers]]\nid = "gpt"\nkind = "cloud"\nmodel = "openai/gpt-4o-mini"\n'
+            f'base_url = "{cloud.base("openai")}"\nprice = {{ input = "1", output = "2" }}\n'
+        )
+        yield cloud
+
+
+def test_a_key_is_tried_after_its_price_was_agreed_to(
+    call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = call("keys", "test", "openai", "-y")
+    assert (done.code, "`baton keys set openai` keeps one" in done.err) == (3, True)
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    done = call("keys", "test", "openai")
+    assert (done.code, "-y says yes" in done.err) == (2, True)
+    assert "openai/gpt-4o-mini will say hello. It costs at most $0.0" in done.err
+    assert cloud.calls == []
+    done = call("keys", "test", "openai", "-y", "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert (told["provider"], told["model"]) == ("openai", "openai/gpt-4o-mini")
+    assert parse_usd(told["cost_usd"]) == cloud.billed > 0
+    assert len(cloud.calls) == 1
+    [row] = json.loads(call("usage", "--by", "worker", "--json").out)
+    assert (row["worker"], row["charged_usd"]) == ("gpt", told["cost_usd"])
+    done = call("workers", "test", "gpt")
+    assert (done.code, "-y says yes" in done.err, len(cloud.calls)) == (2, True, 1)
+
+
+def test_the_cheapest_worker_or_model_is_tried() -> None:
+    dear = CloudWorker("dear", "groq/openai/gpt-oss-120b")
+    unknown = CloudWorker("unknown", "groq/nobody-knows")
+    other = CloudWorker("other", "openai/gpt-5-nano", api_key_env="MY_KEY")
+    lab = ServerWorker("lab", "q", "http://127.0.0.1:9/v1", api_key_env="LAB_KEY")
+    settings = Settings(workers=(dear, unknown, other, lab))
+    assert to_ask(settings, "groq", None) is dear
+    assert to_ask(settings, "groq", "openai/gpt-oss-20b").model == "groq/openai/gpt-oss-20b"
+    assert to_ask(settings, "openai", None).model == cheapest("openai", snapshot().date)
+    assert to_ask(settings, "MY_KEY", None) is other
+    assert to_ask(settings, "LAB_KEY", None) is lab
+
+
+def test_offline_and_without_a_price_nothing_is_tried(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    monkeypatch.setenv("OPENROUTER_API_KEY", CANARY)
+    done = call("keys", "test", "openrouter", "-y")
+    assert (done.code, "No price is known for any model of openrouter" in done.err) == (2, True)
+    done = call("keys", "test", "openai", "-y", "-m", "gpt-99")
+    assert (done.code, "openai/gpt-99 is not known" in done.err) == (4, True)
+    monkeypatch.setenv("BATON_OFFLINE", "1")
+    done = call("keys", "test", "openai", "-y")
+    assert (done.code, "Baton is offline" in done.err) == (6, True)
+
+
 HEADLESS = [
     (["keys", "ls"], 0),
     (["keys", "set", "openai"], 2),
     (["keys", "rm", "openai"], 3),
+    (["keys", "test", "openai"], 3),
     (["budget", "show"], 0),
     (["budget", "set", "day", "2"], 0),
     (["budget", "prices"], 0),

@@ -49,12 +49,16 @@ class Typed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a model can do; 0 tokens is unknown. `responses`: it speaks OpenAI's Responses only."""
+    """What a model can do; 0 tokens is unknown.
+
+    `responses`: it speaks OpenAI's Responses only. `until`: the day of its end, if that is known.
+    """
 
     context: int
     max_output: int
     reasoning: bool = False
     responses: bool = False
+    until: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,18 @@ def facts(model: str) -> Facts | None:
         _tokens(entry.get("max_output")),
         entry.get("reasoning") is True,
         entry.get("responses") is True,
+        str(entry.get("until", "")),
     )
+
+
+def cheapest(provider: str, today: str) -> str:
+    """Return the provider's model that costs least and isn't at its end on that day, or ""."""
+    costs = {}
+    for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):
+        price, known = price_of(model), facts(model)
+        if price is not None and known is not None and not "" < known.until <= today:
+            costs[model] = price.most(1000, 100)
+    return min(costs, key=lambda model: costs[model], default="")
 
 
 def unknown_price(worker: str, model: str) -> BudgetExceeded:

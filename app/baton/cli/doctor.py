@@ -282,6 +282,10 @@ def _llama_cpp() -> Finding:
 def _answer(settings: Settings, paths: Paths) -> Finding:
     from baton.cli.trial import try_out
 
+    chosen = next((w for w in settings.roster if w.id == settings.worker), None)
+    if isinstance(chosen, CloudWorker):
+        text = f"{chosen.id} was not tried, which costs money: `baton workers test {chosen.id}`"
+        return Finding("answer", State.OK, text)
     trial = asyncio.run(try_out(settings, paths, None))
     where = f" ({trial.hardware})" if trial.hardware else ""
     text = f"{settings.worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import click
+import msgspec
 
 from baton import secrets
 from baton.cli.aliases import AliasedGroup
 from baton.cli.booked import columns
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import BatonError, ConfigError, SecretMissing
+from baton.domain.money import format_usd, show_usd
 from baton.domain.sanitise import one_line
 from baton.secrets import PROVIDERS, Key
-from baton.settings import LocalWorker, find_paths, load
+from baton.settings import (
+    CloudWorker,
+    LocalWorker,
+    ServerWorker,
+    Settings,
+    find_paths,
+    load,
+)
 
 _MOST_PIPED = 1 << 16
 
@@ -100,6 +110,72 @@ def remove(provider: str) -> None:
     talk(f"The key for {name} is removed from {' and '.join(places)}.")
     if left is not None:
         talk(f"There is still one in {_place(left)}.")
+
+
+@keys.command()
+@_provider
+@click.option("-m", "--model", metavar="MODEL", help="Ask this one: openai/gpt-5-nano.")
+@_yes
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def test(provider: str, model: str | None, yes: bool, as_json: bool) -> None:
+    """Try the key of PROVIDER with the cheapest possible call, after telling what it can cost.
+
+    Asked is the worker that costs least among those you set up, else the provider's cheapest model.
+    """
+    import asyncio
+
+    from baton.cli.trial import agree, try_out
+    from baton.compose import card_of
+
+    paths, name = find_paths(), _known(provider)
+    if secrets.find(name, file=paths.keys_file, environ=os.environ) is None:
+        raise SecretMissing(f"There is no key for {name}.", f"`baton keys set {name}` keeps one.")
+    settings = load(paths.config_file)
+    entry = to_ask(settings, name, model)
+    others = [worker for worker in settings.workers if worker.id != entry.id]
+    settings = msgspec.structs.replace(settings, workers=(*others, entry))
+    budget = agree(card_of(entry), settings, yes)
+    trial = asyncio.run(try_out(settings, paths, entry.id, budget))
+    if as_json:
+        told = {"schema": 1, "status": "finished", "provider": name, "model": entry.model}
+        return emit_json(told | {"seconds": trial.seconds, "cost_usd": format_usd(trial.cost)})
+    cost = f" for {show_usd(trial.cost)}" if trial.cost else ""
+    emit(f"The key for {name} works: {entry.model} answered in {trial.seconds:.1f} s{cost}.")
+
+
+def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | ServerWorker:
+    """Return the worker with that key that costs least, or one for the provider's cheapest model.
+
+    Raises ConfigError where there is none.
+    """
+    from baton.adapters.prices import cheapest
+    from baton.compose import card_of
+
+    own = [
+        worker
+        for worker in settings.roster
+        if not isinstance(worker, LocalWorker) and _key_of(worker) == name
+    ]
+    priced = [(card.price.most(1000, 100), w) for w in own if (card := card_of(w)).price]
+    if priced and model is None:
+        return min(priced, key=lambda pair: pair[0])[1]
+    if name not in PROVIDERS:
+        raise ConfigError(f"No worker with a price uses {name}.", "`baton config edit` adds one.")
+    known = model or cheapest(name, time.strftime("%Y-%m-%d"))
+    if not known:
+        raise ConfigError(
+            f"No price is known for any model of {name}.",
+            f"Set a worker of {name} up with a price: `baton config edit`.",
+        )
+    full = known if known.startswith(f"{name}/") else f"{name}/{known}"
+    return CloudWorker(id=f"test of {name}", model=full)
+
+
+def _key_of(worker: CloudWorker | ServerWorker) -> str:
+    """Return the name under which a worker's key is kept."""
+    if worker.api_key_env or isinstance(worker, ServerWorker):
+        return worker.api_key_env
+    return worker.model.partition("/")[0]
 
 
 # What can have a key

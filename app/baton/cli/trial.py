@@ -2,34 +2,86 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
+import click
+
+from baton.cli.output import talk
 from baton.compose import compose
-from baton.domain.chat import Prompt
-from baton.domain.errors import BY_NAME, BatonError
+from baton.domain.chat import Card, Message, Prompt, Role, input_bound
+from baton.domain.errors import BY_NAME, BatonError, ConfigError
+from baton.domain.labels import Label
+from baton.domain.sanitise import one_line
+from baton.domain.spending import at_least
 from baton.domain.view import RunView
-from baton.engine.policy import Limits
+from baton.engine.policy import Limits, Terms, check
 from baton.settings import Paths, Settings
 
 TOKENS = 8
+OUTSIDE_TOKENS = 16
+"""As few as every provider accepts."""
+
+_PROMPT = "Say hello."
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a worker wrote, on what, and how quickly (`seconds` in all, `loading` of them)."""
+    """What a worker wrote, on what, and how quickly (`seconds` in all, `loading` of them).
+
+    `cost` is in nano-dollars.
+    """
 
     text: str
     tokens: int
     seconds: float
     loading: float
     hardware: str
+    cost: int = 0
 
 
-async def try_out(settings: Settings, paths: Paths, worker: str | None) -> Trial:
-    """Let a worker write a few tokens, of which nothing is kept. Raises what the worker raised."""
+def agree(card: Card, settings: Settings, yes: bool) -> int | None:
+    """Have the person agree to what trying a worker can cost; return that, or None for nothing.
+
+    Raises ConfigError if nobody is there, and what `check` raises if it can't be tried at all.
+    """
+    budget = settings.budget
+    check(
+        card,
+        Label.CLOUD,
+        Terms(budget.ceilings, budget.policy, settings.mode, settings.offline),
+    )
+    if card.price is None or card.price.is_free:
+        return None
+    messages = [Message(Role.SYSTEM, card.system), Message(Role.USER, _PROMPT)]
+    most = card.price.most(input_bound(messages), OUTSIDE_TOKENS)
+    talk(f"{one_line(card.model or card.id)} will say hello. It costs at most {at_least(most)}.")
+    if yes:
+        return most
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError("Nothing was sent: there is nobody to ask.", "-y says yes.")
+    if not click.confirm("Try it?", default=False, err=True):
+        raise click.exceptions.Exit(1)
+    return most
+
+
+async def try_out(
+    settings: Settings, paths: Paths, worker: str | None, budget: int | None = None
+) -> Trial:
+    """Let a worker write a few tokens, of which nothing is kept. Raises what the worker raised.
+
+    One that costs money is only asked within `budget`.
+    """
     baton = compose(settings, paths, history=False)
     try:
-        prompt, limits = Prompt("Say hello."), Limits(max_tokens=TOKENS, alone=True)
+        outside = baton.orchestra.worker(worker).card.is_outside
+        prompt = Prompt(_PROMPT)
+        limits = Limits(
+            max_tokens=OUTSIDE_TOKENS if outside else TOKENS,
+            budget=budget,
+            attended=False,
+            alone=True,
+        )
         view = RunView()
         async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
             async for event in run:
@@ -40,4 +92,4 @@ async def try_out(settings: Settings, paths: Paths, worker: str | None) -> Trial
     if (failed := view.failure) is not None:
         raise BY_NAME.get(failed.error, BatonError)(failed.message, failed.hint)
     call = view.calls[-1]
-    return Trial(view.answer, call.tokens_out, call.seconds, call.loading, hardware)
+    return Trial(view.answer, call.tokens_out, call.seconds, call.loading, hardware, call.cost)

@@ -98,13 +98,16 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
 
 @workers.command()
 @click.argument("worker", shell_complete=complete_worker)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask before it costs something.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def test(worker: str, as_json: bool) -> None:
-    """Let WORKER write eight tokens."""
-    from baton.cli.trial import try_out
+def test(worker: str, yes: bool, as_json: bool) -> None:
+    """Let WORKER write a few tokens, having asked if that costs something."""
+    from baton.cli.trial import agree, try_out
 
     paths = find_paths()
-    trial = asyncio.run(try_out(load(paths.config_file), paths, worker))
+    settings = load(paths.config_file)
+    budget = agree(_card(worker), settings, yes)
+    trial = asyncio.run(try_out(settings, paths, worker, budget))
     if as_json:
         return emit_json({"schema": 1, "status": "finished", "worker": worker, **asdict(trial)})
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
