@@ -22,7 +22,14 @@ async def draw(theme: str, size: tuple[int, int]) -> str:
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})
         baton = compose(Settings(), paths)
-        desk = Desk(baton.orchestra, baton.store, exports=Path(home), logs=paths.logs)
+        desk = Desk(
+            baton.orchestra,
+            baton.store,
+            baton.ledger,
+            paths.config_file,
+            exports=Path(home),
+            logs=paths.logs,
+        )
         app = BatonApp(desk, theme)
         async with app.run_test(size=size) as pilot:
             for prompt in PROMPTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +11,17 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import Script, ScriptedWorker
 from baton.adapters.store import Store
-from baton.domain.chat import Card
+from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.domain.labels import Label
+from baton.domain.ledger import Scope
+from baton.domain.money import NANO
+from baton.domain.prices import Price, Rates
 from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Terms
+from baton.engine.ports import Redactor
 from baton.tui.app import BatonApp
 from baton.tui.desk import Desk
 
@@ -30,6 +37,36 @@ CARD = Card(
     hardware="CPU only",
 )
 STRONG = replace(CARD, id="large", name="Qwen 4B", size=2_700_000_000, parameters=4_000_000_000)
+
+GPT = Card(
+    "gpt",
+    "cloud",
+    "gpt-5-mini",
+    privacy=Label.CLOUD,
+    context=400_000,
+    price=Price(Rates(NANO // 4, 2 * NANO, NANO // 40, NANO // 4), source="the snapshot"),
+    provider="openai",
+    model="openai/gpt-5-mini",
+    remote=True,
+)
+SORRY = "I'm sorry, but I can't help with that."
+
+
+def sorry(request: Request) -> Iterable[Chunk]:
+    """Be a local worker that needs help."""
+    yield Text(SORRY)
+
+
+def afar(*texts: str, tokens: int = 800) -> Script:
+    """Return the script of a cloud worker."""
+
+    def script(request: Request) -> Iterable[Chunk | BaseException | float]:
+        yield Sent("api.openai.com", 1834)
+        for text in texts or ("From **far** away.",):
+            yield Text(text)
+        yield Usage(400, tokens, Finish.STOP)
+
+    return script
 
 
 class Stage:
@@ -79,22 +116,40 @@ async def staged(
     folder: Path,
     *scripts: Script,
     store: Store | None = None,
+    cloud: Script | None = None,
+    card: Card = GPT,
+    ceilings: Mapping[Scope, int] | None = None,
+    redactor: Redactor | None = None,
+    terms: Mapping[str, Any] | None = None,
     size: tuple[int, int] = (80, 24),
     keymap: dict[str, str] | None = None,
     theme: str = "dark",
     **desk: Any,
 ) -> AsyncIterator[Stage]:
-    """Open the app with one worker per script (`small`, then `large`)."""
+    """Open the app with one worker per script (`small`, then `large`).
+
+    With a `cloud` script there is a worker elsewhere too, and $2 a day unless `ceilings` differ.
+    """
     cards = (CARD, STRONG)
     workers = {
         card.id: ScriptedWorker(script, card) for card, script in zip(cards, scripts, strict=False)
     }
     if not workers:
         workers = {"small": ScriptedWorker(card=CARD)}
-    kept = store or Store.open(None)
-    table = Desk(
-        Orchestra(workers, kept, "small"), kept, folder / "exports", folder / "logs", **desk
+    if cloud is not None:
+        workers[card.id] = ScriptedWorker(cloud, card)
+        ceilings = {Scope.DAY: 2 * NANO} if ceilings is None else ceilings
+    kept, ledger = store or Store.open(None), Ledger.open(None)
+    orchestra = Orchestra(
+        workers,
+        kept,
+        "small",
+        ledger=ledger,
+        terms=Terms(ceilings or {}, **(terms or {})),
+        redactor=redactor,
     )
+    config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
+    table = Desk(orchestra, kept, ledger, config, exports, logs, **desk)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:
         stage = Stage(app, pilot, table)
@@ -103,5 +158,6 @@ async def staged(
         await pilot.pause()
         yield stage
         await app.chat.close()
+    await ledger.aclose()
     if store is None:
         await kept.aclose()

@@ -410,8 +410,10 @@ async def test_ctrl_c_twice_quits(tmp_path: Path) -> None:
 
 
 async def test_private_conversations_stay_local(tmp_path: Path) -> None:
-    async with staged(tmp_path, count, limits=Limits(Label.LOCAL), offline=True) as stage:
-        assert "offline · private" in stage.see()
+    async with staged(
+        tmp_path, count, limits=Limits(Label.LOCAL), terms={"offline": True}
+    ) as stage:
+        assert "offline  · private" in stage.see()
         await stage.ask("hello")
         (kept,) = await stage.desk.store.conversations()
         assert kept.label is Label.LOCAL

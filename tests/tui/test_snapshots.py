@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from textual.pilot import Pilot
 
+from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
 from baton.domain.chat import Chunk, Reading, Request, Text, Writing
@@ -69,6 +70,13 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store() -> Iterator[Store]:
     kept = Store.open(None)
+    yield kept
+    asyncio.run(kept.aclose())
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    kept = Ledger.open(None, lambda: 1_790_000_000.0)
     yield kept
     asyncio.run(kept.aclose())
 
@@ -192,10 +200,18 @@ CASES = [
     ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in CASES],
 )
 def test_look(
-    snap_compare: Compare, store: Store, tmp_path: Path, act: Act, size: tuple[int, int], theme: str
+    snap_compare: Compare,
+    store: Store,
+    ledger: Ledger,
+    tmp_path: Path,
+    act: Act,
+    size: tuple[int, int],
+    theme: str,
 ) -> None:
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
-    desk = Desk(Orchestra(workers, store, "small"), store, tmp_path / "exports", tmp_path / "logs")
+    orchestra = Orchestra(workers, store, "small", ledger=ledger)
+    exports, logs = tmp_path / "exports", tmp_path / "logs"
+    desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
     async def play(pilot: Pilot[None]) -> None:
         await first(pilot)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from baton.domain.events import (
     Called,
     Cancelled,
+    Decision,
     Drafted,
     Event,
     Failed,
@@ -174,10 +175,17 @@ def doing(view: RunView) -> str:
     step = view.current
     if step is None:
         return "starting"
+    what = _phase(step, view)
+    return what if len(view.steps) < 2 else f"step {step.number} of {len(view.steps)}: {what}"
+
+
+def _phase(step: StepView, view: RunView) -> str:
+    worker = step.step.worker
     done = "" if step.fraction is None else f" {step.fraction * 100:.0f} %"
     match step.status:
         case Phase.LOADING:
-            return f"loading {step.step.worker}{done}"
+            asked = any(o.worker == worker and o.decision is Decision.SENT for o in view.offers)
+            return f"asking {worker}" if asked and not done else f"loading {worker}{done}"
         case Phase.READING:
             return f"reading prompt{done}"
         case _:

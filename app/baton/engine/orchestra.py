@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from baton.domain.chat import Card, Prompt
 from baton.domain.errors import ConfigError
@@ -28,6 +29,7 @@ class Orchestra:
     """The workers there are, and the way a prompt goes through them.
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
+    `on_offline` hears of `go_offline`: whatever connects must be told there.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Orchestra:
         self._redactor = redactor
         self.default = default
         self.terms = terms
+        self.on_offline: Callable[[bool], None] = _nobody
 
     @property
     def roster(self) -> tuple[Card, ...]:
@@ -67,6 +70,11 @@ class Orchestra:
         `label` says how far the conversation may travel.
         """
         return stronger(self.worker(name).card, self.roster, label, self.terms)
+
+    def go_offline(self, offline: bool) -> None:
+        """Connect to nothing but this machine from now on, or lift that; tells `on_offline`."""
+        self.terms = replace(self.terms, offline=offline)
+        self.on_offline(offline)
 
     async def standing(self, session: str | None = None) -> Standing:
         """Return how money stands, in one conversation or apart from any."""
@@ -95,3 +103,7 @@ class Orchestra:
         """Let every worker go."""
         for worker in self._workers.values():
             await worker.aclose()
+
+
+def _nobody(_: bool) -> None:
+    """Nothing here connects to anything."""

@@ -28,8 +28,7 @@ from baton.tui.screens.chat import ChatScreen
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
-    from baton.adapters.store import Store
-    from baton.engine.orchestra import Orchestra
+    from baton.compose import Baton
 
 TWICE_SECONDS = 1.0
 """Within how many seconds a second Ctrl+C quits."""
@@ -153,42 +152,52 @@ class BatonApp(App[None], inherit_bindings=False):
 
 
 def run(
-    orchestra: Orchestra,
-    store: Store,
+    baton: Baton,
     *,
     exports: Path,
-    logs: Path,
     theme: str = "dark",
     mouse: bool = True,
     keymap: Mapping[str, str] = {},
     limits: Limits = ANYTHING,
     worker: str | None = None,
     conversation: str | None = None,
-    offline: bool = False,
     greeting: str = "",
 ) -> int:
-    """Open the app, and return the exit code when it is left; workers and store are then closed.
+    """Open the app, and return the exit code when it is left; all parts are then closed.
 
     `limits` with a local label makes every conversation private. `conversation` is opened instead
     of a new one, `greeting` said in it. `keymap` gives keys for ids in `keys`. Raises ConfigError
     for an unknown id or worker.
     """
     keys.check(keymap)
-    orchestra.worker(worker)
-    desk = Desk(orchestra, store, exports, logs, limits, worker, conversation, offline, greeting)
-    return asyncio.run(_run(BatonApp(desk, theme, keymap), desk, mouse))
+    baton.orchestra.worker(worker)
+    if baton.gateway is not None:
+        baton.orchestra.on_offline = partial(setattr, baton.gateway, "offline")
+    desk = Desk(
+        baton.orchestra,
+        baton.store,
+        baton.ledger,
+        baton.paths.config_file,
+        exports,
+        baton.paths.logs,
+        limits,
+        worker,
+        conversation,
+        greeting,
+        baton.warm_cloud,
+    )
+    return asyncio.run(_run(BatonApp(desk, theme, keymap), baton, mouse))
 
 
-async def _run(app: BatonApp, desk: Desk, mouse: bool) -> int:
+async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
     try:
         await app.run_async(mouse=mouse)
     finally:
         await app.chat.close()
-        await desk.orchestra.aclose()
-        await desk.store.aclose()
+        await baton.aclose()
     code = app.return_code or 0
     if code:
-        print(farewell(app.report, desk.logs), file=sys.stderr)
+        print(farewell(app.report, baton.paths.logs), file=sys.stderr)
     return code
 
 

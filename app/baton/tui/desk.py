@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,20 +10,31 @@ from typing import TYPE_CHECKING
 from baton.engine.policy import ANYTHING, Limits
 
 if TYPE_CHECKING:
+    from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
     from baton.engine.orchestra import Orchestra
 
 
+def _nothing() -> None:
+    """There is nothing to be warmed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Everything behind the screens. `exports` and `logs` are folders, made when first needed."""
+    """Everything behind the screens.
+
+    `config` is the file with the settings; `exports` and `logs` are folders, made when first
+    needed. `warm_cloud` starts what a call elsewhere will need, if there can be one.
+    """
 
     orchestra: Orchestra
     store: Store
+    ledger: Ledger
+    config: Path
     exports: Path
     logs: Path
     limits: Limits = ANYTHING
     worker: str | None = None
     conversation: str | None = None
-    offline: bool = False
     greeting: str = ""
+    warm_cloud: Callable[[], None] = _nothing

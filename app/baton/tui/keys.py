@@ -81,11 +81,37 @@ QUESTION: list[BindingType] = [
     _key("question.choose", "enter", "choose", "choose", show=True),
     _key("question.next", "right,down", "step(1)", "next choice"),
     _key("question.before", "left,up", "step(-1)", "choice before"),
+    _key("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
+    _key("question.read_back", "pageup", "page(-1)", "read back in it"),
 ]
 OVERLAY: list[BindingType] = [
     _key("screen.close", "escape", "close", "back", show=True),
 ]
-WHY: list[BindingType] = [*OVERLAY, _key("why.close", "w", "close", "back")]
+WHY: list[BindingType] = [
+    _key("why.egress", "enter", "egress", "what was sent", "see what left this machine", show=True),
+    *OVERLAY,
+    _key("why.close", "w", "close", "back"),
+]
+MONEY: list[BindingType] = [
+    _key("money.release", "r", "release", "release", "release an unconfirmed charge", show=True),
+    _key(
+        "money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again", show=True
+    ),
+    _key("money.egress", "e", "egress", "what was sent", "see what left this machine", show=True),
+    *OVERLAY,
+]
+EGRESS: list[BindingType] = [
+    _key(
+        "egress.open",
+        "enter",
+        "open",
+        "show it",
+        "show exactly what was sent",
+        show=True,
+        first=True,
+    ),
+    *OVERLAY,
+]
 MODELS: list[BindingType] = [
     _key("models.choose", "enter", "choose", "answer with it", show=True, first=True),
     *OVERLAY,
@@ -110,6 +136,8 @@ GROUPS: dict[str, list[BindingType]] = {
     "Conversations": CONVERSATIONS,
     "Models": MODELS,
     "Why this way": WHY,
+    "Money": MONEY,
+    "What left this machine": EGRESS,
 }
 """What the help shows, in this order."""
 

@@ -51,6 +51,10 @@ class Canvas(Protocol):
         """Draw one more piece."""
         ...
 
+    def rewrite(self, text: str) -> None:
+        """Draw this instead of all that is there."""
+        ...
+
 
 class Stage(Protocol):
     """Who is told how the runs go."""
@@ -93,11 +97,11 @@ class Follower:
     stage: Stage
     view: RunView = field(default_factory=RunView)
     _canvas: Canvas | None = None
-    _drawn: int = 0
+    _drawn: str | None = None
 
-    def draw_on(self, canvas: Canvas | None, drawn: int = 0) -> None:
-        """Draw on this canvas from now on; so many characters of the answer are on it already."""
-        self._canvas, self._drawn = canvas, drawn
+    def draw_on(self, canvas: Canvas | None) -> None:
+        """Draw on this canvas from now on, whatever is on it."""
+        self._canvas, self._drawn = canvas, None
 
     async def follow(self) -> None:
         """Play the run to its end."""
@@ -124,10 +128,18 @@ class Follower:
             if self.view is not seen:
                 seen, last = self.view, time.monotonic()
                 self.stage.changed(self)
-                fresh = self.view.answer[self._drawn :]
-                self._drawn += len(fresh)
-                if self._canvas is not None and fresh:
-                    self._canvas.write(fresh)
+                self._paint()
+
+    def _paint(self) -> None:
+        """Draw what is new; a draft stays until the answer that replaces it has a word."""
+        text, drawn = self.view.answer, self._drawn
+        if self._canvas is None or not text or text == drawn:
+            return
+        if drawn is not None and text.startswith(drawn):
+            self._canvas.write(text[len(drawn) :])
+        else:
+            self._canvas.rewrite(text)
+        self._drawn = text
 
 
 class Player:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from baton.adapters.store import rows
@@ -77,6 +78,16 @@ def last_run(connection: Connection, conversation: str | None) -> RunRecord | No
 def runs(connection: Connection, limit: int) -> list[RunRecord]:
     """Return the newest runs, newest first, without their events."""
     return rows.runs(connection, f"{_VISIBLE} ORDER BY runs.key DESC LIMIT ?", limit)
+
+
+def hidden_runs(connection: Connection, older_than_seconds: float) -> list[str]:
+    """Return the ids of the runs of conversations that were deleted so long ago."""
+    found = connection.execute(
+        """SELECT runs.id FROM runs JOIN conversations AS c ON c.id = runs.conversation
+        WHERE c.hidden_at <= ? ORDER BY runs.key""",
+        [time.time() - older_than_seconds],
+    )
+    return [row["id"] for row in found]
 
 
 def recent_prompts(connection: Connection, limit: int) -> list[str]:

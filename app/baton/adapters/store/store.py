@@ -141,6 +141,10 @@ class Store:
         """Return the newest runs, newest first, without their events."""
         return await self._read(reading.runs, limit)
 
+    async def hidden_runs(self, older_than_seconds: float = 0) -> list[str]:
+        """Return the runs of the conversations that `purge_hidden` would remove."""
+        return await self._read(reading.hidden_runs, older_than_seconds)
+
     async def recent_prompts(self, limit: int = 200) -> list[str]:
         """Return what was asked last, each text once, the newest last."""
         return await self._read(reading.recent_prompts, limit)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable
 
 from textual import work
 from textual.app import ComposeResult
 
-from baton.domain.chat import Card
 from baton.domain.chat import Prompt as Asked
 from baton.domain.errors import BatonError
+from baton.domain.events import Offered
 from baton.domain.sanitise import one_line
 from baton.domain.view import RunView
 from baton.engine.ports import Question
 from baton.tui import keys
 from baton.tui.desk import Desk
+from baton.tui.facts import name_of, told_offer
 from baton.tui.playing import Pending, Player
 from baton.tui.screens.presenter import Presenter
-from baton.tui.screens.writing import WritingScreen
-from baton.tui.widgets.question import ChoiceView, QuestionView
+from baton.tui.screens.spending import SpendingScreen
+from baton.tui.widgets.question import ChoiceView, QuestionView, ask_with
 from baton.tui.widgets.turn import TurnView
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
@@ -28,7 +30,7 @@ DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""
 
 
-class ChatScreen(WritingScreen):
+class ChatScreen(SpendingScreen):
     """Where prompts are answered: opens conversations, plays prompts and puts questions."""
 
     BINDINGS = keys.CHAT
@@ -40,6 +42,7 @@ class ChatScreen(WritingScreen):
         self.player = Player(self.presenter)
         self.worker = desk.worker or desk.orchestra.default
         self._question: QuestionView | None = None
+        self._asking = asyncio.Lock()
         self._left = False
 
     def compose(self) -> ComposeResult:
@@ -61,6 +64,7 @@ class ChatScreen(WritingScreen):
         if self.desk.greeting:
             await self.transcript.note(self.desk.greeting)
         await self.open(self.desk.conversation)
+        self.desk.warm_cloud()
         import baton.tui.widgets.answer  # noqa: F401 (so that the first answer needn't wait)
 
     async def open(self, conversation: str | None, at: str | None = None) -> None:
@@ -82,6 +86,7 @@ class ChatScreen(WritingScreen):
         except BatonError as error:
             await self.complain(error)
         self.presenter.rejoin(self.player.current)
+        self.measure()
 
     async def _welcome(self) -> None:
         if await self.desk.store.latest() is None:
@@ -108,7 +113,10 @@ class ChatScreen(WritingScreen):
         await self.player.close()
         try:
             await self.keep_draft()
-            await self.desk.store.purge_hidden(older_than_seconds=DELETED_SECONDS)
+            store = self.desk.store
+            if runs := await store.hidden_runs(older_than_seconds=DELETED_SECONDS):
+                await self.desk.ledger.forget(runs)  # first: what is deleted is not found again
+            await store.purge_hidden(older_than_seconds=DELETED_SECONDS)
         except BatonError:
             pass  # the history can't be written, which was said when it happened
 
@@ -125,8 +133,6 @@ class ChatScreen(WritingScreen):
                 return self.player.busy
             case "leave_edit":
                 return self.composer.editing is not None
-            case "stronger":
-                return self._stronger() is not None
             case _:
                 return True
 
@@ -164,29 +170,33 @@ class ChatScreen(WritingScreen):
         """Answer the selected prompt again; the answer there is stays as another version."""
         self._again(None)
 
-    def action_stronger(self) -> None:
-        """Answer the selected prompt again with a stronger worker."""
-        if (card := self._stronger()) is not None:
-            self._again(card.id)
+    @work(group="stronger", exclusive=True)
+    async def action_stronger(self) -> None:
+        """Answer the selected prompt again with a stronger worker, or say why that can't be."""
+        if (view := self.transcript.selected) is None:
+            return
+        worker = view.turn.worker if view.turn.worker in self.roster else self.worker
+        found = await self.stronger(worker)
+        if isinstance(found, str):
+            await self.transcript.note(found)
+        else:
+            self._again(found.id)
 
     def _again(self, worker: str | None) -> None:
         if (turn := self.selected_prompt()) is not None:
             self.play(Asked(turn.text, turn.files), again=turn.id, worker=worker)
 
-    def _stronger(self) -> Card | None:
-        """Return the strongest worker, if it is stronger than the one that answers."""
-        roster = {card.id: card for card in self.desk.orchestra.roster}
-        best = max(roster.values(), key=_strength)
-        mine = roster.get(self.worker)
-        return best if mine is not None and _strength(best) > _strength(mine) else None
-
     # Questions to the person
 
     async def ask(self, question: Question) -> str:
-        """Put a question to the person, in the conversation."""
-        if self._left or not self.is_running:
-            return question.default
-        self._question = view = QuestionView(question)
+        """Put a question to the person, in the conversation; after those that are open."""
+        async with self._asking:
+            if self._left or not self.is_running:
+                return question.default
+            return await self._put(ask_with(question))
+
+    async def _put(self, view: QuestionView) -> str:
+        self._question = view
         self.footer.asking = True
         await self.transcript.insert(view)
         self.refresh_bindings()
@@ -200,6 +210,29 @@ class ChatScreen(WritingScreen):
                     self.composer.prompt.focus()
                 await view.remove()
                 self.refresh_bindings()
+
+    def keep_here(self) -> None:
+        """Stop what could still leave this machine, after the person forbade that."""
+        current = self.player.current
+        if self._question is not None and self._question.question.offer is not None:
+            self._question.take_default()
+        elif current is not None and may_leave(current.view):
+            self.player.stop()
+
+    async def tell_unsent(self, run: RunView, offer: Offered) -> None:
+        """Say in a quiet line why a stronger worker was not asked."""
+        if run.failure is not None:
+            await self.transcript.note(f"{run.failure.message} {run.failure.hint}")
+        else:
+            name = name_of(offer.worker, self.roster)
+            await self.transcript.note(told_offer(offer, name, direct=True))
+
+    def edit_for(self, prompt: str, worker: str) -> None:
+        """Take a prompt back, to be changed before it goes to that worker."""
+        turn = next((turn for turn in self.transcript.turns if turn.id == prompt), None)
+        if turn is not None:
+            self.composer.edit(turn, worker)
+            self.composer.prompt.focus()
 
     def action_to_question(self) -> None:
         """Go to the choices of the open question."""
@@ -259,5 +292,7 @@ class ChatScreen(WritingScreen):
             self.desk.orchestra.worker(worker).warm()
 
 
-def _strength(card: Card) -> tuple[int, int]:
-    return card.parameters, card.size
+def may_leave(run: RunView) -> bool:
+    """Tell whether something of a run could still leave this machine."""
+    routed = run.routed
+    return routed is None or routed.draft or routed.where != "local"

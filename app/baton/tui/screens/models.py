@@ -11,6 +11,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from baton.domain.chat import Card
+from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
 from baton.tui import keys
 from baton.tui.screens.overlay import Overlay
@@ -59,6 +60,7 @@ def _describe(card: Card, current: bool) -> Content:
     facts = [
         one_line(card.name, 40),
         where,
+        _price(card),
         show_size(card.size) if card.size else "",
         f"{card.context:,} tokens" if card.context else "",
         one_line(card.hardware, 40),
@@ -72,3 +74,15 @@ def _describe(card: Card, current: bool) -> Content:
         " · ".join(fact for fact in facts if fact),
     )
     return Content.assemble(first, ("\n" + one_line(card.note), "$muted")) if card.note else first
+
+
+def _price(card: Card) -> str:
+    """Say what a worker elsewhere costs; those on this machine cost nothing and say nothing."""
+    if not card.is_outside:
+        return ""
+    if card.price is None:
+        return "price unknown: not asked until you enter one"
+    if card.price.is_free:
+        return "costs nothing"
+    rates = card.price.rates
+    return f"{show_usd(rates.input)} in, {show_usd(rates.output)} out per million tokens"

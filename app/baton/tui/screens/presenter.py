@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.domain.chat import TurnStatus
 from baton.domain.errors import BatonError
+from baton.domain.events import Decision
 from baton.domain.labels import strictest
 from baton.domain.view import RunView, doing
+from baton.engine.policy import may_use
 from baton.engine.ports import Choice, Place, Question
 from baton.engine.run import Run
+from baton.tui.facts import author_of, facts_of
 from baton.tui.playing import Follower, Pending, context_used
 from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.turn import TurnView, facts_of
+from baton.tui.widgets.turn import TurnView
 
 if TYPE_CHECKING:
     from baton.tui.screens.chat import ChatScreen
@@ -31,18 +36,29 @@ class Presenter:
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
         self._moment: tuple[object, ...] = ()
+        self._spent: tuple[int, ...] = ()
+        self._shown = asyncio.Event()
 
     def begin(self, pending: Pending) -> Run:
         """Make the run for a prompt."""
         screen, desk = self._screen, self._screen.desk
+        self._shown, self._spent = asyncio.Event(), ()
         label = strictest([desk.limits.label, pending.chat.label])
         return desk.orchestra.play(
             pending.prompt,
             Place(pending.chat.id, pending.after, pending.again),
             replace(desk.limits, label=label),
-            screen.ask,
+            partial(self._ask, pending),
             pending.worker or screen.worker,
         )
+
+    async def _ask(self, pending: Pending, question: Question) -> str:
+        """Put a run's question to the person, unless what it offers was forbidden meanwhile."""
+        await self._shown.wait()  # what shows the answer would sweep the question away
+        offer, terms = question.offer, self._screen.desk.orchestra.terms
+        if offer is not None and not may_use(offer.card, pending.chat.label, terms):
+            return question.default
+        return await self._screen.ask(question)
 
     async def began(self, follower: Follower) -> None:
         """Show the prompt and its answer to come; one that can't be shown is written anyway."""
@@ -50,6 +66,8 @@ class Presenter:
             await self._show(follower)
         except BatonError as error:
             await self._screen.complain(error)
+        finally:
+            self._shown.set()
 
     async def _show(self, follower: Follower) -> None:
         screen = self._screen
@@ -76,7 +94,7 @@ class Presenter:
         chat = self._screen.chat
         if follower is not None and follower.pending.chat.id == chat.id is not None:
             follower.pending.chat = chat
-            follower.draw_on(self.view_of(follower), len(follower.view.answer))
+            follower.draw_on(self.view_of(follower))
 
     def view_of(self, follower: Follower) -> TurnView | None:
         """Return what shows the answer of a run, if it is on the screen."""
@@ -96,6 +114,8 @@ class Presenter:
             screen.footer.status = self._status(follower)
             if follower.pending.chat is screen.chat:
                 screen.header.context = context_used(follower.view) or screen.header.context
+                self._learn(follower)
+            self._measure(follower.view)
         moment = (screen.player.busy, len(screen.player.waiting))
         if moment != self._moment:
             self._moment = moment
@@ -103,10 +123,26 @@ class Presenter:
             screen.composer.post_message(Composer.Paused())  # what waits is kept as a draft
             screen.refresh_bindings()
 
+    def _learn(self, follower: Follower) -> None:
+        """Show who is writing, as soon as another worker's words replace a draft."""
+        if (view := self.view_of(follower)) is not None and follower.view.status == "running":
+            facts = facts_of(follower.view, self._screen.roster)
+            view.learn(facts.among(view.facts.version, view.facts.versions))
+
+    def _measure(self, run: RunView) -> None:
+        """Look at the money again after whatever may have changed it."""
+        spent = (len(run.offers), len(run.sent), len(run.calls))
+        if spent != self._spent and any(spent[:2]):
+            called = self._spent and spent[2] > self._spent[2]
+            self._spent = spent
+            self._screen.measure(bool(called))
+
     def _status(self, follower: Follower) -> str:
-        what = doing(follower.view)
-        worker = follower.pending.worker or self._screen.worker
-        return what if what.startswith("loading") else f"{worker} · {what}"
+        run = follower.view
+        what = doing(run)
+        step = run.current or author_of(run)
+        worker = step.step.worker if step else follower.pending.worker or self._screen.worker
+        return what if what.startswith(("loading", "asking")) else f"{worker} · {what}"
 
     async def ended(self, follower: Follower) -> None:
         """Show the answer as it ended, or what went wrong."""
@@ -114,12 +150,38 @@ class Presenter:
         pending, run = follower.pending, follower.view
         view = self.view_of(follower) if pending.chat is self._screen.chat else None
         if view is not None:
-            turn = replace(view.turn, text=run.answer, status=_status_of(run))
-            turn = replace(turn, worker=run.calls[-1].worker if run.calls else turn.worker)
+            author = author_of(run)
+            text = run.answer or (author.text if author is not None else "")
+            turn = replace(view.turn, text=text, status=_status_of(run))
+            if author is not None and run.calls:
+                turn = replace(turn, worker=author.step.worker)
             self._screen.transcript.replace(turn)
-            view.settle(turn, facts_of(run).among(view.facts.version, view.facts.versions))
+            facts = facts_of(run, self._screen.roster)
+            view.settle(turn, facts.among(view.facts.version, view.facts.versions))
         if run.failure is not None:
             await self._mend(pending, run)
+        if run.offers:
+            await self._after_offer(pending, run)
+
+    async def _after_offer(self, pending: Pending, run: RunView) -> None:
+        """Go back to the answer there was, or to the prompt, where nothing was sent."""
+        screen, started, offer = self._screen, run.started, run.offers[-1]
+        if started is None or offer.decision is Decision.SENT:
+            return
+        unanswered = run.status in ("cancelled", "failed") and not run.answer
+        on_screen = pending.chat is screen.chat
+        if pending.again is not None and unanswered:
+            versions = await screen.desk.store.siblings(started.answer)
+            if started.answer in versions[1:]:
+                before = versions[versions.index(started.answer) - 1]
+                await screen.desk.store.select(before)
+                if on_screen:
+                    await screen.show(started.conversation)
+                    await screen.tell_unsent(run, offer)
+        if offer.decision is Decision.EDIT:
+            if not on_screen:
+                await screen.open(started.conversation)
+            screen.edit_for(started.prompt, offer.worker)
 
     async def _mend(self, pending: Pending, run: RunView) -> None:
         """Give back what couldn't be stored, and offer what helps."""

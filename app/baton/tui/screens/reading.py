@@ -17,11 +17,12 @@ from baton.domain.sanitise import one_line
 from baton.domain.view import RunView
 from baton.tui import exports
 from baton.tui.desk import Desk
+from baton.tui.facts import Facts, Roster, facts_of
 from baton.tui.playing import Chat, context_used, replay
 from baton.tui.widgets.footer import Footer
 from baton.tui.widgets.header import Header
 from baton.tui.widgets.transcript import Transcript
-from baton.tui.widgets.turn import Facts, TurnView, facts_of
+from baton.tui.widgets.turn import TurnView
 
 
 class ReadingScreen(Screen[None]):
@@ -61,9 +62,14 @@ class ReadingScreen(Screen[None]):
         """Show in the header what conversation this is."""
         self.header.title = self.chat.title or "New conversation"
         private = Label.LOCAL in (self.chat.label, self.desk.limits.label)
-        offline = "offline" if self.desk.offline else ""
-        policy = " · ".join(filter(None, (offline, "private" if private else "")))
-        self.header.policy = policy or "local first"
+        offline = self.desk.orchestra.terms.offline
+        self.header.offline = offline
+        self.header.policy = "private" if private else "" if offline else "local first"
+
+    @property
+    def roster(self) -> Roster:
+        """The workers there are, by their ids."""
+        return {card.id: card for card in self.desk.orchestra.roster}
 
     async def _show_context(self) -> None:
         run = await self.desk.store.last_run(self.chat.id) if self.chat.id else None
@@ -80,7 +86,7 @@ class ReadingScreen(Screen[None]):
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
                 run = replay(await store.run(turn.run))
-            facts = facts_of(run) if run else Facts()
+            facts = facts_of(run, self.roster) if run else Facts()
             facts = facts.among(versions.index(turn.id) + 1, len(versions))
             if facts != view.facts and view.is_attached:
                 view.learn(facts)
@@ -139,7 +145,7 @@ class ReadingScreen(Screen[None]):
         if run is None:
             record = await self.desk.store.run(view.turn.run) if view.turn.run else None
             run = partial(replay, record) if record else RunView
-        self.app.push_screen(WhyScreen(run))
+        self.app.push_screen(WhyScreen(run, self.roster, self.desk.ledger))
 
     def run_of(self, view: TurnView) -> Callable[[], RunView] | None:
         """Return what tells how the run stands that is writing this answer, if one is."""

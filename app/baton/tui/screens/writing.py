@@ -25,7 +25,7 @@ class WritingScreen(ReadingScreen):
         super().__init__(desk)
         self.composer = Composer()
 
-    def play(self, prompt: Asked, *, after: str | None = None) -> None:
+    def play(self, prompt: Asked, *, after: str | None = None, worker: str | None = None) -> None:
         """Have a prompt answered, at the end of the conversation or `after` a turn as in Place."""
         raise NotImplementedError
 
@@ -42,10 +42,11 @@ class WritingScreen(ReadingScreen):
         except BatonError as error:
             await self.complain(error)
             return
-        edited = self.composer.editing
+        edited, worker = self.composer.editing, self.composer.worker or None
         self.action_leave_edit()
         after = None if edited is None else edited.parent or ""
-        self.play(Asked(commands.unescaped(text), (*pasted, *files)), after=after)
+        asked = Asked(commands.unescaped(text), (*pasted, *files))
+        self.play(asked, after=after, worker=worker)
 
     async def _command(self, typed: commands.Typed) -> None:
         found = commands.matching(typed.name)

@@ -30,11 +30,18 @@ PAUSE = 0.25
 TYPING_SECONDS = 0.3
 """For how long after a keystroke the next one is expected."""
 
+SHOWN_COMMANDS = 9
+"""How many commands are described at once; the others are only named."""
+
+SHOWN_WAITING = 3
+"""How many of the prompts that wait are shown: there must be room to write another."""
+
 
 class Composer(Vertical):
     """Shows the prompt and what belongs to it. Messages: Prompt.Sent, Prompt.Recalling, Paused.
 
-    `editing` is the earlier prompt that what is written will be another version of.
+    `editing` is the earlier prompt that what is written will be another version of; `worker` is
+    who it then goes to ("": who answers here).
     """
 
     editing: reactive[Turn | None] = reactive(None, toggle_class="-editing", bindings=True)
@@ -45,17 +52,19 @@ class Composer(Vertical):
     def __init__(self) -> None:
         super().__init__()
         self.prompt = Prompt()
+        self.worker = ""
         self._pasted: list[Attachment] = []
         self._waiting = Static(id="waiting", markup=False)
         self._hints = Static(id="hints", markup=False)
         self._files = Static(id="files", markup=False)
+        self._editing = Static(id="editing", markup=False)
         self._covered: tuple[str, Sequence[Attachment]] = ("", ())
         self._pause: Timer | None = None
         self._changed_at = -TYPING_SECONDS
 
     def compose(self) -> ComposeResult:
         """Lay the parts out above the prompt."""
-        yield Static("Enter sends this as a new version.", id="editing", markup=False)
+        yield self._editing
         yield self._waiting
         yield self._hints
         yield self._files
@@ -93,17 +102,19 @@ class Composer(Vertical):
         """What was being written, which an edited message only covers."""
         return self.text if self.editing is None else self._covered[0]
 
-    def edit(self, turn: Turn) -> None:
+    def edit(self, turn: Turn, worker: str = "") -> None:
         """Write another version of an earlier prompt; `leave_edit` brings back what it covers."""
         if self.editing is None:
             self._covered = (self.text, self.pasted)
-        self.editing = turn
+        self.editing, self.worker = turn, worker
+        to = f" to {one_line(worker, 40)}" if worker else ""
+        self._editing.update(f"Enter sends this{to} as a new version.")
         self.put(turn.text, turn.files)
 
     def leave_edit(self) -> None:
         """Go back to what was being written, or empty the prompt."""
         covered = self._covered if self.editing is not None else ("", ())
-        self.editing = None
+        self.editing, self.worker = None, ""
         self.put(*covered)
 
     def put_before(self, prompt: Asked) -> None:
@@ -113,7 +124,9 @@ class Composer(Vertical):
 
     def wait(self, prompts: Sequence[str]) -> None:
         """Show the prompts that wait for their turn."""
-        lines = [f"Waiting: {one_line(text, 120)}" for text in prompts]
+        lines = [f"Waiting: {one_line(text, 120)}" for text in prompts[-SHOWN_WAITING:]]
+        if more := len(prompts[:-SHOWN_WAITING]):
+            lines.insert(0, f"Waiting: {more} earlier")
         self._waiting.update("\n".join(lines))
         self._waiting.display = bool(lines)
 
@@ -152,7 +165,9 @@ class Composer(Vertical):
         if text.startswith("/") and "\n" not in text and "/" not in text[1:]:
             word = text[1:].split(" ")[0]
             found = commands.matching(word.lower())
-            lines = [_describe(command) for command in found]
+            lines = [_describe(command) for command in found[:SHOWN_COMMANDS]]
+            if rest := ", ".join(f"/{command.name}" for command in found[SHOWN_COMMANDS:]):
+                lines.append(Content.styled(f"and {rest}", "$muted"))
             if found and " " not in text and word != found[0].name:
                 completion = (len(text), f"/{found[0].name}" + (" " if found[0].takes else ""))
         elif (typed := paths.typed_path(before)) is not None:

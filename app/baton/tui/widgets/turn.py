@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -13,9 +12,9 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from baton.domain.chat import Attachment, Role, Turn, TurnStatus, about_tokens
-from baton.domain.events import Called
+from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line, sanitise
-from baton.domain.view import RunView
+from baton.tui.facts import Facts
 from baton.tui.widgets.line import Line
 
 if TYPE_CHECKING:
@@ -32,33 +31,6 @@ _STATUS = {
     TurnStatus.FAILED: "This failed before it was finished.",
     TurnStatus.LOST: "Baton was closed here; the rest was lost.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known beside the text: how an answer came about, and its place among its versions."""
-
-    seconds: float | None = None
-    tokens_per_second: float | None = None
-    failure: str = ""
-    version: int = 1
-    versions: int = 1
-
-    def among(self, version: int, versions: int) -> Facts:
-        """Return the facts with the turn's place among its versions."""
-        return replace(self, version=version, versions=versions)
-
-
-def facts_of(run: RunView) -> Facts:
-    """Return what a run tells about its answer."""
-    failure = run.failure and f"{run.failure.message} {run.failure.hint}".strip()
-    return Facts(run.seconds, _speed(run.calls[-1]) if run.calls else None, failure or "")
-
-
-def _speed(call: Called) -> float | None:
-    """Return the tokens per second of a call, counted from its first word (None: too few)."""
-    writing = call.seconds - (call.first_token or 0)
-    return (call.tokens_out - 1) / writing if call.tokens_out > 1 and writing > 0.05 else None
 
 
 class TurnView(Vertical):
@@ -107,8 +79,9 @@ class TurnView(Vertical):
 
     def learn(self, facts: Facts) -> None:
         """Show what has become known about the turn."""
-        self.facts = facts
-        self._describe()
+        if facts != self.facts:
+            self.facts = facts
+            self._describe()
 
     def write(self, text: str) -> None:
         """Show one more piece of the answer."""
@@ -116,6 +89,12 @@ class TurnView(Vertical):
         self.source += clean
         if self._answer is not None and len(self.source) <= SHOWN_CHARACTERS:
             self._answer.append(clean)
+
+    def rewrite(self, text: str) -> None:
+        """Show this instead of what there is of the answer."""
+        self.source = sanitise(text)
+        if self._answer is not None:
+            self._answer.update(_shown(self.source))
 
     def settle(self, turn: Turn, facts: Facts) -> None:
         """Show the turn as it ended: once more from its whole source, so that nothing is askew."""
@@ -129,6 +108,8 @@ class TurnView(Vertical):
         if not self.is_attached:
             return
         self._head.left = self._heading()
+        self._head.right = Content.styled(one_line(self.facts.afar, 60), "$accent")
+        self.set_class(bool(self.facts.afar), "-afar")
         note = self._ending()
         self._note.update(note)
         self._note.display = bool(note)
@@ -139,24 +120,29 @@ class TurnView(Vertical):
         if turn.role is Role.USER:
             name, parts = "You", [describe_file(file) for file in turn.files]
         else:
-            name, parts = "Baton", [one_line(turn.worker, 40)]
+            name, parts = "Baton", [facts.told_steps or one_line(turn.worker, 40)]
+            parts += facts.steps if facts.afar and len(facts.steps) == 1 else ()
         if facts.seconds is not None:
             parts.append(f"{facts.seconds:.1f} s")
         if facts.tokens_per_second:
             parts.append(f"{facts.tokens_per_second:.0f} tokens/s")
+        if facts.cost and facts.told_steps:
+            parts.append(show_usd(facts.cost))
         if facts.versions > 1:
             parts.append(f"{facts.version} of {facts.versions}")
         rest = "".join(f" · {part}" for part in parts if part)
         return Content.assemble((name, "bold"), (rest, "$muted"))
 
     def _ending(self) -> str:
-        note = _STATUS[self.turn.status]
+        note = "" if self.facts.withdrawn else _STATUS[self.turn.status]
         if self.turn.status is TurnStatus.FAILED and self.facts.failure:
             note = sanitise(self.facts.failure)
         hidden = len(self.source) - SHOWN_CHARACTERS
         if hidden > 0:
             note = f"{hidden:,} more characters are not shown here; copy gives all. {note}"
-        return note.strip()
+        return "\n".join(
+            filter(None, (note.strip(), *(one_line(n, 400) for n in self.facts.notes)))
+        )
 
 
 def _shown(text: str) -> str:

@@ -1,0 +1,175 @@
+"""What is told of an answer beside its text: who wrote it where, for how much, and what was not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from baton.domain.chat import Card
+from baton.domain.events import Called, Decision, Offered
+from baton.domain.labels import Label
+from baton.domain.money import show_usd
+from baton.domain.spending import at_least
+from baton.domain.view import RunView, StepView
+
+Roster = Mapping[str, Card]
+"""The workers there are, by their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of an answer, and its place among its versions.
+
+    `steps` says of each step that was begun where it was done: local, network or cloud. `afar` is
+    who wrote the answer elsewhere, and for how much; `notes` are quiet lines under it. `withdrawn`
+    is whether the person decided not to send the prompt.
+    """
+
+    seconds: float | None = None
+    tokens_per_second: float | None = None
+    failure: str = ""
+    steps: tuple[str, ...] = ()
+    cost: int = 0
+    afar: str = ""
+    notes: tuple[str, ...] = ()
+    withdrawn: bool = False
+    version: int = 1
+    versions: int = 1
+
+    def among(self, version: int, versions: int) -> Facts:
+        """Return the facts with the turn's place among its versions."""
+        return replace(self, version=version, versions=versions)
+
+    @property
+    def told_steps(self) -> str:
+        """The steps in words, where there are several: "3 steps · 2 local, 1 cloud"."""
+        if len(self.steps) < 2:
+            return ""
+        places = ", ".join(f"{count} {place}" for place, count in Counter(self.steps).items())
+        return f"{len(self.steps)} steps · {places}"
+
+
+def facts_of(run: RunView, roster: Roster) -> Facts:
+    """Return what a run tells about its answer, as far as it is."""
+    author = author_of(run)
+    begun = [step for step in run.steps if step.status != "waiting"]
+    facts = Facts(
+        steps=tuple(place_of(step.step.worker, run, roster) for step in begun),
+        cost=run.cost,
+        afar=_afar(author, run, roster) if author else "",
+        notes=tuple(_notes(run, roster)),
+    )
+    if run.status == "running":
+        return facts
+    failure = run.failure and f"{run.failure.message} {run.failure.hint}".strip()
+    calls = [call for call in run.calls if author and call.step == author.number]
+    speed = _speed(calls[-1]) if calls and len(begun) == 1 else None
+    withdrawn = run.status == "cancelled" and any(o.decision in _WITHDRAWN for o in run.offers)
+    return replace(
+        facts,
+        seconds=run.seconds,
+        tokens_per_second=speed,
+        failure=failure or "",
+        withdrawn=withdrawn,
+    )
+
+
+def author_of(run: RunView) -> StepView | None:
+    """Return the step that wrote what stands there: the draft's until its successor has a word."""
+    wrote = {call.step for call in run.calls if call.tokens_out}
+    wrote |= {step.number for step in run.steps if step.text}
+    answering = [run.steps[n - 1] for n in (run.plan.answer if run.plan else ()) if n in wrote]
+    if answering:
+        return answering[-1]
+    written = [step for step in run.steps if step.number in wrote]
+    return written[0] if written else next(iter(run.steps), None)
+
+
+def name_of(worker: str, roster: Roster) -> str:
+    """Return a worker's name for people; its id, if it is gone."""
+    return roster[worker].name if worker in roster else worker
+
+
+def place_of(worker: str, run: RunView, roster: Roster) -> str:
+    """Say where a worker works: local, network or cloud."""
+    card = roster.get(worker)
+    if card is None:
+        return "cloud" if any(sent.worker == worker for sent in run.sent) else "local"
+    if not card.remote:
+        return "local"
+    return "network" if card.privacy is Label.LAN else "cloud"
+
+
+def _afar(author: StepView, run: RunView, roster: Roster) -> str:
+    worker = author.step.worker
+    if place_of(worker, run, roster) == "local":
+        return ""
+    name = name_of(worker, roster)
+    calls = [call for call in run.calls if call.step == author.number]
+    cost = sum(call.cost for call in calls)
+    if not cost:
+        return name
+    doubt = "" if all(call.confirmed for call in calls) else " unconfirmed"
+    return f"{name} · {show_usd(cost)}{doubt}"
+
+
+_WITHDRAWN = (Decision.KEPT, Decision.EDIT)
+
+
+def _notes(run: RunView, roster: Roster) -> list[str]:
+    if run.status == "running":
+        return _waiting(run, roster)
+    notes = []
+    if run.failure is None:
+        direct = run.status == "cancelled"
+        told = (told_offer(offer, name_of(offer.worker, roster), direct) for offer in run.offers)
+        notes += [line for line in told if line]
+        for step in run.steps:
+            if step.status == "failed":
+                name = name_of(step.step.worker, roster)
+                notes.append(f"{name} could not help, so the local answer stays: {run.notice}")
+    unconfirmed = sum(call.cost for call in run.calls if not call.confirmed)
+    if unconfirmed:
+        notes.append(f"{show_usd(unconfirmed)} of this is charged, unconfirmed: see /budget.")
+    if any(call.cost > call.held > 0 for call in run.calls):
+        notes.append(run.notice)
+    return notes
+
+
+def _waiting(run: RunView, roster: Roster) -> list[str]:
+    """Say that a draft is what stands there, as long as that is so."""
+    current, author = run.current, author_of(run)
+    if current is None or author is None or not author.text or current.number <= author.number:
+        return []
+    if run.plan is None or author.number in run.plan.answer:
+        return []
+    name = name_of(current.step.worker, roster)
+    return [f"This is the local draft; {name} was asked and will replace it."]
+
+
+def told_offer(offer: Offered, name: str, direct: bool) -> str:
+    """Tell in one quiet line what was not sent, why, and what it could have cost.
+
+    `direct` is whether the prompt was for that worker alone, so that there is no local answer.
+    """
+    price = f"; it could have cost {at_least(offer.most)}" if offer.most else ""
+    match offer.decision:
+        case Decision.KEPT:
+            why = "nothing was sent" if direct else "you kept the local answer"
+            return f"{name} was not asked: {why}{price}."
+        case Decision.EDIT:
+            return f"{name} was not asked: the prompt is to be changed first."
+        case Decision.CEILING:
+            message = offer.message[:1].lower() + offer.message[1:].rstrip(".")
+            return f"{name} was not asked: {message}{price}. /budget changes that."
+        case Decision.NEVER:
+            return f"{offer.message.rstrip('.')}{price}."
+        case Decision.SENT:
+            return ""
+
+
+def _speed(call: Called) -> float | None:
+    """Return the tokens per second of a call, counted from its first word (None: too few)."""
+    writing = call.seconds - (call.first_token or 0)
+    return (call.tokens_out - 1) / writing if call.tokens_out > 1 and writing > 0.05 else None

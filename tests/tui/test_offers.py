@@ -1,0 +1,335 @@
+"""What a person sees before something leaves this machine, and of what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from baton.domain.chat import Chunk, Finish, Request, Sent, Text, TurnStatus, Usage
+from baton.domain.errors import WorkerUnavailable
+from baton.domain.labels import Label
+from baton.domain.ledger import Policy, Scope
+from baton.domain.money import NANO
+from baton.engine.policy import Limits
+from baton.engine.ports import Choice, Question
+from baton.tui.widgets.question import ChoiceView, OfferView
+from tui.stage import SORRY, Stage, afar, sorry, staged
+
+Script = Iterable[Chunk | BaseException | float]
+CARD = "Ask gpt-5-mini?"
+
+
+async def offered(stage: Stage, text: str = "Write a poem about herons") -> None:
+    """Send a prompt whose local answer won't do, and wait for the offer."""
+    await stage.send(text)
+    await stage.until(lambda: CARD in stage.see())
+
+
+async def charged(stage: Stage) -> int:
+    standing = await stage.desk.orchestra.standing()
+    return sum(room.used for room in standing.rooms if room.scope is Scope.DAY)
+
+
+async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        seen = stage.see()
+        assert "at most $0.009 · $2.00 left today" in seen
+        assert "Why: The local worker would not or could not answer." in seen
+        assert "Leaves this machine for openai:" in seen
+        assert "You: Write a poem about herons" in seen
+        assert f"Local answer so far: {SORRY}" in seen
+        for choice in ("Keep the local answer", "Send once", "Send in this conversation"):
+            assert choice in seen
+        assert "Edit first" in seen
+        assert "waiting for your choice" in seen
+        assert stage.chat.composer.prompt.has_focus, "the card takes no focus"
+
+
+async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await stage.send("hello")
+        for _ in range(12):
+            await stage.press("y", "space", "enter", "space", "enter")
+            await stage.pilot.pause(0.05)
+        await stage.until(lambda: CARD in stage.see())
+        await stage.press("s", "enter", "enter", "tab", "enter")  # Tab and Enter: keep
+        await stage.until(
+            lambda: "you kept" in " ".join(stage.chat.transcript.views[1].facts.notes)
+        )
+        await stage.press("enter", "enter")
+        assert await stage.desk.ledger.egress() == []
+        assert await charged(stage) == 0
+
+
+@pytest.mark.parametrize("keys", [("escape",), ("tab", "enter")], ids="-".join)
+async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        await stage.press(*keys)
+        await stage.answered()
+        assert CARD not in stage.see()
+        assert "gpt-5-mini was not asked: you kept the local answer; it could have" in stage.see()
+        assert SORRY in stage.see()
+        assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
+        assert await charged(stage) == 0
+
+
+async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Path) -> None:
+    def slowly(request: Request) -> Script:
+        yield Sent("api.openai.com", 1834)
+        yield 0.4
+        yield Text("Herons ")
+        yield 0.3
+        yield Text("wade.")
+        yield Usage(400, 800, Finish.STOP)
+
+    async with staged(tmp_path, sorry, cloud=slowly) as stage:
+        await offered(stage)
+        await stage.press("tab", "right", "enter")
+        await stage.until(lambda: "the local draft; gpt-5-mini was asked" in stage.see())
+        assert SORRY in stage.see(), "the draft stays until the new answer has a word"
+        await stage.until(lambda: "Herons" in stage.see())
+        assert SORRY not in stage.see()
+        await stage.answered()
+        seen = stage.see()
+        assert "Herons wade." in seen
+        assert "Baton · 2 steps · 1 local, 1 cloud" in seen
+        assert "gpt-5-mini · $0.002" in seen
+        assert "$0.002 of $2.00" in seen.splitlines()[0]
+        assert stage.chat.transcript.turns[-1].worker == "gpt"
+        assert stage.chat.composer.prompt.has_focus
+        answer = stage.chat.transcript.views[-1]
+        assert answer.has_class("-afar"), "the bar at the left edge"
+
+
+async def test_the_same_head_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        await stage.press("tab", "right", "enter")
+        await stage.answered()
+        head = next(line for line in stage.see().splitlines() if "2 steps" in line)
+        conversation = stage.chat.chat.id
+        await stage.press("ctrl+n")
+        await stage.until(lambda: "2 steps" not in stage.see())
+        await stage.chat.open(conversation)
+        await stage.until(lambda: head in stage.see())
+
+
+async def test_a_click_chooses(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        once = stage.app.screen.query(ChoiceView)[1]
+        assert once.choice.id == "once"
+        await stage.pilot.click(once)
+        await stage.until(lambda: "From far away." in stage.see())
+        await stage.answered()
+        assert await charged(stage) > 0
+
+
+async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        await stage.press("tab", "right", "right", "enter")
+        await stage.answered()
+        await stage.ask("another")
+        assert CARD not in stage.see()
+        assert stage.see().count("From far away.") == 2
+        await stage.press("ctrl+n")
+        await stage.until(lambda: not stage.chat.transcript.turns)
+        await offered(stage)
+
+
+async def test_all_of_a_long_text_can_be_read_before_it_leaves(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage, " ".join(f"item{number}" for number in range(2000)))
+        card = stage.app.screen.query_one(OfferView)
+        assert card.region.height < stage.chat.transcript.size.height, "the card fits"
+        await stage.press("tab")
+        seen = stage.see()
+        for _ in range(300):
+            if "item1999" in stage.see():
+                break
+            await stage.press("pagedown")
+            seen += stage.see()
+        for number in range(2000):
+            assert f"item{number}" in seen
+
+
+async def test_cards_wait_for_each_other(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        questions = [
+            Question(f"Question {n}?", (Choice("no", f"No {n}"), Choice("yes", f"Yes {n}")), "no")
+            for n in range(3)
+        ]
+        asked = [asyncio.create_task(stage.chat.ask(question)) for question in questions]
+        for n in range(3):
+            await stage.until(lambda n=n: f"Question {n}?" in stage.see())  # type: ignore[misc]
+            assert f"Question {n + 1}?" not in stage.see()
+            await stage.press("tab", *(["right"] if n == 1 else []), "enter")
+        assert await asyncio.gather(*asked) == ["no", "yes", "no"]
+
+
+async def test_leaving_answers_all_cards_safely(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        question = Question("Spend?", (Choice("no", "No"), Choice("yes", "Yes")), "no")
+        asked = [asyncio.create_task(stage.chat.ask(question)) for _ in range(3)]
+        await stage.until(lambda: "Spend?" in stage.see())
+        await stage.press("ctrl+q")
+        assert await asyncio.gather(*asked) == ["no"] * 3
+
+
+async def test_edit_first_gives_the_prompt_back_and_sends_it_there(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage, "first words")
+        stage.chat.composer.prompt.insert("half a thought")
+        await stage.press("tab", "left", "enter")
+        await stage.answered()
+        assert stage.chat.composer.text == "first words"
+        assert "Enter sends this to gpt as a new version." in stage.see()
+        assert stage.chat.composer.prompt.has_focus
+        stage.chat.composer.prompt.insert(" and more")
+        await stage.press("enter")
+        await stage.until(lambda: "You: first words and more" in stage.see())
+        assert "Don't send" in stage.see()
+        assert "Local answer so far" not in stage.see()
+        assert await charged(stage) == 0, "the edited prompt is shown first as well"
+        await stage.press("tab", "right", "enter")
+        await stage.until(lambda: "From far away." in stage.see())
+        await stage.answered()
+        assert stage.chat.composer.text == "half a thought"
+        assert stage.chat.transcript.turns[0].text == "first words and more"
+
+
+async def test_a_worker_that_fails_leaves_the_local_answer(tmp_path: Path) -> None:
+    def broken(request: Request) -> Script:
+        yield Sent("api.openai.com", 900)
+        raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
+
+    async with staged(tmp_path, sorry, cloud=broken) as stage:
+        await offered(stage)
+        await stage.press("tab", "right", "enter")
+        await stage.answered()
+        seen = stage.see()
+        assert SORRY in seen
+        flat = " ".join(seen.split())
+        assert (
+            "gpt-5-mini could not help, so the local answer stays: OpenAI closed the connection."
+            in flat
+        )
+        assert "unconfirmed" in flat
+        turn = stage.chat.transcript.turns[-1]
+        assert (turn.status, turn.worker, turn.text) == (TurnStatus.DONE, "small", SORRY)
+        assert not stage.chat.transcript.views[-1].has_class("-afar")
+        await stage.until(lambda: "unconfirmed" in stage.see().splitlines()[0])
+
+
+async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: Path) -> None:
+    ceilings = {Scope.DAY: NANO // 10_000}
+    async with staged(tmp_path, sorry, cloud=afar(), ceilings=ceilings) as stage:
+        await stage.ask("hello")
+        assert CARD not in stage.see()
+        flat = " ".join(stage.see().split())
+        assert "gpt-5-mini was not asked: the ceiling of $0.0001 for today" in flat
+        assert "it could have cost $0.009" in flat
+        assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
+        assert await stage.desk.ledger.egress() == []
+
+
+async def test_the_policy_never_is_told_and_asks_nothing(tmp_path: Path) -> None:
+    terms = {"policy": Policy.NEVER}
+    async with staged(tmp_path, sorry, cloud=afar(), terms=terms) as stage:
+        await stage.ask("hello")
+        assert "gpt-5-mini was not asked: the policy is never to spend" in stage.see()
+
+
+async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -> None:
+    async with staged(tmp_path, cloud=afar(), worker="gpt") as stage:
+        await offered(stage, "hello")
+        assert "Don't send" in stage.see()
+        assert "Why: You asked for it." in stage.see()
+        await stage.press("escape")
+        await stage.answered()
+        assert "gpt-5-mini was not asked: nothing was sent; it could have cost" in stage.see()
+        assert "Stopped here." not in stage.see()
+        await offered(stage, "hello again")
+        await stage.press("tab", "right", "enter")
+        await stage.answered()
+        assert "From far away." in stage.see()
+        assert "Baton · gpt · cloud" in stage.see()
+
+
+async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) -> None:
+    async with staged(tmp_path, cloud=afar()) as stage:
+        await stage.ask("hello")
+        await stage.press("escape", "s")
+        await stage.until(lambda: CARD in stage.see())
+        await stage.press("escape")
+        await stage.answered()
+        await stage.until(lambda: "hello" in stage.chat.transcript.turns[-1].text)
+        assert "was not asked: nothing was sent" in " ".join(stage.see().split())
+        stage.chat.transcript.focus()
+        await stage.press("s")
+        await stage.until(lambda: CARD in stage.see())
+        stage.chat.composer.prompt.focus()
+        await stage.press("tab", "right", "enter")
+        await stage.until(lambda: "From far away." in stage.see())
+        await stage.answered()
+        await stage.until(lambda: "3 of 3" in stage.see())
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({}, "There is no stronger worker here."),
+        ({"cloud": afar(), "ceilings": {}}, "no ceiling is set. /budget day 2"),
+        ({"cloud": afar(), "terms": {"offline": True}}, "Baton is offline"),
+        ({"cloud": afar(), "terms": {"mode": "local"}}, "The mode is local"),
+        ({"cloud": afar(), "limits": Limits(Label.LOCAL)}, "opened with --private"),
+    ],
+    ids=["none", "off", "offline", "mode", "private"],
+)
+async def test_s_says_in_a_sentence_why_nobody_can_be_asked(
+    tmp_path: Path, more: dict[str, object], sentence: str
+) -> None:
+    async with staged(tmp_path, **more) as stage:  # type: ignore[arg-type]
+        await stage.ask("hello")
+        await stage.press("escape", "s")
+        await stage.until(lambda: sentence in " ".join(stage.see().split()))
+        assert len(stage.chat.transcript.turns) == 2
+
+
+async def test_going_offline_or_private_takes_an_open_offer_back(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        for command in ("/offline on", "/private"):
+            await offered(stage)
+            await stage.send(command)
+            await stage.answered()
+            assert CARD not in stage.see()
+            assert await charged(stage) == 0
+            await stage.ask("another")
+            assert CARD not in stage.see()
+            await stage.send("/offline off")
+            await stage.press("ctrl+n")
+            await stage.until(lambda: not stage.chat.transcript.turns)
+
+
+async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
+    tmp_path: Path,
+) -> None:
+    def slow(request: Request) -> Script:
+        yield Text("I can't ")
+        yield 0.5
+        yield Text("do that.")
+
+    terms = {"policy": Policy.BUDGET}
+    for command in ("/private", "/offline on"):
+        async with staged(tmp_path, slow, cloud=afar(), terms=terms) as stage:
+            await stage.send("my secret")
+            await stage.until(lambda: stage.chat.player.busy and "I can't" in stage.see())
+            await stage.send(command)
+            await stage.answered()
+            assert await stage.desk.ledger.charges() == []
