@@ -221,6 +221,20 @@ def test_offline_and_without_a_price_nothing_is_tried(
     assert (done.code, "Baton is offline" in done.err) == (6, True)
 
 
+@pytest.mark.parametrize(("keys", "code"), [("\x03", 130), ("\x04", 2)])
+def test_leaving_while_typing_keeps_nothing(home: Path, keys: str, code: int) -> None:
+    args = ["-I", "-m", "baton", "keys", "set", "openai", "--plaintext", "-y"]
+    child = pexpect.spawn(sys.executable, args, encoding="utf-8", timeout=30)
+    child.expect("hidden\\): ")
+    assert not child.getecho()
+    child.send(keys)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == code
+    assert "stumbled" not in (child.before or "")
+    assert not find_paths().keys_file.exists()
+
+
 HEADLESS = [
     (["keys", "ls"], 0),
     (["keys", "set", "openai"], 2),

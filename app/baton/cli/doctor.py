@@ -20,7 +20,7 @@ from baton.cli.output import emit, emit_json, show_size
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
-from baton.settings import CloudWorker, Paths, Settings, find_paths, load
+from baton.settings import CloudWorker, LocalWorker, Paths, Settings, find_paths, load
 
 _LITTLE = 2**30
 """Bytes of disk below which it is worth a warning."""
@@ -199,9 +199,10 @@ def _keyring() -> Finding:
 def _keys(settings: Settings, paths: Paths) -> Finding:
     """Say which providers have a key, and where; a cloud worker without one can't answer."""
     from baton import secrets
+    from baton.cli.keys import key_of
 
-    cloud = [worker for worker in settings.roster if isinstance(worker, CloudWorker)]
-    needed = {worker.api_key_env or worker.model.partition("/")[0] for worker in cloud}
+    outside = [worker for worker in settings.roster if not isinstance(worker, LocalWorker)]
+    needed = {name for worker in outside if (name := key_of(worker))}
     names = dict.fromkeys([*secrets.PROVIDERS, *sorted(needed)])
     found = secrets.listed(names, file=paths.keys_file, environ=os.environ)
     told = ", ".join(f"{name} ({key.source})" for name, key in found.items()) or "none"

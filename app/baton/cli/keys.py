@@ -154,7 +154,7 @@ def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | Se
     own = [
         worker
         for worker in settings.roster
-        if not isinstance(worker, LocalWorker) and _key_of(worker) == name
+        if not isinstance(worker, LocalWorker) and key_of(worker) == name
     ]
     priced = [(card.price.most(1000, 100), w) for w in own if (card := card_of(w)).price]
     if priced and model is None:
@@ -171,7 +171,7 @@ def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | Se
     return CloudWorker(id=f"test of {name}", model=full)
 
 
-def _key_of(worker: CloudWorker | ServerWorker) -> str:
+def key_of(worker: CloudWorker | ServerWorker) -> str:
     """Return the name under which a worker's key is kept."""
     if worker.api_key_env or isinstance(worker, ServerWorker):
         return worker.api_key_env
@@ -234,13 +234,28 @@ def _place(key: Key) -> str:
 def _enter(name: str) -> str:
     """Read a key from whoever types it, unseen, or from the pipe. Never from the arguments."""
     if sys.stdin.isatty():
-        import getpass
-
-        return getpass.getpass(f"Key for {name} (hidden): ")
+        return _enter_hidden(name)
     try:
         return sys.stdin.read(_MOST_PIPED)
     except UnicodeDecodeError:
         raise ConfigError("What was piped in is not a key.", "Pipe in the key alone.") from None
+
+
+def _enter_hidden(name: str) -> str:
+    import getpass
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return getpass.getpass(f"Key for {name} (hidden): ")
+        except EOFError:
+            return ""
+        except getpass.GetPassWarning:
+            raise ConfigError(
+                "This terminal can't hide what is typed, so no key was read.",
+                f"Pipe it in: `pass show KEY | baton keys set {name}`.",
+            ) from None
 
 
 def _agree(file: Path, yes: bool) -> None:
