@@ -13,15 +13,18 @@ import pytest
 
 from baton.adapters import prices
 from baton.adapters.prices import CONFIGURED, cheapest, facts, price_of, snapshot, unknown_price
-from baton.compose import card_of
+from baton.compose import card_of, compose
+from baton.domain.chat import Prompt
 from baton.domain.errors import BudgetExceeded, ConfigError
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
 from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates
+from baton.domain.view import RunView
 from baton.engine.policy import Terms, check
 from baton.secrets import PROVIDERS
-from baton.settings import CloudWorker, PriceSettings
+from baton.settings import Budget, CloudWorker, PriceSettings, Settings, find_paths
+from support.cloud import Cloud
 
 GOOD: dict[str, Any] = {
     "input": "2.5",
@@ -98,6 +101,32 @@ def test_two_hundred_corrupt_entries_are_unknown_and_refused(ship: Ship) -> None
         assert card.price is None, entry
         with pytest.raises(BudgetExceeded, match="is not known, so nothing was sent"):
             check(card, Label.CLOUD, terms)
+
+
+async def test_not_one_request_is_made_at_a_corrupt_price(
+    ship: Ship, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    entries = corrupt_entries()[:200]
+    names = {"openai/gpt-4o-mini": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}
+    ship(listing(names))
+    with Cloud() as cloud:
+        base = cloud.base("openai")
+        workers = tuple(CloudWorker(name, name, base_url=base) for name in names)
+        budget = Budget(day="100", policy=Policy.BUDGET)
+        settings = Settings(budget=budget, workers=workers, worker="openai/gpt-4o-mini")
+        baton = compose(settings, find_paths(), history=False)
+        try:
+            for name in reversed(names):  # the good one last
+                assert cloud.calls == []
+                view = RunView()
+                async with baton.orchestra.play(Prompt("Hello"), worker=name) as run:
+                    async for event in run:
+                        view = view.apply(event)
+                assert (view.failure is None) == (names[name] is GOOD), view.failure
+        finally:
+            await baton.aclose()
+        assert len(cloud.calls) == 1
 
 
 @pytest.mark.parametrize(
