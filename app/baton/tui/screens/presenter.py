@@ -133,9 +133,8 @@ class Presenter:
         """Look at the money again after whatever may have changed it."""
         spent = (len(run.offers), len(run.sent), len(run.calls))
         if spent != self._spent and any(spent[:2]):
-            called = self._spent and spent[2] > self._spent[2]
             self._spent = spent
-            self._screen.measure(bool(called))
+            self._screen.measure(bool(run.calls))
 
     def _status(self, follower: Follower) -> str:
         run = follower.view
