@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse any connection that would leave this machine, and any name look-up."""
-    connect = socket.socket.connect
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
 
     def guarded(self: socket.socket, address: Any) -> None:
         if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in (
@@ -37,3 +38,11 @@ def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
         connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", guarded)
+
+    def looked_up(host: Any, *args: Any, **options: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name not in (None, "", "localhost") and not re.fullmatch(r"[\d.]+|[\da-f:.]*:.*", name):
+            raise AssertionError(f"a test looked {name!r} up")
+        return look_up(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
