@@ -234,3 +234,18 @@ def test_every_provider_has_a_variable_and_an_address() -> None:
     ]
     assert all(p.base_url.startswith("https://") for p in PROVIDERS.values())
     assert all(v.endswith("_API_KEY") for p in PROVIDERS.values() for v in p.variables)
+
+
+def test_one_broken_key_is_named_and_can_be_replaced(drawer: Drawer, file: Path) -> None:
+    put("groq", OTHER, file=file)
+    file.write_text(file.read_text() + 'openai = "two words"\n')
+    with pytest.raises(ConfigError, match=r"keys.toml for openai is not a key") as raised:
+        listed(file=file, environ={})
+    assert "two words" not in str(raised.value)
+    assert find("groq", file=file, environ={}) == Key(OTHER, str(file))
+    put("openai", CANARY, file=file)
+    assert set(listed(file=file, environ={})) == {"groq", "openai"}
+    drawer.kept["baton", "openai"] = "two words"
+    with pytest.raises(ConfigError, match="the keyring for openai"):
+        find("openai", file=file, environ={})
+    assert remove("openai", file=file) == ["keyring", str(file)]

@@ -109,7 +109,7 @@ def find(
     found = _from_keyring([name])
     if name in found:
         return found[name]
-    return _from_environment(name, environ) or _from_file(file).get(name)
+    return _from_environment(name, environ) or _in_file(name, file, _from_file(file))
 
 
 def listed(
@@ -120,12 +120,12 @@ def listed(
 ) -> dict[str, Key]:
     """Return the key that `find` returns for each of these names, where there is one."""
     wanted = list(names)
-    found = {**_from_file(file)}
-    for name in wanted:
-        if key := _from_environment(name, environ):
-            found[name] = key
-    found |= _from_keyring(wanted)
-    return {name: found[name] for name in wanted if name in found}
+    first, last = _from_keyring(wanted), _from_file(file)
+    found = {
+        name: first.get(name) or _from_environment(name, environ) or _in_file(name, file, last)
+        for name in wanted
+    }
+    return {name: key for name, key in found.items() if key is not None}
 
 
 def put(name: str, value: str, *, file: Path | None = None) -> Key:
@@ -135,8 +135,7 @@ def put(name: str, value: str, *, file: Path | None = None) -> Key:
     """
     value = checked(value)
     if file is not None:
-        kept = {known: key.value for known, key in _from_file(file).items()}
-        _write(file, kept | {name: value})
+        _write(file, _from_file(file) | {name: value})
         return Key(value, str(file))
 
     def keep(keyring: KeyringBackend) -> bool:
@@ -155,7 +154,7 @@ def remove(name: str, *, file: Path | None = None) -> list[str]:
     Raises ConfigError if the file can't be changed, or the keyring can't be asked.
     """
     removed = []
-    kept = {known: key.value for known, key in _from_file(file).items()}
+    kept = _from_file(file)
     if file is not None and kept.pop(name, None) is not None:
         _write(file, kept)
         removed.append(str(file))
@@ -225,7 +224,10 @@ def _from_keyring(names: list[str]) -> dict[str, Key]:
         return {name: value for name, value in found.items() if value}
 
     found = _ask(look).answer or {}
-    return {name: Key(checked(value, "the keyring"), "keyring") for name, value in found.items()}
+    return {
+        name: Key(checked(value, f"the keyring for {name}"), "keyring")
+        for name, value in found.items()
+    }
 
 
 def _ask(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
@@ -272,7 +274,13 @@ def _is_none(backend: Any) -> bool:
 _HEAD = "# Keys as PLAIN TEXT: whoever can read this file can spend your money.\n"
 
 
-def _from_file(file: Path | None) -> dict[str, Key]:
+def _in_file(name: str, file: Path | None, keys: Mapping[str, str]) -> Key | None:
+    if name not in keys:
+        return None
+    return Key(checked(keys[name], f"{file} for {name}"), str(file))
+
+
+def _from_file(file: Path | None) -> dict[str, str]:
     """Read the file of keys. Raises ConfigError if others can read it, too."""
     if file is None:
         return {}
@@ -300,18 +308,14 @@ def _must_be_private(file: Path, status: os.stat_result) -> None:
         )
 
 
-def _parsed(file: Path, raw: bytes) -> dict[str, Key]:
+def _parsed(file: Path, raw: bytes) -> dict[str, str]:
     import tomllib
 
     try:
         table = tomllib.loads(raw.decode())
     except ValueError:  # its words might quote a key
         raise ConfigError(f"{file} is not valid TOML.", "Mend or remove it.") from None
-    return {
-        name: Key(checked(value, str(file)), str(file))
-        for name, value in table.items()
-        if isinstance(value, str)
-    }
+    return {name: value for name, value in table.items() if isinstance(value, str)}
 
 
 def _write(file: Path, keys: Mapping[str, str]) -> None:
