@@ -121,7 +121,9 @@ def test_each_provider_counts_in_its_own_way() -> None:
     assert usage["xai"]["total_tokens"] == prompt + 14
     assert usage["deepseek"]["prompt_cache_hit_tokens"] == 2
     assert usage["deepseek"]["prompt_cache_miss_tokens"] == prompt - 2
-    assert usage["openrouter"]["cost"] == cloud.bills[0].nanos / 1e9
+    assert usage["openrouter"]["cost"] == cloud.bills[1].nanos / 1e9
+    assert [b.cache_written for b in cloud.bills if b.cache_written] == [1, 1]
+    assert usage["openrouter"]["prompt_tokens_details"]["cache_write_tokens"] == 1
     assert usage["anthropic"]["input_tokens"] == prompt - 3
     assert usage["anthropic"]["cache_read_input_tokens"] == 2
     assert usage["anthropic"]["cache_creation_input_tokens"] == 1

@@ -23,7 +23,8 @@ class Reply:
     `text` is repeated and cut to `tokens` tokens if that is set. `reasoning` tokens come first and
     count towards the cap. `rate` is in tokens a second, None as fast as it goes. One token of a
     prompt stands for `bytes_per_token` bytes; `overhead` is added for each message. `cached` and
-    `written` tokens of the prompt are read from and put into the provider's cache.
+    `written` tokens of the prompt are read from and put into the provider's cache (the latter only
+    where that is charged).
     """
 
     text: str = "Here is a naïve answer, 5 € worth 🙂, of a few words. "
@@ -95,7 +96,8 @@ class Answer:
         self.tokens_in = size + reply.overhead * len(asked.texts)
         self.sent = 0
         self.ended = False
-        self.speech = SPEECHES[asked.dialect](asked, self._cost(self._tokens(self.out)) / 1e9)
+        self.speech = SPEECHES[asked.dialect](asked)
+        self.speech.cost = self._cost(self._tokens(self.out)) / 1e9
 
     # -- money
 
@@ -130,7 +132,7 @@ class Answer:
 
     def _tokens(self, out: int) -> Tokens:
         cached = min(self.reply.cached, self.tokens_in)
-        written = min(self.reply.written, self.tokens_in - cached)
+        written = min(self.reply.written if self.speech.keeps else 0, self.tokens_in - cached)
         return Tokens(self.tokens_in, out, cached, written, min(self.reasoning, out))
 
     def _cost(self, tokens: Tokens) -> int:

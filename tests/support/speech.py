@@ -46,9 +46,14 @@ def _sse(data: Any, event: str = "") -> bytes:
 class Speech:
     """One answer in one dialect. Every part is bytes of one event or more."""
 
-    def __init__(self, asked: Asked, cost: float = 0.0) -> None:
+    @property
+    def keeps(self) -> bool:
+        """Whether this provider charges for what it puts into its cache, and so tells it."""
+        return self.asked.provider in ("anthropic", "openrouter")
+
+    def __init__(self, asked: Asked) -> None:
         self.asked = asked
-        self.cost = cost
+        self.cost = 0.0
 
     def usage(self, tokens: Tokens) -> dict[str, Any]:
         """Return the provider's own account of what was used."""

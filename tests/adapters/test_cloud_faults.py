@@ -1,0 +1,302 @@
+"""Every fault at every provider: the ledger never knows less than the provider's bill.
+
+Real gateway child, real gate, real ledger; the providers are the kit's cloud, which bills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.cloud import Gateway, Patience
+from baton.domain.errors import BudgetExceeded, ContextTooLong, SecretMissing, WorkerUnavailable
+from baton.domain.ledger import Status
+from support.answer import tokens_of
+from support.cloud import HARMLESS, REFUSED, Bill, Cloud, Fault, Manner, Received, Reply
+from support.desk import KEYS, MODELS, PRICES, ROOM, Desk, Done, asked_fault, gateway_of
+
+AT_ONCE = 6
+REPLY = Reply(reasoning=3, cached=5, written=2)
+PIECES = tokens_of(REPLY)
+HALF = "".join(PIECES[: len(PIECES) // 2])
+WHOLE = "".join(PIECES)
+
+FREEZING = (Fault.ABOVE_CAP,)
+SLOW = (Fault.SLOW_START, Fault.STALL)
+FLOODING = (Fault.ENDLESS,)
+APART = {*FREEZING, *FLOODING}
+"""Faults that others would suffer from, so that they have tests of their own."""
+
+KEPT = {
+    Fault.ERROR_IN_STREAM: HALF,
+    Fault.ECHO_IN_STREAM: HALF,
+    Fault.CUT_MIDWAY: HALF,
+    Fault.CUT_POLITELY: HALF,
+    Fault.CUT_BEFORE_LAST: "".join(PIECES[:-1]),
+    Fault.CUT_BEFORE_END: WHOLE,
+    Fault.CUT_BEFORE_MARKER: WHOLE,
+    Fault.NO_USAGE: WHOLE,
+}
+"""How much text must have come through: all that the provider wrote."""
+
+Pair = tuple[str, Fault | None]
+
+
+def pairs(kinds: Sequence[str], faults: Sequence[Fault | None], each: int) -> list[Pair]:
+    """Return every fault with so many of the providers, which take turns."""
+    turns = itertools.cycle(kinds)
+    return [(next(turns), fault) for fault in faults for _ in range(each)]
+
+
+@pytest.fixture(scope="module")
+def way(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """One gateway for all tests here: it takes seconds to load the library."""
+    gateway = gateway_of(tmp_path_factory.mktemp("way"))
+    gateway.warm()
+    yield gateway
+    asyncio.run(gateway.aclose())
+
+
+async def make(desk: Desk, wanted: Iterable[Pair]) -> list[Done]:
+    """Make these calls, some at once."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(kind: str, fault: Fault | None) -> Done:
+        async with gate:
+            return await desk.call(kind, fault)
+
+    return await asyncio.gather(*(one(*pair) for pair in wanted))
+
+
+def run_of(received: Received) -> bytes:
+    """Return the run that a request was made for."""
+    return received.body.split(b"question of ")[1].split(b":")[0]
+
+
+def billed(cloud: Cloud) -> dict[str, list[Bill]]:
+    """Return the bills of each run."""
+    found: dict[str, list[Bill]] = {}
+    bills = {bill.number: bill for bill in cloud.bills}
+    for received in cloud.calls:
+        found.setdefault(run_of(received).decode(), []).append(bills[received.number])
+    return found
+
+
+def wrong(done: Done, bills: Sequence[Bill]) -> list[str]:
+    """Return what is wrong about a call, in a few words each."""
+    charge, fault = done.charge, done.fault
+    if charge is None or len(bills) != 1 or len(done.sent) != 1 or len(done.egress) != 1:
+        return [f"{len(bills)} posts, {len(done.sent)} sent, {len(done.egress)} in the log"]
+    owed = bills[0].nanos
+    whole = fault is None or fault in HARMLESS or fault in SLOW
+    refused = fault in REFUSED and REFUSED[fault] < 500 if fault else False
+    status = Status.SETTLED if whole else Status.VOID if refused else Status.UNCONFIRMED
+    found = [
+        (charge.charged < owed, f"charged {charge.charged}, billed {owed}"),
+        (charge.status is not status, f"{charge.status} instead of {status}"),
+        (whole and charge.charged != owed, f"charged {charge.charged} instead of {owed}"),
+        (not whole and charge.status is status and charge.charged != _all(done), "not all of it"),
+        ((done.error is None) != whole, f"error: {done.error}"),
+        (not WHOLE.startswith(done.text), f"said {done.text!r}"),
+        (whole and done.text != WHOLE, f"said only {done.text!r}"),
+        (fault in KEPT and done.text != KEPT[fault], f"kept only {done.text!r}"),
+        (any(key in str(done.error) for key in KEYS.values()), "tells the key"),
+    ]
+    return [why for is_wrong, why in found if is_wrong]
+
+
+def _all(done: Done) -> int:
+    assert done.charge is not None
+    return 0 if done.charge.status is Status.VOID else done.charge.held
+
+
+async def check(way: Gateway, home: Path, wanted: Sequence[Pair], manner: Manner) -> None:
+    cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault, manner=manner)
+    async with cloud, Desk(cloud, home, gateway=way) as desk:
+        dones = await make(desk, wanted)
+        await desk.quiet()
+        assert cloud.posts == len(wanted)
+        assert not cloud.trapped
+        bills = billed(cloud)
+        problems = {
+            f"{done.kind}, {done.fault}": why
+            for done in dones
+            if (why := wrong(done, bills.get(done.run, [])))
+        }
+        assert not problems
+        (day,) = [room for room in (await desk.ledger.standing(ROOM)).rooms if room.ceiling]
+        assert cloud.billed <= day.used
+        assert not day.held
+
+
+async def test_no_fault_is_settled_below_its_bill(way: Gateway, tmp_path: Path) -> None:
+    faults = [None, *(fault for fault in Fault if fault not in APART)]
+    await check(way, tmp_path, pairs(list(MODELS), faults, 2), Manner(pause=0.3))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("whole_cap", [False, True])
+@pytest.mark.parametrize("kind", MODELS)
+async def test_no_fault_at_any_provider_is_settled_below_its_bill(
+    way: Gateway, tmp_path: Path, kind: str, whole_cap: bool
+) -> None:
+    faults = [None, *(fault for fault in Fault if fault not in APART)]
+    await check(way, tmp_path, pairs([kind], faults, 3), Manner(pause=0.3, whole_cap=whole_cap))
+
+
+async def test_more_than_was_held_is_all_recorded_and_freezes_the_cloud(
+    way: Gateway, tmp_path: Path
+) -> None:
+    cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault)
+    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+        for kind in MODELS:
+            above = await desk.call(kind, Fault.ABOVE_CAP)
+            posts = cloud.posts
+            after = await desk.call(kind)
+            await desk.quiet()
+            assert above.charge is not None
+            assert above.charge.status is Status.SETTLED
+            assert above.charge.charged == cloud.bills[-1].nanos > above.charge.held
+            assert isinstance(after.error, BudgetExceeded)
+            assert cloud.posts == posts
+            assert await desk.ledger.thaw()
+    assert cloud.posts == len(MODELS)
+
+
+@pytest.mark.parametrize("kind", ["server", pytest.param("openai", marks=pytest.mark.long)])
+async def test_an_endless_answer_is_ended_and_stays_charged(
+    way: Gateway, tmp_path: Path, kind: str
+) -> None:
+    cloud = Cloud(prices=PRICES, choose=asked_fault)
+    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+        done = await desk.call(kind, Fault.ENDLESS, cap=16)
+        await desk.quiet()
+        assert done.error is not None
+        assert done.charge is not None
+        assert done.charge.status is Status.UNCONFIRMED
+        assert done.charge.charged == done.charge.held
+    assert cloud.posts == 1
+
+
+@pytest.mark.parametrize(
+    "kinds", [["server"], pytest.param(list(MODELS), marks=pytest.mark.long)], ids=["one", "all"]
+)
+async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[str]) -> None:
+    cloud = Cloud(prices=PRICES, choose=asked_fault)
+    patience = Patience(connect=2, first=1, first_of_slow=1, stall=0.5)
+    way = gateway_of(tmp_path, patience)
+    async with aclosing(way), cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+        for kind in kinds:
+            assert (await desk.call(kind)).error is None  # the library is loaded
+        wanted = pairs(kinds, SLOW, len(kinds))
+        dones = await make(desk, wanted)
+        await desk.quiet()
+    bills = billed(cloud)
+    assert len(dones) == len(SLOW) * len(kinds)
+    for done in dones:
+        assert isinstance(done.error, WorkerUnavailable)
+        assert done.charge is not None
+        assert done.charge.status is Status.UNCONFIRMED
+        (bill,) = bills[done.run]
+        assert done.charge.charged >= bill.nanos > 0
+        assert done.text == (HALF if done.fault is Fault.STALL else "")
+
+
+@pytest.mark.parametrize("whole_cap", [False, True])
+async def test_who_stops_listening_pays_at_least_the_bill(
+    way: Gateway, tmp_path: Path, whole_cap: bool
+) -> None:
+    manner = Manner(whole_cap=whole_cap)
+    cloud = Cloud(prices=PRICES, reply=Reply(tokens=5000, rate=200), manner=manner)
+    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+        kinds = list(MODELS)
+        dones = await asyncio.gather(*(desk.call(kind, after=2) for kind in kinds))
+        await desk.quiet()
+    bills = billed(cloud)
+    for done in dones:
+        assert done.charge is not None
+        assert done.charge.status is Status.UNCONFIRMED
+        (bill,) = bills[done.run]
+        assert done.charge.charged >= bill.nanos > 0
+    assert cloud.posts == len(MODELS)
+
+
+async def test_refusals_are_told_apart(way: Gateway, tmp_path: Path) -> None:
+    cloud = Cloud(prices=PRICES, choose=asked_fault)
+    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+        wanted = [(kind, fault) for fault in (Fault.ECHO_KEY, Fault.TOO_LONG) for kind in MODELS]
+        wanted += [(kind, Fault.RATE_LIMITED) for kind in ("server", "gemini")]
+        dones = await make(desk, wanted)
+    kinds = {
+        Fault.ECHO_KEY: SecretMissing,
+        Fault.TOO_LONG: ContextTooLong,
+        Fault.RATE_LIMITED: WorkerUnavailable,
+    }
+    for done in dones:
+        assert done.fault is not None
+        assert isinstance(done.error, kinds[done.fault])
+        assert "canary" not in str(done.error)
+        assert ("7 seconds" in str(done.error)) == (done.fault is Fault.RATE_LIMITED)
+
+
+ODD = [
+    "é",
+    "🙂",
+    '"',
+    "\\",
+    "\n",
+    "\t",
+    "\x00",
+    "\x7f",
+    "\u2028",
+    "\ud800",
+    "</s>",
+    "fault",
+    "日本",
+]
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.long)])
+async def test_the_log_of_what_left_is_what_arrived(
+    way: Gateway, tmp_path: Path, count: int
+) -> None:
+    dice = random.Random(count)
+    bad = [Fault.CUT_MIDWAY, Fault.SERVER_ERROR, Fault.UNAUTHORISED, Fault.REDIRECT]
+    faults = [None, None, *bad]
+    cloud = Cloud(prices=PRICES, choose=asked_fault)
+    gate = asyncio.Semaphore(AT_ONCE)
+    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+
+        async def one() -> Done:
+            text = "".join(dice.choice([*ODD, "words "]) for _ in range(dice.randint(0, 200)))
+            async with gate:
+                return await desk.call(
+                    dice.choice(list(MODELS)),
+                    dice.choice(faults),
+                    cap=dice.randint(1, 500),
+                    after=dice.choice([None, None, None, 1]),
+                    text=text,
+                )
+
+        dones = await asyncio.gather(*(one() for _ in range(count)))
+        await desk.quiet()
+        logged = [row async for row in desk.ledger.every_egress()]
+    arrived = {run_of(received).decode(): received for received in cloud.calls}
+    assert len(arrived) == cloud.posts == len(logged) == count
+    for row in logged:
+        received = arrived[row.run]
+        assert row.body == received.body
+        assert row.size == len(received.body)
+        assert f"http://{row.destination}" == cloud.url
+        assert all(key.encode() not in row.body for key in KEYS.values())
+    asked = {done.run: done.kind for done in dones}
+    for run, received in arrived.items():
+        provider = asked[run].replace("responses", "openai")
+        assert received.provider == provider
+        assert received.key == KEYS[f"{provider.replace('server', 'lab').upper()}_API_KEY"]
