@@ -161,12 +161,12 @@ def test_a_typed_key_is_hidden_and_a_no_keeps_nothing(home: Path) -> None:
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    """A provider on loopback, to which a worker of this person's leads."""
+    """Somebody's engine that wants a key and money."""
     with Cloud(prices={"": Price(Rates(10**9, 2 * 10**9, 10**9, 10**9))}) as cloud:
         file = find_paths().config_file
         file.parent.mkdir(parents=True)
         file.write_text(
-            '[[workers]]\nid = "gpt"\nkind = "cloud"\nmodel = "openai/gpt-4o-mini"\n'
+            '[[workers]]\nid = "lab"\nkind = "server"\nmodel = "kit-1"\napi_key_env = "LAB_KEY"\n'
             f'base_url = "{cloud.base("openai")}"\nprice = {{ input = "1", output = "2" }}\n'
         )
         yield cloud
@@ -175,22 +175,22 @@ def cloud() -> Iterator[Cloud]:
 def test_a_key_is_tried_after_its_price_was_agreed_to(
     call: Call, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = call("keys", "test", "openai", "-y")
-    assert (done.code, "`baton keys set openai` keeps one" in done.err) == (3, True)
-    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    done = call("keys", "test", "openai")
+    done = call("keys", "test", "LAB_KEY", "-y")
+    assert (done.code, "`baton keys set LAB_KEY` keeps one" in done.err) == (3, True)
+    monkeypatch.setenv("LAB_KEY", CANARY)
+    done = call("keys", "test", "LAB_KEY")
     assert (done.code, "-y says yes" in done.err) == (2, True)
-    assert "openai/gpt-4o-mini will say hello. It costs at most $0.0" in done.err
+    assert "kit-1 will say hello. It costs at most $0.0" in done.err
     assert cloud.calls == []
-    done = call("keys", "test", "openai", "-y", "--json")
+    done = call("keys", "test", "LAB_KEY", "-y", "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
-    assert (told["provider"], told["model"]) == ("openai", "openai/gpt-4o-mini")
+    assert (told["provider"], told["model"]) == ("LAB_KEY", "kit-1")
     assert parse_usd(told["cost_usd"]) == cloud.billed > 0
     assert len(cloud.calls) == 1
     [row] = json.loads(call("usage", "--by", "worker", "--json").out)
-    assert (row["worker"], row["charged_usd"]) == ("gpt", told["cost_usd"])
-    done = call("workers", "test", "gpt")
+    assert (row["worker"], row["charged_usd"]) == ("lab", told["cost_usd"])
+    done = call("workers", "test", "lab")
     assert (done.code, "-y says yes" in done.err, len(cloud.calls)) == (2, True, 1)
 
 
