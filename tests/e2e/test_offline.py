@@ -312,6 +312,7 @@ def test_offline_a_server_worker_is_the_only_address(watch: Watch, home: Path) -
         assert len(cloud.calls) == 1
         assert seen.reached == {("127.0.0.1", cloud.port)}
         assert not seen.look_ups
+        assert seen.families <= {"AF_UNIX", "AF_INET"}
 
 
 @pytest.mark.parametrize("args", [["-m", "gpt"], ["-m", "claude", "--budget", "1"]])
@@ -367,3 +368,28 @@ def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
     assert {host for host, _ in seen.reached} <= {"127.0.0.1"}
     assert {port for _, port in seen.reached} <= seen.listened, "only its own relay"
     assert not seen.look_ups
+    assert seen.families <= {"AF_UNIX", "AF_INET"}
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_a_cloud_worker_is_sent_to_its_address_and_nothing_else_is(
+    watch: Watch, home: Path, provider: str
+) -> None:
+    """No library of the gateway reports, looks prices up or checks for a newer version."""
+    with Cloud() as cloud:
+        worker = f"""
+[[workers]]
+id = "far"
+kind = "cloud"
+model = "{provider}/kit-1"
+base_url = "{cloud.base(provider)}"
+price = {{ input = "1", output = "2" }}
+"""
+        configure(home, CLOUD + worker)
+        _, seen = watch.run("ask", "-m", "far", "Hi", environ=KEYS)
+        assert len(cloud.calls) == 1
+    assert {host for host, _ in seen.reached} == {"127.0.0.1"}
+    assert cloud.port in {port for _, port in seen.reached}
+    assert {port for _, port in seen.reached} <= {cloud.port, *seen.listened}
+    assert not seen.look_ups
+    assert "AF_NETLINK" not in seen.families
