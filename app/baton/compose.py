@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from baton.adapters.local import LocalWorker, Memory, find_model
 from baton.domain.chat import Card
-from baton.domain.errors import ModelFileError
+from baton.domain.errors import ModelFileError, StoreError
 from baton.domain.labels import Label, reach
 from baton.domain.prices import FREE
 from baton.settings import CloudWorker as CloudSettings
@@ -38,11 +39,17 @@ class Baton:
 
     @property
     def warning(self) -> str:
-        """What the person must know about how history and ledger were found, or ""."""
+        """What the person must know about how history and ledger were found, or "".
+
+        A ledger that can't be opened is told of by whatever needs it: a local worker doesn't.
+        """
         doubted = (
             _doubts(entry) for entry in self.settings.roster if not isinstance(entry, LocalSettings)
         )
-        return " ".join(filter(None, (self.store.warning, self.ledger.warning, *doubted)))
+        money = ""
+        with suppress(StoreError):
+            money = self.ledger.warning
+        return " ".join(filter(None, (self.store.warning, money, *doubted)))
 
     def warm_cloud(self) -> None:
         """Start the gateway ahead of its first call, if there can be one that costs money."""

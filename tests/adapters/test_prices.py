@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from baton.adapters import prices
-from baton.adapters.prices import CONFIGURED, cheapest, facts, price_of, snapshot, unknown_price
+from baton.adapters.prices import CONFIGURED, cheapest, facts, price_of, snapshot
 from baton.compose import card_of, compose
 from baton.domain.chat import Prompt
 from baton.domain.errors import BudgetExceeded, ConfigError
@@ -20,6 +20,7 @@ from baton.domain.labels import Label
 from baton.domain.ledger import Policy
 from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates
+from baton.domain.spending import unknown_price
 from baton.domain.view import RunView
 from baton.engine.policy import Terms, check
 from baton.secrets import PROVIDERS

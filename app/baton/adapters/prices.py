@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from baton.domain.errors import BudgetExceeded, ConfigError
+from baton.domain.errors import ConfigError
 from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates, Tier
 
@@ -102,16 +102,6 @@ def cheapest(provider: str, today: str) -> str:
         if price is not None and known is not None and not "" < known.until <= today:
             costs[model] = price.most(1000, 100)
     return min(costs, key=lambda model: costs[model], default="")
-
-
-def unknown_price(worker: str, model: str) -> BudgetExceeded:
-    """Return what to tell a person whose worker has no price: the lines that give it one."""
-    return BudgetExceeded(
-        f"The price of {model} is not known, so nothing was sent.",
-        f'Look it up at the provider, and put it into the [[workers]] entry with id = "{worker}" '
-        "in config.toml (`baton config edit`), in US dollars per million tokens: "
-        'price = { input = "DOLLARS", output = "DOLLARS" }',
-    )
 
 
 @cache

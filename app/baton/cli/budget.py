@@ -101,7 +101,7 @@ def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
     _tell_about(listed.date, len(listed.models))
     for worker, model, price in rows:
         if price is None:
-            from baton.adapters.prices import unknown_price
+            from baton.domain.spending import unknown_price
 
             talk(str(unknown_price(worker, model)))
 

@@ -39,6 +39,16 @@ def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
     return Hold("", cap, bill.price.most(bill.input_bound, cap))
 
 
+def unknown_price(worker: str, model: str) -> BudgetExceeded:
+    """Return what to tell a person whose worker has no price: the lines that give it one."""
+    return BudgetExceeded(
+        f"The price of {model} is not known, so nothing was sent.",
+        f'Look it up at the provider, and put it into the [[workers]] entry with id = "{worker}" '
+        "in config.toml (`baton config edit`), in US dollars per million tokens: "
+        'price = { input = "DOLLARS", output = "DOLLARS" }',
+    )
+
+
 def _must_be_on(bill: Bill, rooms: Sequence[Room]) -> None:
     """Refuse where no ceiling allows spending; a run's does only if a person typed it."""
     if any(r.ceiling and (r.scope is not Scope.RUN or bill.typed) for r in rooms):

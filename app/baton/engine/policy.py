@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from baton.domain.chat import Card, Finish
-from baton.domain.errors import BatonError, BudgetExceeded, WorkerError
+from baton.domain.errors import BatonError, WorkerError
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope
+from baton.domain.spending import unknown_price
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,7 @@ def check(card: Card, label: Label, terms: Terms) -> None:
             "Choose a local worker, or another mode.",
         )
     if card.price is None:
-        raise BudgetExceeded(
-            f"The price of {card.model or card.id} is not known, so nothing was sent.",
-            f"Enter it for the worker {card.id!r} in config.toml (`baton config edit`), in US"
-            ' dollars per million tokens: price = { input = "0.25", output = "2" }',
-        )
+        raise unknown_price(card.id, card.model or card.id)
 
 
 def may_use(card: Card, label: Label, terms: Terms) -> bool:
