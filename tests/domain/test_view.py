@@ -3,7 +3,7 @@
 from baton.domain import events as ev
 from baton.domain.chat import Finish, Purpose
 from baton.domain.events import Event, Phase
-from baton.domain.plan import single
+from baton.domain.plan import Plan, single
 from baton.domain.view import RunView, doing
 
 
@@ -36,6 +36,32 @@ def test_what_is_happening_is_said_in_a_few_words() -> None:
     done = (ev.StepFinished(7.1, 1, Finish.STOP), ev.Finished(7.2))
     assert doing(fold(*BEGINNING, text, *done)) == "finished in 7.2 s"
     assert doing(fold(*BEGINNING, ev.Cancelled(2.0))) == "stopped after 2.0 s"
+
+
+def offered(decision: ev.Decision) -> ev.Offered:
+    return ev.Offered(5.0, "gpt", "why", 10, 100, "", decision)
+
+
+def test_what_is_happening_elsewhere_is_said_too() -> None:
+    steps = (*single("small").steps, *single("gpt").steps)
+    again = (
+        offered(ev.Decision.SENT),
+        ev.Planned(5.0, Plan(steps, (2,))),
+        ev.StepStarted(5.1, 2, "gpt"),
+    )
+    done = ev.StepFinished(1.0, 1, Finish.STOP)
+    assert doing(fold(*BEGINNING, done, *again)) == "step 2 of 2: asking gpt"
+    text = ev.StepText(5.2, 2, "Lis")
+    assert doing(fold(*BEGINNING, done, *again, text)) == "step 2 of 2: writing"
+    assert doing(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(9.0))) == "not sent"
+
+
+def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
+    call = ev.Called(
+        1.0, 1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 0, True, 1.5, 0.1, 0.0, Finish.STOP
+    )
+    view = fold(*BEGINNING, call, offered(ev.Decision.KEPT), ev.Finished(60.0))
+    assert doing(view) == "finished in 1.5 s"
 
 
 def test_the_answer_grows_and_calls_add_up() -> None:

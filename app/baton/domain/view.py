@@ -33,6 +33,8 @@ OVER = (
     "`baton budget show`."
 )
 
+_WITHDRAWN = (Decision.KEPT, Decision.EDIT)
+
 
 @dataclass(frozen=True, slots=True)
 class StepView:
@@ -83,6 +85,18 @@ class RunView:
     def cost(self) -> int:
         """What the calls have cost so far, in nano-dollars."""
         return sum(call.cost for call in self.calls)
+
+    @property
+    def worked(self) -> float:
+        """The seconds it took, without those in which a person was waited for."""
+        spent = sum(call.seconds for call in self.calls)
+        return min(self.seconds, spent) if self.offers else self.seconds
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the person decided not to send the prompt."""
+        decided = (offer.decision for offer in self.offers)
+        return self.status == "cancelled" and any(d in _WITHDRAWN for d in decided)
 
     @property
     def cut(self) -> bool:
@@ -167,9 +181,9 @@ class RunView:
 def doing(view: RunView) -> str:
     """Say in a few words what is happening now: the left side of the footer."""
     if view.status == "finished":
-        return f"finished in {view.seconds:.1f} s"
+        return f"finished in {view.worked:.1f} s"
     if view.status == "cancelled":
-        return f"stopped after {view.seconds:.1f} s"
+        return "not sent" if view.withdrawn else f"stopped after {view.worked:.1f} s"
     if view.status == "failed":
         return "failed"
     step = view.current

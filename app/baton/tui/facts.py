@@ -65,13 +65,12 @@ def facts_of(run: RunView, roster: Roster) -> Facts:
     failure = run.failure and f"{run.failure.message} {run.failure.hint}".strip()
     calls = [call for call in run.calls if author and call.step == author.number]
     speed = _speed(calls[-1]) if calls and len(begun) == 1 else None
-    withdrawn = run.status == "cancelled" and any(o.decision in _WITHDRAWN for o in run.offers)
     return replace(
         facts,
-        seconds=run.seconds,
+        seconds=run.worked,
         tokens_per_second=speed,
         failure=failure or "",
-        withdrawn=withdrawn,
+        withdrawn=run.withdrawn,
     )
 
 
@@ -102,8 +101,10 @@ def place_of(worker: str, run: RunView, roster: Roster) -> str:
 
 
 def _afar(author: StepView, run: RunView, roster: Roster) -> str:
+    """Return who wrote the answer elsewhere, and for how much; nothing before the first word."""
     worker = author.step.worker
-    if place_of(worker, run, roster) == "local":
+    wrote = author.text or any(c.tokens_out for c in run.calls if c.step == author.number)
+    if not wrote or place_of(worker, run, roster) == "local":
         return ""
     name = name_of(worker, roster)
     calls = [call for call in run.calls if call.step == author.number]
@@ -112,9 +113,6 @@ def _afar(author: StepView, run: RunView, roster: Roster) -> str:
         return name
     doubt = "" if all(call.confirmed for call in calls) else " unconfirmed"
     return f"{name} · {show_usd(cost)}{doubt}"
-
-
-_WITHDRAWN = (Decision.KEPT, Decision.EDIT)
 
 
 def _notes(run: RunView, roster: Roster) -> list[str]:

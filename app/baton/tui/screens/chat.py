@@ -237,7 +237,7 @@ class ChatScreen(SpendingScreen):
     def action_to_question(self) -> None:
         """Go to the choices of the open question."""
         if self._question is not None:
-            self._question.query(ChoiceView).first().focus()
+            self.set_focus(self._question.query(ChoiceView).first())
 
     def action_take_default(self) -> None:
         """Leave the open question as it would be without an answer."""

@@ -53,7 +53,8 @@ class ChoiceView(Static):
     def action_step(self, step: int) -> None:
         """Go to the next answer."""
         choices = list(self.parent.query(ChoiceView)) if self.parent else [self]
-        choices[(choices.index(self) + step) % len(choices)].focus()
+        # At once, so that the next key of a quick hand reaches the choice that it is meant for.
+        self.screen.set_focus(choices[(choices.index(self) + step) % len(choices)])
 
     def action_page(self, pages: int) -> None:
         """Read on, or back."""
@@ -108,7 +109,7 @@ class QuestionView(Vertical):
 class OfferView(QuestionView):
     """Shows what would leave this machine, all of it, before it does; and what it could cost."""
 
-    NOTE = "Tab and arrows choose, Enter takes it; Esc takes the first. PgDn reads on."
+    NOTE = "Tab, arrows, Enter choose; Esc takes the first."
     ROW = 84
     """From how many columns on the choices stand side by side."""
 
@@ -138,6 +139,14 @@ class OfferView(QuestionView):
     def _fit(self) -> None:
         """Leave so much of the text in sight that all the rest of the card is, too."""
         self._text.styles.max_height = max(4, self.app.size.height // 4)
+        self.call_after_refresh(self._tell_rest)
+
+    def _tell_rest(self) -> None:
+        """Say how much of the text is out of sight."""
+        more = self._text.lines - self._text.size.height
+        lines = "line" if more == 1 else "lines"
+        rest = f" PgDn: {more:,} more {lines}." if more > 0 else ""
+        self.query_one(".note", Static).update(self.NOTE + rest)
 
     def on_choice_view_scrolling(self, event: ChoiceView.Scrolling) -> None:
         """Show more of what would leave."""
