@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from baton.adapters.cloud import CloudWorker, Gateway, Patience
 from baton.domain.chat import Card, Chunk, Message, Request, Role, Sent, Text, Usage
 from baton.domain.errors import BatonError
@@ -29,7 +31,7 @@ MODELS = {
     "xai": "xai/grok-4.3",
 }
 RESPONSES = "openai/gpt-5-pro"
-PATIENCE = Patience(connect=2, first=3, first_of_slow=3, stall=1)
+PATIENCE = Patience(connect=2, first=1.5, first_of_slow=1.5, stall=1)
 
 
 @dataclass
@@ -118,8 +120,8 @@ def request(*texts: str, system: str = "Be kind.", **options: Any) -> Request:
     """Return a request: the system's text, then prompts and answers in turn."""
     roles = (Role.USER, Role.ASSISTANT)
     said = [Message(roles[i % 2], text) for i, text in enumerate(texts or ("Hello, wörld 🙂?",))]
-    options = {"max_tokens": 300, "call": "call-1", "label": Label.CLOUD} | options
-    return Request((Message(Role.SYSTEM, system), *said), **options)
+    known: dict[str, Any] = {"max_tokens": 300, "call": "call-1", "label": Label.CLOUD}
+    return Request((Message(Role.SYSTEM, system), *said), **(known | options))
 
 
 async def hear(worker: CloudWorker, asked: Request | None = None) -> Heard:
@@ -132,6 +134,12 @@ async def hear(worker: CloudWorker, asked: Request | None = None) -> Heard:
     except BatonError as error:
         return Heard(chunks, error)
     return Heard(chunks, None)
+
+
+def gateways() -> list[psutil.Process]:
+    """Return the gateways that run for this process."""
+    children = psutil.Process().children()
+    return [child for child in children if "baton.children.gateway" in child.cmdline()]
 
 
 def everything(heard: Iterable[Heard]) -> str:

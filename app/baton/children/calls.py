@@ -19,7 +19,8 @@ class Call:
     whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
     of text the request may have, `context` the worker's, `first` how many seconds it may take to
     the first word (a model may think that long in silence). `announce` tells the front what will be
-    sent; nothing is until `go` is set. `secret` is what the relay knows the call by.
+    sent; nothing is until `go` is set. `secret` is what the relay knows the call by, `said` the
+    text that came in, whoever reads it.
     """
 
     id: int
@@ -47,6 +48,7 @@ class Call:
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     secret: str = field(default_factory=lambda: secrets.token_hex(32))
     reader: Reader = field(default_factory=DIALECTS["chat"])
+    said: str = ""
     ended_well: bool = False
 
     def speak(self, dialect: str) -> None:

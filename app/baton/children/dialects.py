@@ -31,10 +31,11 @@ class Count:
 
 
 class Events:
-    """Server-sent events: yields the data of each, and whether the bytes were such events."""
+    """Server-sent events. `any` is whether there was one, `broken` whether something was none."""
 
     def __init__(self) -> None:
         self.broken = False
+        self.any = False
         self._line = bytearray()
         self._data: list[str] = []
 
@@ -59,7 +60,7 @@ class Events:
         if text.startswith("data:"):
             self._data.append(text[5:].removeprefix(" "))
         elif not text and self._data:
-            event, self._data = "\n".join(self._data), []
+            event, self._data, self.any = "\n".join(self._data), [], True
             yield event
 
 
@@ -87,6 +88,11 @@ class Reader:
     def broken(self) -> bool:
         """Whether something came that is not of the dialect."""
         return self._broken or self._events.broken
+
+    @property
+    def heard(self) -> bool:
+        """Whether anything of the dialect came at all."""
+        return self._events.any
 
     @property
     def at_end(self) -> bool:

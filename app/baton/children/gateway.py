@@ -22,6 +22,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -122,27 +123,31 @@ class Gateway:
         encoded = json.dumps(body, ensure_ascii=False).encode()
         async with self._outward.post(call, encoded) as answer:
             async for _piece, text in answer.pieces:
-                if text:
-                    yield text
+                yield text
 
     async def _through_library(self, call: Call) -> AsyncGenerator[str]:
         """Let litellm ask and read; whether and how it ended is read by the relay alone."""
         self._relay.admit(call)
+        said = ""
         error: Exception | None = None
         try:
             async with aclosing(self._library.stream(call)) as texts:
                 async for text in texts:
+                    said += text
                     yield text
+                    if call.failure is not None:
+                        break
         except Exception as caught:
             error = caught
-        if call.posted and (error is None or call.failure is not None):
-            await call.closed.wait()
+        if error is not None and call.failure is None:
+            _tell(error)
+        if not call.posted:
+            raise call.failure or _mistake(call)
+        await call.closed.wait()
+        if call.said.startswith(said):  # it may have stumbled over what the relay could read
+            yield call.said[len(said) :]
         if call.failure is not None:
             raise call.failure
-        if error is not None or not call.posted:
-            if error is not None:
-                _tell(error)
-            raise _mistake(call)
 
 
 class Voice:
@@ -158,6 +163,8 @@ class Voice:
 
     def add(self, text: str) -> None:
         """Take a piece of text."""
+        if not text:
+            return
         self._pending += text
         self._pieces += 1
         loop = asyncio.get_running_loop()
@@ -201,8 +208,8 @@ def _done(call: Call) -> dict[str, Any]:
 def _mistake(call: Call) -> Failure:
     return Failure(
         "WorkerError",
-        f"The answer of {call.who} could not be read.",
-        "Try again, or choose another worker.",
+        f"{call.who} could not be asked: litellm failed over the request.",
+        "Choose another worker; `baton doctor` tells more.",
     )
 
 
@@ -259,6 +266,7 @@ async def _serve() -> None:
 def main() -> None:
     """Run until the front is gone."""
     keep_quiet_and_private()
+    warnings.simplefilter("ignore")  # libraries quote what they warn of
     with suppress(OSError):
         os.chdir("/")  # a folder without surprises
     try:

@@ -30,7 +30,9 @@ KEY_SECONDS = 60.0
 
 MOST_BYTES = 1 << 20
 MOST_BYTES_PER_TOKEN = 2048
-"""An answer with more bytes than its cap can fill is one that doesn't end."""
+MOST_TEXT = 4096
+MOST_TEXT_PER_TOKEN = 64
+"""An answer with more bytes, or more text, than its cap can fill is one that doesn't end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class Outward:
         self, call: Call, response: httpx.Response
     ) -> AsyncGenerator[tuple[bytes, str]]:
         """Pass the answer on as it comes, and read it; it ended well if HTTP says so as well."""
-        most, seen = MOST_BYTES + MOST_BYTES_PER_TOKEN * call.cap, 0
+        seen = 0
         pieces = response.aiter_bytes()
         try:
             while True:
@@ -168,10 +170,12 @@ class Outward:
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
+                text = call.reader.feed(piece)
+                call.said += text
                 seen += len(piece)
-                if seen > most:
+                if _is_endless(call, seen):
                     raise refusals.endless(call)
-                yield piece, call.reader.feed(piece)
+                yield piece, text
         except (httpx.HTTPError, TimeoutError) as error:
             raise refusals.of_error(call, error) from error
         call.ended_well = call.reader.at_end
@@ -211,6 +215,13 @@ class Outward:
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
             )
         return self._clients[proxy]
+
+
+def _is_endless(call: Call, seen: int) -> bool:
+    return (
+        seen > MOST_BYTES + MOST_BYTES_PER_TOKEN * call.cap
+        or len(call.said) > MOST_TEXT + MOST_TEXT_PER_TOKEN * call.cap
+    )
 
 
 def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:

@@ -65,6 +65,12 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
             "Nothing was charged.",
             declined=True,
         )
+    if 300 <= status < 400:
+        return Failure(
+            "WorkerError",
+            f"{call.who} is elsewhere now (HTTP {status}), and nothing was sent there.",
+            "Check the address.",
+        )
     told = f": {said}" if said else "."
     return Failure(
         "WorkerUnavailable", f"{call.who} failed (HTTP {status}){told}", "Try again later."
@@ -104,7 +110,7 @@ def unfinished(call: Call) -> Failure:
     if call.reader.error:
         said = one_line(without(call.reader.error, call.key), 300)
         return Failure("WorkerUnavailable", f"{call.who} failed: {said}{kept}", "Try again later.")
-    if call.reader.broken:
+    if call.reader.broken or not call.reader.heard:
         message = f"{call.who} answered in a way that Baton doesn't understand.{kept}"
         return Failure("WorkerError", message, "Check the address, or choose another worker.")
     return Failure(
@@ -148,10 +154,14 @@ def _said(call: Call, body: bytes) -> str:
 
 
 def _refused_key(call: Call, said: str, declined: bool) -> Failure:
-    name = call.variable or call.provider
     told = f": {said}" if said else "."
-    hint = f"Enter another with `baton keys set {name}`." if call.needs_key else "It wants a key."
-    return Failure("SecretMissing", f"{call.who} refused the key{told}", hint, declined=declined)
+    if not call.needs_key:
+        message, hint = f"{call.who} wants a key{told}", "Name one with `api_key_env`."
+    else:
+        name = call.variable or call.provider
+        message = f"{call.who} refused the key{told}"
+        hint = f"Enter another with `baton keys set {name}`."
+    return Failure("SecretMissing", message, hint, declined=declined)
 
 
 def _too_often(call: Call, said: str, after: str, declined: bool) -> Failure:
@@ -190,4 +200,4 @@ def _sizes(call: Call, said: str) -> tuple[int, int]:
         return numbers[-1], numbers[-2]
     guess = sum(about_tokens(message["content"]) for message in call.messages) + call.cap
     limit = numbers[0] if numbers else call.context
-    return max(guess, limit), limit
+    return max(guess, limit + 1), limit

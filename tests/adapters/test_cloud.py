@@ -1,0 +1,324 @@
+"""Workers elsewhere: the real gateway child, the real litellm, and the kit's cloud on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from adapters.cloud_ask import (
+    KEY,
+    MODELS,
+    PRICE,
+    RESPONSES,
+    Heard,
+    Log,
+    cloud_worker,
+    everything,
+    gateway,
+    gateways,
+    hear,
+    request,
+    server_worker,
+)
+from baton.adapters.cloud import Gateway
+from baton.domain.chat import Declined, Finish, Sent, Text
+from baton.domain.errors import (
+    ConfigError,
+    ContextTooLong,
+    SecretMissing,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.domain.prices import Used
+from support.cloud import HARMLESS, Cloud, Fault, Reply
+
+ALL = [*MODELS, "responses", "server"]
+SPOKEN = ["openai", "anthropic", "gemini", "responses", "server"]
+"""One worker for each dialect and each way of asking."""
+
+SLOW = {Fault.SLOW_START, Fault.STALL, Fault.ENDLESS}
+SHORT = [f for f in Fault if f not in SLOW]
+ANSWER = Reply().text
+
+
+class Stage:
+    """A gateway and a cloud, with a worker of every kind."""
+
+    def __init__(self, folder: Path, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.log = Log()
+        self.way = gateway(self.log, folder)
+        self.workers = {name: cloud_worker(self.way, cloud, name) for name in MODELS}
+        self.workers["responses"] = cloud_worker(self.way, cloud, "openai", RESPONSES)
+        self.workers["server"] = server_worker(self.way, cloud.base("server"), PRICE)
+
+    @property
+    def child(self) -> psutil.Process:
+        [found] = gateways()
+        return found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One gateway for all tests here: litellm takes seconds to import."""
+    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+    with Cloud(prices={"": PRICE}) as cloud:
+        stage = Stage(tmp_path_factory.mktemp("keys"), cloud)
+        yield stage
+        asyncio.run(stage.way.aclose())
+
+
+@pytest.fixture
+def stage(shared: Stage) -> Stage:
+    shared.cloud.quiet()
+    shared.cloud.received.clear()
+    shared.cloud.bills.clear()
+    shared.log.rows.clear()
+    shared.cloud.reply = Reply()
+    return shared
+
+
+@pytest.fixture
+async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway for one test, without litellm as long as nobody wants it."""
+    way = gateway(Log(), tmp_path)
+    yield way
+    await way.aclose()
+
+
+def charge(heard: Heard) -> int | None:
+    """Return what the ledger would charge; None for all that was held."""
+    if heard.usage is None:
+        return 0 if heard.has(Declined) or not heard.has(Sent) else None
+    usage = heard.usage
+    return PRICE.cost(
+        Used(usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_written, usage.reported)
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+async def test_every_provider_answers_and_counts_as_billed(stage: Stage, name: str) -> None:
+    stage.cloud.reply = Reply(reasoning=7, cached=3, written=2 if name == "anthropic" else 0)
+    heard = await hear(stage.workers[name])
+    stage.cloud.quiet()
+    assert (heard.text, heard.error) == (ANSWER, None)
+    [bill], [received] = stage.cloud.bills, stage.cloud.calls
+    usage = heard.usage
+    assert usage is not None
+    assert (usage.tokens_in, usage.tokens_out) == (bill.tokens_in, bill.tokens_out)
+    assert (usage.cached, usage.cache_written) == (bill.cached, bill.cache_written)
+    assert usage.finish is Finish.STOP
+    assert charge(heard) == bill.nanos
+    assert [(c, body) for c, _, body in stage.log.rows] == [("call-1", received.body)]
+    assert heard.sent == [Sent(stage.log.rows[0][1], len(received.body))]
+    caps = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+    options = received.json.get("generationConfig", received.json)
+    assert [options[cap] for cap in caps if cap in options] == [300]
+
+
+@pytest.mark.parametrize("name", ALL)
+async def test_the_key_is_in_one_header_and_nowhere_else(stage: Stage, name: str) -> None:
+    await hear(stage.workers[name])
+    [received] = stage.cloud.calls
+    provider = "openai" if name == "responses" else name
+    key = f"{KEY}-{provider}" if name != "server" else ""
+    assert received.key == key
+    assert KEY not in received.path + received.body.decode()
+    assert sum(KEY in value for _, value in received.headers) == (1 if key else 0)
+
+
+async def test_a_cap_is_told(stage: Stage) -> None:
+    stage.cloud.reply = Reply(tokens=5000)
+    heard = await hear(stage.workers["server"], request(max_tokens=20))
+    assert heard.usage is not None
+    assert (heard.usage.finish, heard.usage.tokens_out) == (Finish.LENGTH, 20)
+
+
+async def misbehave(stage: Stage, fault: Fault, name: str) -> Heard:
+    """Let one call go wrong, and check what must hold for every one of them."""
+    stage.cloud.next(fault)
+    heard = await hear(stage.workers[name])
+    stage.cloud.quiet()
+    assert stage.cloud.posts == len(stage.log.rows) == len(heard.sent) == 1
+    assert not stage.cloud.trapped
+    charged = charge(heard)
+    assert charged is None or charged >= stage.cloud.billed
+    assert KEY not in everything([heard])
+    assert ANSWER.startswith(heard.text) or fault is Fault.ENDLESS
+    if fault in HARMLESS or fault is Fault.ABOVE_CAP:
+        assert (heard.text, heard.error) == (ANSWER, None)
+        assert heard.usage is not None
+    else:
+        assert isinstance(heard.error, WorkerError | SecretMissing)
+        assert heard.usage is None
+    return heard
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+async def test_nothing_that_goes_wrong_is_settled_too_low_or_sent_twice(
+    stage: Stage, name: str
+) -> None:
+    for fault in SHORT:
+        await misbehave(stage, fault, name)
+        stage.cloud.received.clear()
+        stage.cloud.bills.clear()
+        stage.log.rows.clear()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("name", ALL)
+async def test_every_fault_of_every_provider(stage: Stage, name: str, fault: Fault) -> None:
+    await misbehave(stage, fault, name)
+
+
+@pytest.mark.parametrize("fault", sorted(SLOW))
+async def test_what_never_ends_is_ended(stage: Stage, fault: Fault) -> None:
+    heard = await misbehave(stage, fault, "server")
+    told = "doesn't come to an end" if fault is Fault.ENDLESS else "stopped answering"
+    assert told in str(heard.error)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (Fault.UNAUTHORISED, SecretMissing, "refused the key"),
+        (Fault.RATE_LIMITED, WorkerUnavailable, "Try again in 7 seconds"),
+        (Fault.NOT_FOUND, WorkerError, "The kit refuses with 404"),
+        (Fault.TOO_LONG, ContextTooLong, "hold 128,000"),
+        (Fault.SERVER_ERROR, WorkerUnavailable, "failed (HTTP 500)"),
+        (Fault.CUT_MIDWAY, WorkerUnavailable, "What it had written is kept"),
+        (Fault.NO_USAGE, WorkerError, "did not say what it counted"),
+        (Fault.ECHO_KEY, SecretMissing, "[key]"),
+        (Fault.REDIRECT, WorkerError, "nothing was sent there"),
+    ],
+)
+async def test_errors_are_told(stage: Stage, fault: Fault, kind: type, said: str) -> None:
+    heard = await misbehave(stage, fault, "openai")
+    assert type(heard.error) is kind
+    assert said in str(heard.error)
+    refused = fault in (Fault.UNAUTHORISED, Fault.ECHO_KEY, Fault.RATE_LIMITED, Fault.NOT_FOUND)
+    assert heard.has(Declined) == (refused or fault is Fault.TOO_LONG)
+
+
+async def test_a_free_server_that_counts_nothing_is_no_failure(stage: Stage) -> None:
+    free = server_worker(stage.way, stage.cloud.base("server"))
+    stage.cloud.next(Fault.NO_USAGE)
+    heard = await hear(free)
+    assert (heard.text, heard.error) == (ANSWER, None)
+    assert heard.usage is not None
+
+
+async def test_many_calls_at_once_keep_apart(stage: Stage) -> None:
+    stage.cloud.reply = Reply(rate=500)
+    names = [*ALL, *ALL]
+    asked = [request(f"Number {i}", call=f"call-{i}") for i in range(len(names))]
+    calls = [hear(stage.workers[n], a) for n, a in zip(names, asked, strict=True)]
+    for heard in await asyncio.gather(*calls):
+        assert (heard.text, heard.error) == (ANSWER, None)
+    stage.cloud.quiet()
+    logged = {call: body for call, _, body in stage.log.rows}
+    assert sorted(logged.values()) == sorted(r.body for r in stage.cloud.calls)
+    assert all(b"Number %s" % c[5:].encode() in body for c, body in logged.items())
+
+
+@pytest.mark.parametrize("name", ["openai", "server"])
+async def test_closing_stops_the_call_outside_within_two_seconds(stage: Stage, name: str) -> None:
+    stage.cloud.reply = Reply(tokens=10_000, rate=20)
+    child = stage.child.pid
+    async with asyncio.timeout(10):
+        async with aclosing(stage.workers[name].stream(request())) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Text):
+                    break
+        await asyncio.to_thread(stage.cloud.quiet, 2)
+    [bill] = stage.cloud.bills
+    assert not bill.ended
+    stage.cloud.reply = Reply()
+    assert (await hear(stage.workers[name])).text == ANSWER
+    assert stage.child.pid == child, "the call was stopped, not the gateway"
+
+
+async def test_what_cannot_be_recorded_is_not_sent(stage: Stage) -> None:
+    async def refuse(call: str, destination: str, body: bytes) -> None:
+        raise WorkerError("The disk is full.")
+
+    stage.way.record, record = refuse, stage.way.record
+    try:
+        heard = await hear(stage.workers["server"])
+    finally:
+        stage.way.record = record
+    assert heard.chunks == []
+    assert "disk is full" in str(heard.error)
+    assert stage.cloud.posts == 0
+
+
+async def test_what_is_not_taken_is_not_sent(stage: Stage) -> None:
+    async with aclosing(stage.workers["openai"].stream(request())) as chunks:
+        assert isinstance(await anext(chunks), Sent)
+    assert (await hear(stage.workers["server"])).text == ANSWER
+    assert [r.provider for r in stage.cloud.calls] == ["server"]
+
+
+async def test_the_child_knows_its_own_keys_only(stage: Stage, tmp_path: Path) -> None:
+    await hear(stage.workers["server"])
+    assert KEY not in " ".join(stage.child.cmdline())
+    assert stage.child.cwd() == "/"
+    others = {"HF_TOKEN": "canary", "BATON_BUDGET__DAY": "canary", "MISTRAL_API_KEY": "canary"}
+    environ = {**os.environ, **others, "LAB_KEY": "sk-lab-key-0123456789"}
+    way = Gateway(Log().record, keys_file=tmp_path / "keys.toml", environ=environ)
+    before = {process.pid for process in psutil.Process().children()}
+    heard = await hear(server_worker(way, stage.cloud.base("server"), PRICE, api_key_env="LAB_KEY"))
+    [child] = [p for p in psutil.Process().children() if p.pid not in before]
+    known = child.environ()
+    libraries = {Path(m.path).parts[-2] for m in child.memory_maps() if "site-packages" in m.path}
+    await way.aclose()
+    assert heard.text == ANSWER
+    assert stage.cloud.calls[-1].key == "sk-lab-key-0123456789"
+    assert "canary" not in str(known)
+    assert "litellm" not in libraries and "tiktoken" not in libraries  # noqa: PT018
+
+
+async def test_a_missing_key_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
+    way = gateway(Log(), tmp_path, environ=dict(os.environ))
+    with Cloud() as cloud:
+        heard = await hear(cloud_worker(way, cloud, "openai"))
+        lab = await hear(server_worker(way, cloud.base("server"), api_key_env="LAB_KEY"))
+        assert cloud.received == []
+    await way.aclose()
+    assert isinstance(heard.error, SecretMissing)
+    assert "`baton keys set openai`" in str(heard.error)
+    assert heard.chunks == []
+    assert isinstance(lab.error, SecretMissing)
+
+
+async def test_nobody_there_costs_nothing(alone: Gateway) -> None:
+    heard = await hear(server_worker(alone, "http://127.0.0.1:9/v1", PRICE))
+    assert isinstance(heard.error, WorkerUnavailable)
+    assert "can't be reached" in str(heard.error)
+    assert heard.has(Declined)
+
+
+@pytest.mark.parametrize("url", ["", "not an address", "ftp://127.0.0.1/", "http://"])
+async def test_an_address_that_is_none_is_told(alone: Gateway, url: str) -> None:
+    heard = await hear(server_worker(alone, url or "x"))
+    assert isinstance(heard.error, ConfigError)
+
+
+async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway) -> None:
+    with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
+        worker = server_worker(alone, cloud.base("server"))
+        async with aclosing(worker.stream(request())) as stream:
+            while not isinstance(await anext(stream), Text):
+                pass
+            max(gateways(), key=lambda process: process.create_time()).kill()
+            with pytest.raises(WorkerUnavailable, match="What was written is kept"):
+                [chunk async for chunk in stream]
+        cloud.reply = Reply()
+        assert (await hear(worker)).text == ANSWER
