@@ -147,6 +147,7 @@ async def test_help_is_offered_where_a_local_answer_will_not_do(text: str, finis
     async with house(says(text, finish)) as here:
         view = await here.play()
         assert view.answer == "From far away."
+        assert not view.cut
         assert [offer.decision for offer in view.offers] == [Decision.SENT]
         assert len(here.person.asked) == 1
         assert (await here.store.thread(_conversation(view)))[-1].text == "From far away."

@@ -101,7 +101,7 @@ class RunView:
     @property
     def cut(self) -> bool:
         """Whether an answer step stopped at its length cap."""
-        return any(s.cut for s in self.steps)
+        return any(self.steps[n - 1].cut for n in (self.plan.answer if self.plan else ()))
 
     def apply(self, event: Event) -> RunView:
         """Return the view after one more event."""
