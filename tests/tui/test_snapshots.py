@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +13,17 @@ from textual.pilot import Pilot
 from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
-from baton.domain.chat import Chunk, Reading, Request, Text, Writing
+from baton.domain.chat import Chunk, Finish, Purpose, Reading, Request, Sent, Text, Usage, Writing
 from baton.domain.errors import ContextTooLong, WorkerUnavailable
+from baton.domain.ledger import Bill, Scope
+from baton.domain.money import NANO
+from baton.domain.prices import FREE, Used
+from baton.domain.redaction import Hidden, Redacted
 from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Terms
 from baton.tui.app import BatonApp
 from baton.tui.desk import Desk
-from tui.stage import CARD, STRONG
+from tui.stage import CARD, GPT, STRONG, sorry
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
 Compare = Callable[..., bool]
@@ -64,6 +69,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "baton.adapters.store.recording.time", SimpleNamespace(time=lambda: 1_790_000_000.0)
     )
+    monkeypatch.setattr("baton.tui.screens.money._start_of_month", lambda: 0.0)
     monkeypatch.setenv("TZ", "UTC")
 
 
@@ -210,6 +216,141 @@ def test_look(
 ) -> None:
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
     orchestra = Orchestra(workers, store, "small", ledger=ledger)
+    exports, logs = tmp_path / "exports", tmp_path / "logs"
+    desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+
+    async def play(pilot: Pilot[None]) -> None:
+        await first(pilot)
+        await act(pilot)
+
+    assert snap_compare(BatonApp(desk, theme), terminal_size=size, run_before=play)
+
+
+class Hiding:
+    """Hides one address and one number, as a redactor would."""
+
+    def redact(self, texts: Sequence[str]) -> Redacted:
+        things = (
+            Hidden("[mail address 1]", "ana@example.org", "mail address"),
+            Hidden("[phone number 1]", "+351 21 342 0001", "phone number"),
+        )
+        for thing in things:
+            texts = [text.replace(thing.original, thing.placeholder) for text in texts]
+        return Redacted(tuple(texts), things)
+
+
+async def offer(pilot: Pilot[None]) -> None:
+    app = chat(pilot)
+    app.chat.composer.prompt.insert(
+        "Put the itinerary into a table in Portuguese, and write to ana@example.org or call "
+        "+351 21 342 0001 to have the rooms confirmed for the three of us."
+    )
+    await pilot.press("enter")
+    await settle(pilot, lambda: app.screen.query("OfferView"))
+
+
+async def replaced(pilot: Pilot[None]) -> None:
+    await offer(pilot)
+    app = chat(pilot)
+    await pilot.press("tab", "right", "enter")
+    await settle(pilot, lambda: not app.chat.player.busy)
+    await app.workers.wait_for_complete()
+
+
+async def declined(pilot: Pilot[None]) -> None:
+    await offer(pilot)
+    app = chat(pilot)
+    await pilot.press("escape")
+    await settle(pilot, lambda: not app.chat.player.busy)
+    await app.workers.wait_for_complete()
+
+
+async def why_afar(pilot: Pilot[None]) -> None:
+    await replaced(pilot)
+    await pilot.press("escape")
+    await over(pilot, "w", "WhyScreen")
+
+
+async def typed(pilot: Pilot[None], command: str, name: str) -> None:
+    app = chat(pilot)
+    app.chat.composer.put(command)
+    await over(pilot, "enter", name)
+    await app.workers.wait_for_complete()
+    await pilot.pause(0.1)
+
+
+async def money(pilot: Pilot[None]) -> None:
+    await replaced(pilot)
+    app = chat(pilot)
+    app.chat.composer.prompt.insert("now break")
+    await pilot.press("enter")
+    await settle(pilot, lambda: app.screen.query("OfferView"))
+    await pilot.press("tab", "right", "enter")
+    await settle(pilot, lambda: not app.chat.player.busy)
+    await typed(pilot, "/budget", "MoneyScreen")
+
+
+async def egress(pilot: Pilot[None]) -> None:
+    app = chat(pilot)
+    ledger = app.chat.desk.ledger
+    for number, body in enumerate((b'{"model": "gpt-5-mini"}' * 30, b"{}", None)):
+        bill = Bill(
+            f"run{number}", "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER,
+            GPT.price or FREE, 500, 1000, {Scope.DAY: 2 * NANO}, keep=body is not None,
+        )  # fmt: skip
+        hold = await ledger.hold(bill)
+        await ledger.sent(hold.call, "api.openai.com", body or b"not kept")
+        if number:
+            await ledger.settle(hold.call, Used(400, 800 * number))
+    await typed(pilot, "/egress", "EgressScreen")
+
+
+async def sent(pilot: Pilot[None]) -> None:
+    await egress(pilot)
+    await pilot.press("down", "down")
+    await over(pilot, "enter", "SentScreen")
+
+
+def far(request: Request) -> Iterable[Chunk | BaseException | float]:
+    yield Sent("api.openai.com", 1834)
+    if "break" in request.messages[-1].text:
+        raise WorkerUnavailable("OpenAI closed the connection.", "Try again.")
+    yield Text(ANSWER)
+    yield Usage(400, 800, Finish.STOP)
+
+
+MONEY_CASES = [
+    *((act, size, theme) for act in (offer, replaced, money, egress)
+      for size, theme in ((SMALL, "dark"), (SMALL, "light"), (LARGE, "dark"))),
+    (declined, SMALL, "dark"),
+    (sent, SMALL, "dark"),
+    (why_afar, SMALL, "light"),
+    (offer, SMALL, "high-contrast"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("act", "size", "theme"),
+    MONEY_CASES,
+    ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in MONEY_CASES],
+)
+def test_look_of_money(
+    snap_compare: Compare,
+    store: Store,
+    ledger: Ledger,
+    tmp_path: Path,
+    act: Act,
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    orchestra = Orchestra(
+        {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, GPT)},
+        store,
+        "small",
+        ledger=ledger,
+        terms=Terms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
+        redactor=Hiding(),
+    )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 

@@ -101,10 +101,8 @@ class SentScreen(Overlay[None]):
 def _describe(sent: Egress) -> Content:
     at = time.strftime("%d %b %H:%M", time.localtime(sent.at))
     money = charge_words(sent.status, sent.held, sent.charged)
-    size = f"{sent.size:,} bytes"
     return Content.assemble(
-        (f"{at}  ", "$muted"),
-        (f"{one_line(sent.worker, 14):<14}  ", "bold"),
-        f"{one_line(sent.destination, 24):<24} {size:>14}   ",
-        (money, "$muted"),
+        (one_line(sent.destination, 40), "bold"),
+        (f"  {at}", "$muted"),
+        f"\n{one_line(sent.worker, 30)} · {sent.size:,} bytes · {money}",
     )

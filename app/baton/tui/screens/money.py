@@ -100,7 +100,10 @@ class MoneyScreen(Overlay[None]):
         self._unconfirmed = await self._ledger.unconfirmed()
         self._frozen = standing.frozen
         lines = [*_ceilings(standing), Content(""), *self._rules(standing)]
-        lines += [*_table("This month, by worker", workers), *_table("By purpose", purposes)]
+        lines += [
+            *_table("This month, by worker, with tokens", workers),
+            *_table("By purpose", purposes),
+        ]
         self.query_one("#sums", Static).update(Content("\n").join(lines))
         self._list()
         self.footer.status = money.brief(standing) or "nothing spent"
@@ -111,7 +114,7 @@ class MoneyScreen(Overlay[None]):
         listing.clear_options()
         listing.add_options(Option(_describe(charge)) for charge in self._unconfirmed)
         listing.display = title.display = bool(self._unconfirmed)
-        title.update(f"Unconfirmed: {money.sum_of(self._unconfirmed)}")
+        title.update(money.sum_of(self._unconfirmed))
         if self._unconfirmed:
             listing.highlighted = 0
             listing.focus()
@@ -208,17 +211,12 @@ def _table(title: str, rows: Sequence[UsageRow]) -> list[Content]:
     lines = [Content(""), Content.styled(title, "bold")]
     for row in rows:
         calls = f"{row.calls:,} {'call' if row.calls == 1 else 'calls'}"
-        tokens = f"read {row.tokens_in:,}, wrote {row.tokens_out:,} tokens"
+        tokens = f"{row.tokens_in:,} in, {row.tokens_out:,} out"
         cost = show_usd(row.charged)
         if row.unconfirmed:
             cost += f" ({show_usd(row.unconfirmed)} unconfirmed)"
-        lines.append(
-            Content.assemble(
-                f"  {one_line(row.name, 16):<16} {calls:>10}   ",
-                f"{cost:<10}   ",
-                (tokens, "$muted"),
-            )
-        )
+        name = f"  {one_line(row.name, 14):<14} {calls:>9}  "
+        lines.append(Content.assemble(name, f"{cost:<10}  ", (tokens, "$muted")))
     return lines
 
 

@@ -68,6 +68,7 @@ class Presenter:
             await self._screen.complain(error)
         finally:
             self._shown.set()
+            self._screen.measure()
 
     async def _show(self, follower: Follower) -> None:
         screen = self._screen
