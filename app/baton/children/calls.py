@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from baton.children.dialects import DIALECTS, Reader
-from baton.children.front import Failure
 
 
 @dataclass(eq=False, slots=True)
@@ -19,8 +17,7 @@ class Call:
     whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
     of text the request may have, `context` the worker's, `first` how many seconds it may take to
     the first word (a model may think that long in silence). `announce` tells the front what will be
-    sent; nothing is until `go` is set. `secret` is what the relay knows the call by, `said` the
-    text that came in, whoever reads it.
+    sent; nothing is until `go` is set. `ended_well` is whether all of the answer came.
     """
 
     id: int
@@ -41,14 +38,8 @@ class Call:
     announce: Callable[[str, bytes], None]
     dialect: str = "chat"
     key: str = ""
-    posted: bool = False
-    failure: Failure | None = None
-    posting: asyncio.Task[None] | None = None
     go: asyncio.Event = field(default_factory=asyncio.Event)
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
-    secret: str = field(default_factory=lambda: secrets.token_hex(32))
     reader: Reader = field(default_factory=DIALECTS["chat"])
-    said: str = ""
     ended_well: bool = False
 
     def speak(self, dialect: str) -> None:

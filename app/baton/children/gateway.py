@@ -54,14 +54,14 @@ class Gateway:
         )
         self._effort: str = setup["effort"]
         self._outward = Outward(rules, os.environ)
-        self._relay = Relay(self._outward)
+        self._relay = Relay()
         self._library: Library
         self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
 
     async def start(self) -> None:
         """Begin to listen for litellm."""
         await self._relay.start()
-        self._library = Library(self._relay.address, self._effort)
+        self._library = Library(self._relay, self._effort)
 
     def take(self, frame: framing.Frame) -> None:
         """Do what a frame says."""
@@ -103,51 +103,33 @@ class Gateway:
             pass
         except Exception as error:
             _tell(error)
-            kind, fields = "failed", _mistake(call).fields
+            mistake = f"The gateway made a mistake over {call.who} ({type(error).__name__})."
+            kind, fields = "failed", Failure("WorkerError", mistake, "Try again.").fields
         finally:
-            self._relay.dismiss(call)
             voice.finish()
             del self._calls[call.id]
             self._front.send(kind, id=call.id, **fields)
 
     async def _texts(self, call: Call) -> AsyncGenerator[str]:
+        return self._outward.post(call, await self._written(call))
+
+    async def _written(self, call: Call) -> bytes:
+        """Return the request for a call, in its provider's dialect."""
         if not call.through_library:
-            return self._direct(call, _chat_body(call))
+            return _encoded(_chat_body(call))
         call.speak(await self._library.dialect(call))
         if call.dialect == "responses":
             # litellm speaks it only with the package `mcp`, which has no business here.
-            return self._direct(call, _responses_body(call, await self._library.effort(call)))
-        return self._through_library(call)
-
-    async def _direct(self, call: Call, body: dict[str, Any]) -> AsyncGenerator[str]:
-        encoded = json.dumps(body, ensure_ascii=False).encode()
-        async with self._outward.post(call, encoded) as answer:
-            async for _piece, text in answer.pieces:
-                yield text
-
-    async def _through_library(self, call: Call) -> AsyncGenerator[str]:
-        """Let litellm ask and read; whether and how it ended is read by the relay alone."""
-        self._relay.admit(call)
-        said = ""
-        error: Exception | None = None
+            return _encoded(_responses_body(call, await self._library.effort(call)))
         try:
-            async with aclosing(self._library.stream(call)) as texts:
-                async for text in texts:
-                    said += text
-                    yield text
-                    if call.failure is not None:
-                        break
-        except Exception as caught:
-            error = caught
-        if error is not None and call.failure is None:
+            return await self._library.write(call)
+        except Exception as error:
             _tell(error)
-        if not call.posted:
-            raise call.failure or _mistake(call)
-        await call.closed.wait()
-        if call.said.startswith(said):  # it may have stumbled over what the relay could read
-            yield call.said[len(said) :]
-        if call.failure is not None:
-            raise call.failure
+            raise Failure(
+                "WorkerError",
+                f"{call.who} could not be asked: litellm failed over the request.",
+                "Choose another worker.",
+            ) from error
 
 
 class Voice:
@@ -191,7 +173,7 @@ class Voice:
 def _done(call: Call) -> dict[str, Any]:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
-        raise call.failure or refusals.unfinished(call)
+        raise refusals.unfinished(call)
     count = call.reader.usage
     usage = None
     if count is not None:
@@ -205,19 +187,15 @@ def _done(call: Call) -> dict[str, Any]:
     return {"finish": call.reader.finish, "usage": usage}
 
 
-def _mistake(call: Call) -> Failure:
-    return Failure(
-        "WorkerError",
-        f"{call.who} could not be asked: litellm failed over the request.",
-        "Choose another worker; `baton doctor` tells more.",
-    )
-
-
 def _tell(error: Exception) -> None:
     """Print where something unforeseen happened, without its text: that may quote anything."""
     places = traceback.extract_tb(error.__traceback__)[-3:]
     where = ", ".join(f"{Path(p.filename).name}:{p.lineno}" for p in places)
     print(f"{type(error).__name__} at {where}", file=sys.stderr, flush=True)
+
+
+def _encoded(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode()
 
 
 def _chat_body(call: Call) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""litellm, kept on a short leash: it writes requests and reads answers, and knows no key.
+"""litellm, kept on a short leash: it writes requests in each provider's dialect, and knows no key.
 
 It is given the relay's address instead of a provider's. It would read `.env` files, fetch prices,
-retry, count tokens that nobody reported and print: all of that is off, before it is imported.
+retry and print: all of that is off, before it is imported.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+import secrets
 from typing import Any
 
 import httpx
 
 from baton.children.calls import Call
+from baton.children.relay import Relay
 
 ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads .env files
@@ -32,15 +32,16 @@ SHORT = 2048
 """With a smaller cap, thoughts would leave no room for an answer."""
 
 FOREVER = 86400.0
-"""Seconds; the relay has the limits."""
+"""Seconds; nothing is waited for but our own loopback."""
 
 
 class Library:
     """litellm, imported when it is first needed."""
 
-    def __init__(self, relay_address: str, effort: str) -> None:
-        self._address = relay_address
+    def __init__(self, relay: Relay, effort: str) -> None:
+        self._relay = relay
         self._effort = effort
+        self._writing: set[asyncio.Task[None]] = set()
         self._loading: asyncio.Task[Any] | None = None
 
     def warm(self) -> None:
@@ -79,9 +80,30 @@ class Library:
             wanted = "minimal"
         return _nearest(wanted, _levels(known))
 
-    async def stream(self, call: Call) -> AsyncGenerator[str]:
-        """Ask through the relay, and give the text as it comes."""
+    async def write(self, call: Call) -> bytes:
+        """Return the request for a call, as litellm writes it. Raises whatever litellm does."""
         litellm = await self.ready()
+        secret = secrets.token_hex(32)
+        written = self._relay.expect(secret)
+        writing = asyncio.create_task(self._ask(litellm, call, secret))
+        self._writing.add(writing)
+        writing.add_done_callback(self._end_writing)
+        try:
+            both: set[asyncio.Future[Any]] = {written, writing}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not written.done():
+                raise writing.exception() or RuntimeError("litellm asked nothing")
+            return written.result()
+        finally:
+            self._relay.forget(secret)
+            writing.cancel()
+
+    def _end_writing(self, writing: asyncio.Task[None]) -> None:
+        self._writing.discard(writing)
+        if not writing.cancelled():
+            writing.exception()  # was told, or no longer matters
+
+    async def _ask(self, litellm: Any, call: Call, secret: str) -> None:
         effort = await self.effort(call)
         options: dict[str, Any] = {"reasoning_effort": effort} if effort else {}
         if call.temperature is not None and not (effort and call.provider == "anthropic"):
@@ -94,28 +116,15 @@ class Library:
             max_tokens=call.cap,
             stream=True,
             stream_options={"include_usage": True},
-            api_base=self._address,
-            api_key=call.secret,
+            api_base=self._relay.address,
+            api_key=secret,
             max_retries=0,
             num_retries=0,
             timeout=FOREVER,
             drop_params=True,
             **options,
         )
-        async with aclosing(_texts(answer)) as texts:
-            async for text in texts:
-                yield text
-
-
-async def _texts(answer: Any) -> AsyncGenerator[str]:
-    try:
-        async for chunk in answer:
-            for choice in chunk.choices:
-                if text := choice.delta.content:
-                    yield text
-    finally:
-        with suppress(Exception):  # whatever it is, nobody listens any more
-            await answer.aclose()
+        await anext(aiter(answer), None)  # for some providers it posts only now
 
 
 def _load() -> Any:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -47,14 +47,6 @@ class Rules:
     stall: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The head of an answer, and its pieces as they come: the bytes, and the text in them."""
-
-    content_type: str
-    pieces: AsyncGenerator[tuple[bytes, str]]
-
-
 class Outward:
     """Posts calls. It alone holds keys, and connections to anything else."""
 
@@ -75,26 +67,13 @@ class Outward:
         """Read the certificates that are trusted, which takes a moment."""
         self._client(None)
 
-    @asynccontextmanager
-    async def post(self, call: Call, body: bytes) -> AsyncIterator[Answer]:
-        """Send a call's one request and give its answer. Raises Failure, and notes it in the call.
+    async def post(self, call: Call, body: bytes) -> AsyncGenerator[str]:
+        """Send a call's one request, and give the text of its answer as it comes.
 
-        The call is closed afterwards, whichever way it went.
+        `call` knows afterwards what was counted and whether it ended well. Raises Failure.
         """
-        try:
-            async with self._answered(call, body) as answer:
-                yield answer
-        except Failure as failure:
-            call.failure = failure
-            raise
-        finally:
-            call.closed.set()
-
-    @asynccontextmanager
-    async def _answered(self, call: Call, body: bytes) -> AsyncIterator[Answer]:
         targets = self._targets(call)
         self._check(call, body)
-        call.posted = True
         call.announce(urlsplit(targets[0]).netloc, body)
         await call.go.wait()
         response = await self._send(call, targets, body)
@@ -103,8 +82,9 @@ class Outward:
                 self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
             if response.status_code != 200:
                 raise await refusals.of_response(call, response)
-            pieces = self._pieces(call, response)
-            yield Answer(response.headers.get("content-type", "text/event-stream"), pieces)
+            async with aclosing(self._texts(call, response)) as texts:
+                async for text in texts:
+                    yield text
         finally:
             await response.aclose()
 
@@ -157,11 +137,9 @@ class Outward:
                 raise refusals.of_error(call, error) from error
         raise AssertionError("a call has a target")
 
-    async def _pieces(
-        self, call: Call, response: httpx.Response
-    ) -> AsyncGenerator[tuple[bytes, str]]:
-        """Pass the answer on as it comes, and read it; it ended well if HTTP says so as well."""
-        seen = 0
+    async def _texts(self, call: Call, response: httpx.Response) -> AsyncGenerator[str]:
+        """Read the answer; it ended well if HTTP and the provider's dialect both say so."""
+        seen = said = 0
         pieces = response.aiter_bytes()
         try:
             while True:
@@ -171,11 +149,11 @@ class Outward:
                 if piece is None:
                     break
                 text = call.reader.feed(piece)
-                call.said += text
-                seen += len(piece)
-                if _is_endless(call, seen):
+                seen, said = seen + len(piece), said + len(text)
+                if text:
+                    yield text
+                if _is_endless(call, seen, said):
                     raise refusals.endless(call)
-                yield piece, text
         except (httpx.HTTPError, TimeoutError) as error:
             raise refusals.of_error(call, error) from error
         call.ended_well = call.reader.at_end
@@ -217,10 +195,10 @@ class Outward:
         return self._clients[proxy]
 
 
-def _is_endless(call: Call, seen: int) -> bool:
+def _is_endless(call: Call, seen: int, said: int) -> bool:
     return (
         seen > MOST_BYTES + MOST_BYTES_PER_TOKEN * call.cap
-        or len(call.said) > MOST_TEXT + MOST_TEXT_PER_TOKEN * call.cap
+        or said > MOST_TEXT + MOST_TEXT_PER_TOKEN * call.cap
     )
 
 

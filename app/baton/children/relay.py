@@ -1,7 +1,9 @@
-"""A relay on loopback, between litellm and the world.
+"""A relay on loopback, where litellm believes the provider to be.
 
-litellm is given its address and a secret that is good for one call. It never learns a key, and
-what it posts goes out as the call's one request; what comes back is passed on as it comes.
+litellm is given its address, and a secret that is good for one request. What it posts is caught
+here and goes out by the only way there is; it never learns a key, and never sees an answer: it
+reports a cut stream as a normal end with invented usage, stumbles over odd events and takes longer
+to read than the world to answer.
 """
 
 from __future__ import annotations
@@ -12,10 +14,6 @@ from contextlib import suppress
 
 import h11
 
-from baton.children.calls import Call
-from baton.children.front import Failure
-from baton.children.outward import Answer, Outward
-
 MOST_BODY = 32 * 1024 * 1024
 READ_BYTES = 65536
 
@@ -25,7 +23,7 @@ _Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Refused(Exception):
-    """A request that isn't passed on."""
+    """A request that isn't taken."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -33,16 +31,20 @@ class Refused(Exception):
 
 
 class Relay:
-    """Passes on what is posted under a call's secret, once."""
+    """Catches what is posted under a secret, once."""
 
-    def __init__(self, outward: Outward) -> None:
-        self._outward = outward
-        self._calls: dict[str, Call] = {}
+    def __init__(self) -> None:
+        self._awaited: dict[str, asyncio.Future[bytes]] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listen on a port of its own."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
 
     @property
     def address(self) -> str:
@@ -50,67 +52,42 @@ class Relay:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
 
-    def admit(self, call: Call) -> None:
-        """Let a call's secret through."""
-        self._calls[call.secret] = call
+    def expect(self, secret: str) -> asyncio.Future[bytes]:
+        """Return what will be posted under this secret."""
+        return self._awaited.setdefault(secret, asyncio.get_running_loop().create_future())
 
-    def dismiss(self, call: Call) -> None:
-        """Forget a call, and stop it."""
-        self._calls.pop(call.secret, None)
-        if call.posting is not None:
-            call.posting.cancel()
+    def forget(self, secret: str) -> None:
+        """Take nothing more under this secret."""
+        self._awaited.pop(secret, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = h11.Connection(h11.SERVER)
         with suppress(OSError, h11.ProtocolError):
-            while await self._exchange(line, (reader, writer)):
-                line.start_next_cycle()
+            try:
+                await self._take(line, (reader, writer))
+                await reader.read()  # until litellm, which waits for an answer, is stopped
+            except Refused as refused:
+                writer.write(_refusal(line, refused))
+                await writer.drain()
         writer.close()
 
-    async def _exchange(self, line: h11.Connection, stream: _Stream) -> bool:
-        """Answer one request; True if another may follow on this connection."""
+    async def _take(self, line: h11.Connection, stream: _Stream) -> None:
         head = await _next(line, stream)
         if not isinstance(head, h11.Request):
-            return False
-        try:
-            body = await _body(line, stream)
-            call = self._admitted(head)
-        except Refused as refused:
-            await _refuse(line, stream, refused.status, str(refused))
-            return _is_done(line)
-        call.posting = asyncio.current_task()
-        try:
-            return await self._pass_on(call, body, line, stream)
-        finally:
-            call.posting = None
+            raise h11.RemoteProtocolError("no request came")
+        body = await _body(line, stream)
+        awaited = self._admitted(head)
+        if awaited.done():
+            raise Refused(409, "a call is one request")
+        awaited.set_result(body)
 
-    def _admitted(self, head: h11.Request) -> Call:
+    def _admitted(self, head: h11.Request) -> asyncio.Future[bytes]:
         for name, value in head.headers:
-            if name in _SECRETS:
-                call = self._calls.get(value.decode("latin-1").removeprefix("Bearer "))
-                if call is None or head.method != b"POST":
-                    continue
-                if call.posted:
-                    raise Refused(409, "a call is one request")
-                return call
+            if name in _SECRETS and head.method == b"POST":
+                secret = value.decode("latin-1").removeprefix("Bearer ")
+                if awaited := self._awaited.get(secret):
+                    return awaited
         raise Refused(401, "no such call")
-
-    async def _pass_on(
-        self, call: Call, body: bytes, line: h11.Connection, stream: _Stream
-    ) -> bool:
-        try:
-            async with self._outward.post(call, body) as answer:
-                await _pass_back(answer, line, stream)
-        except Failure:
-            if line.our_state is h11.SEND_RESPONSE:
-                await _refuse(line, stream, 400, "refused")
-                return _is_done(line)
-            stream[1].transport.abort()  # what comes in the middle is no end
-        return _is_done(line)
-
-
-def _is_done(line: h11.Connection) -> bool:
-    return line.our_state is h11.DONE
 
 
 async def _next(line: h11.Connection, stream: _Stream) -> object:
@@ -128,34 +105,16 @@ async def _body(line: h11.Connection, stream: _Stream) -> bytes:
     return bytes(body)
 
 
-async def _pass_back(answer: Answer, line: h11.Connection, stream: _Stream) -> None:
-    """Pass an answer on as it comes. Whoever stops listening doesn't stop it being read."""
-    _, writer = stream
-    headers = [("content-type", answer.content_type), ("transfer-encoding", "chunked")]
-    writer.write(line.send(h11.Response(status_code=200, headers=headers)))
-    heard = True
-    async for piece, _text in answer.pieces:
-        if heard:
-            heard = await _write(writer, line.send(h11.Data(data=piece)))
-    if heard:
-        await _write(writer, line.send(h11.EndOfMessage()))
-
-
-async def _write(writer: asyncio.StreamWriter, data: bytes) -> bool:
-    try:
-        writer.write(data)
-        await writer.drain()
-    except OSError:
-        return False
-    return True
-
-
-async def _refuse(line: h11.Connection, stream: _Stream, status: int, message: str) -> None:
-    body = json.dumps({"error": {"message": message}}).encode()
-    headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
-    stream[1].write(
-        line.send(h11.Response(status_code=status, headers=headers))
-        + line.send(h11.Data(data=body))
-        + line.send(h11.EndOfMessage())
+def _refusal(line: h11.Connection, refused: Refused) -> bytes:
+    body = json.dumps({"error": {"message": str(refused)}}).encode()
+    headers = [
+        ("content-type", "application/json"),
+        ("content-length", str(len(body))),
+        ("connection", "close"),
+    ]
+    events = (
+        h11.Response(status_code=refused.status, headers=headers),
+        h11.Data(data=body),
+        h11.EndOfMessage(),
     )
-    await stream[1].drain()
+    return b"".join(line.send(event) or b"" for event in events)
