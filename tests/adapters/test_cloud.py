@@ -266,6 +266,11 @@ async def test_what_is_not_taken_is_not_sent(stage: Stage) -> None:
     assert [r.provider for r in stage.cloud.calls] == ["server"]
 
 
+def libraries(process: psutil.Process) -> set[str]:
+    """Return the packages whose native parts a process has loaded."""
+    return {Path(m.path).parts[-2] for m in process.memory_maps() if "site-packages" in m.path}
+
+
 async def test_the_child_knows_its_own_keys_only(stage: Stage, tmp_path: Path) -> None:
     await hear(stage.workers["server"])
     assert KEY not in " ".join(stage.child.cmdline())
@@ -277,12 +282,13 @@ async def test_the_child_knows_its_own_keys_only(stage: Stage, tmp_path: Path) -
     heard = await hear(server_worker(way, stage.cloud.base("server"), PRICE, api_key_env="LAB_KEY"))
     [child] = [p for p in psutil.Process().children() if p.pid not in before]
     known = child.environ()
-    libraries = {Path(m.path).parts[-2] for m in child.memory_maps() if "site-packages" in m.path}
+    without = libraries(child)
     await way.aclose()
     assert heard.text == ANSWER
     assert stage.cloud.calls[-1].key == "sk-lab-key-0123456789"
     assert "canary" not in str(known)
-    assert "litellm" not in libraries and "tiktoken" not in libraries  # noqa: PT018
+    await hear(stage.workers["openai"])
+    assert libraries(stage.child) - without >= {"tiktoken"}, "litellm is there when it is needed"
 
 
 async def test_a_missing_key_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
@@ -322,3 +328,26 @@ async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway) -> None:
                 [chunk async for chunk in stream]
         cloud.reply = Reply()
         assert (await hear(worker)).text == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "wanted"),
+    [
+        ("openai", "openai/gpt-5-mini", {"reasoning_effort": "low"}),
+        ("openai", "openai/gpt-4o-mini", {}),
+        ("openai", "openai/nobody-knows-it", {}),
+        ("openai", "openai/gpt-5.5-pro", {"reasoning": {"effort": "medium"}}),
+        ("openrouter", "openrouter/openai/gpt-5-mini", {"reasoning_effort": "low"}),
+        ("mistral", "mistral/mistral-small-latest", {"reasoning_effort": "none"}),
+        ("groq", "groq/openai/gpt-oss-20b", {"reasoning_effort": "low"}),
+        ("anthropic", "anthropic/claude-haiku-4-5", {}),
+    ],
+)
+async def test_models_are_told_to_think_little(
+    stage: Stage, provider: str, model: str, wanted: dict[str, object]
+) -> None:
+    worker = cloud_worker(stage.way, stage.cloud, provider, model)
+    heard = await hear(worker, request(max_tokens=3000, temperature=0.3))
+    assert (heard.text, heard.error) == (ANSWER, None)
+    body = stage.cloud.calls[0].json
+    assert {k: v for k, v in body.items() if "reasoning" in k or "think" in k} == wanted

@@ -39,6 +39,15 @@ TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
 
 
+REHEARSED = {
+    "openai": "gpt-5-mini",
+    "anthropic": "claude-haiku-4-5",
+    "gemini": "gemini-2.5-flash",
+    "openrouter": "openai/gpt-5-mini",
+}
+"""A model for each of litellm's ways of asking."""
+
+
 class Gateway:
     """Plays many calls at once, each in a task of its own."""
 
@@ -56,6 +65,7 @@ class Gateway:
         self._outward = Outward(rules, os.environ)
         self._relay = Relay()
         self._library: Library
+        self._rehearsal: asyncio.Task[None] | None = None
         self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
 
     async def start(self) -> None:
@@ -67,14 +77,20 @@ class Gateway:
         """Do what a frame says."""
         match frame:
             case {"type": "warm"}:
-                self._library.warm()
-                self._outward.warm()
+                self._rehearsal = self._rehearsal or asyncio.create_task(self._rehearse())
             case {"type": "call"}:
                 self._begin(frame)
             case {"type": "go", "id": int(number)} if number in self._calls:
                 self._calls[number][0].go.set()
             case {"type": "cancel", "id": int(number)} if number in self._calls:
                 self._calls[number][1].cancel()
+
+    async def _rehearse(self) -> None:
+        """Do what takes long before a first call."""
+        self._library.warm()
+        self._outward.warm()
+        for provider, model in REHEARSED.items():
+            await self._library.rehearse(_rehearsal(provider, model))
 
     def _begin(self, frame: framing.Frame) -> None:
         number = frame["id"]
@@ -168,6 +184,27 @@ class Voice:
         self._front.send("text", id=self._call, text=self._pending, tokens=self._pieces)
         self._pending, self._pieces = "", 0
         self._sent = asyncio.get_running_loop().time()
+
+
+def _rehearsal(provider: str, model: str) -> Call:
+    return Call(
+        id=0,
+        who=provider,
+        provider=provider,
+        model=model,
+        base_url="",
+        variable="",
+        needs_key=False,
+        through_library=True,
+        messages=[{"role": "user", "content": "Hello"}],
+        cap=256,
+        bound=0,
+        context=0,
+        first=0,
+        temperature=None,
+        seed=None,
+        announce=lambda host, body: None,
+    )
 
 
 def _done(call: Call) -> dict[str, Any]:
