@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from baton.adapters.ledger import Ledger
 from baton.adapters.store import Store
 from baton.domain.chat import Chunk, Request, Text
 from baton.domain.errors import StoreError
 from baton.tui import crash
 from baton.tui.app import BatonApp, farewell
-from tui.stage import Stage, staged
+from tui.stage import Stage, afar, sorry, staged
 
 METHODS = [
     name for name in vars(Store) if not name.startswith("_") and name not in ("aclose", "open")
@@ -152,3 +153,25 @@ async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
     assert app is not None
     assert app.return_code == 1
     assert "No report" in farewell(app.report, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "keys", ["/budget", "/budget day 2", "/egress", "/budget release", "hello"]
+)
+async def test_a_ledger_that_fails_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise StoreError("The ledger is gone.", "Bring it back.")
+
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        for name in vars(Ledger):
+            if not name.startswith("_") and name not in ("aclose", "open", "warning"):
+                monkeypatch.setattr(stage.desk.ledger, name, fail)
+        await stage.send(keys)
+        await stage.until(lambda: "The ledger is gone." in stage.see())
+        monkeypatch.undo()
+        await stage.press("escape")
+        await stage.answered()
+        assert stage.app.is_running
+        assert stage.app.report is None

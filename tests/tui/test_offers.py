@@ -249,6 +249,7 @@ async def test_the_policy_never_is_told_and_asks_nothing(tmp_path: Path) -> None
 async def test_a_chosen_cloud_worker_asks_before_anything_else(tmp_path: Path) -> None:
     async with staged(tmp_path, cloud=afar(), worker="gpt") as stage:
         await offered(stage, "hello")
+        assert "cloud worker" in stage.see().splitlines()[0]
         assert "Don't send" in stage.see()
         assert "Why: You asked for it." in stage.see()
         await stage.press("escape")

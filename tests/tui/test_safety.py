@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import re
 import stat
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,17 @@ from textual.theme import Theme
 
 from baton.domain.chat import Attachment, Chunk, Prompt, Request, Text, TurnStatus
 from baton.domain.errors import WorkerUnavailable
+from baton.domain.events import Decision, Offered
 from baton.domain.labels import Label
-from baton.engine.ports import Choice, Place, Question
+from baton.domain.ledger import Egress, Status
+from baton.domain.view import RunView
+from baton.engine.ports import Choice, Offer, Place, Question
 from baton.tui import crash, themes
 from baton.tui.app import BatonApp
 from baton.tui.markdown import parse, pen
-from tui.stage import Stage, staged
+from baton.tui.screens.egress import SentScreen
+from baton.tui.screens.why import WhyScreen
+from tui.stage import GPT, Stage, staged
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 PIECES = [
@@ -162,6 +169,32 @@ async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
         await stage.until(lambda: stage.chat._question is not None)
         await stage.pilot.pause()
         assert_calm(stage)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: int) -> None:
+    text, more, name = fuzz(40 + seed, 3)
+    card = replace(GPT, name=name, model=more, provider=more)
+    offer = Offer(card, more, text, f"1 {name}", 10, 10, "day", more)
+    question = Question(text, (Choice("a", more), Choice("b", name)), "a", offer)
+    now = time.time()
+    left = Egress(1, now, "c", "r", name, more, 9, text, 1, 1, Status.SETTLED, text.encode())
+    decided = Offered(1.0, name, more, 1, 1, text, Decision.CEILING, more)
+    run = RunView(status="finished", notice=more, offers=(decided,))
+    async with staged(tmp_path, size=(60, 40)) as stage:
+        asked = stage.chat.run_worker(stage.chat.ask(question))
+        await stage.until(lambda: stage.app.screen.query("OfferView"))
+        await stage.pilot.pause()
+        assert_calm(stage)
+        await stage.press("escape")
+        assert await asked.wait() == "a"
+        chat = stage.chat
+        screens = (SentScreen(left), WhyScreen(lambda: run, chat.roster, stage.desk.ledger))
+        for screen in screens:
+            await stage.app.push_screen(screen)
+            await stage.pilot.pause()
+            assert_calm(stage)
+            await stage.press("escape")
 
 
 async def test_pasted_text_is_cleaned(tmp_path: Path) -> None:

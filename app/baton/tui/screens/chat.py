@@ -67,6 +67,13 @@ class ChatScreen(SpendingScreen):
         self.desk.warm_cloud()
         import baton.tui.widgets.answer  # noqa: F401 (so that the first answer needn't wait)
 
+    def describe(self) -> None:
+        """Show in the header what conversation this is, and that a worker elsewhere answers it."""
+        super().describe()
+        card = self.roster.get(self.worker)
+        if card is not None and card.remote and self.header.policy == "local first":
+            self.header.policy = f"{card.privacy.value} worker"
+
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation, with what was being written in it."""
         try:
@@ -288,6 +295,7 @@ class ChatScreen(SpendingScreen):
             return
         if worker:
             self.worker = worker
+            self.describe()
             self.footer.status = one_line(worker, 40)
             self.desk.orchestra.worker(worker).warm()
 

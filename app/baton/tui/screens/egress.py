@@ -91,7 +91,7 @@ class SentScreen(Overlay[None]):
         about = Content.assemble(
             (f"To {one_line(sent.destination, 60)}", "bold"),
             ("\n" + " · ".join([*facts, money]), "$muted"),
-            (f"\nSHA-256 {sent.sha256}", "$muted"),
+            (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
         )
         yield Static(about, classes="about")
         body = GONE if sent.body is None else sent.body.decode("utf-8", "replace")

@@ -35,15 +35,21 @@ class SpendingScreen(WritingScreen):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._alarm = money.Alarm()
+        self._spent = False
+
+    def measure(self, spent: bool = False) -> None:
+        """Show how money stands; after a call, tell of a ceiling that is nearly used."""
+        self._spent = self._spent or spent  # however many looks are begun before one is over
+        self._measure()
 
     @work(exclusive=True, group="measure")
-    async def measure(self, spent: bool = False) -> None:
-        """Show how money stands; after a call, tell of a ceiling that is nearly used."""
+    async def _measure(self) -> None:
         try:
             standing = await self.desk.orchestra.standing(self.chat.id)
         except BatonError as error:
             self.footer.say(str(error), 12)
             return
+        spent, self._spent = self._spent, False
         self.header.money = money.brief(standing)
         for line in self._alarm.hear(standing, self.chat.id, spent):
             self.app.bell()

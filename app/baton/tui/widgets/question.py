@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from baton.domain.labels import Label
 from baton.domain.sanitise import one_line, sanitise
 from baton.engine.ports import Choice, Offer, Question
 from baton.tui import keys, money
@@ -174,5 +175,8 @@ def _leaving(offer: Offer) -> str:
     if offer.hidden:
         noun = "thing" if things == 1 else "things"
         hidden = f" ({things} {noun} hidden: {one_line(offer.hidden)})"
-    whose = offer.card.provider or offer.card.privacy.value
-    return f"Leaves this machine for {one_line(whose, 40)}{hidden}:"
+    card = offer.card
+    whose = one_line(card.provider, 40)
+    if card.kind != "cloud" or not whose:
+        whose = "your network" if card.privacy is Label.LAN else "the cloud"
+    return f"Leaves this machine for {whose}{hidden}:"
