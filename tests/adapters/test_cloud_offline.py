@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from adapters.cloud_ask import (
@@ -110,3 +113,21 @@ async def test_a_proxy_that_was_set_is_used_for_what_is_elsewhere(tmp_path: Path
         await way.aclose()
         assert heard.text == ANSWER
         assert [r.path for r in proxy.calls] == ["http://198.51.100.1/v1/chat/completions"]
+
+
+async def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys, time\n"
+        "from baton.adapters.cloud import Gateway\n"
+        "Gateway(None, keys_file=pathlib.Path('keys.toml')).warm()\n"
+        "print('started', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=tmp_path)
+    with parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        [child] = psutil.Process(parent.pid).children()
+        parent.kill()
+    gone, _ = psutil.wait_procs([child], timeout=2)
+    assert gone == [child]
