@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from baton.adapters.cloud import Gateway, Patience
 from baton.domain.errors import BudgetExceeded, ContextTooLong, SecretMissing, WorkerUnavailable
-from baton.domain.ledger import Status
+from baton.domain.ledger import Scope, Status
+from baton.domain.prices import Rates, Tier
 from support.answer import tokens_of
 from support.cloud import HARMLESS, REFUSED, Bill, Cloud, Fault, Manner, Received, Reply
-from support.desk import KEYS, MODELS, PRICES, ROOM, Desk, Done, asked_fault, gateway_of
+from support.desk import KEYS, MODELS, PRICE, PRICES, ROOM, Desk, Done, asked_fault, gateway_of
 
 AT_ONCE = 6
 REPLY = Reply(reasoning=3, cached=5, written=2)
@@ -54,10 +57,34 @@ def pairs(kinds: Sequence[str], faults: Sequence[Fault | None], each: int) -> li
     return [(next(turns), fault) for fault in faults for _ in range(each)]
 
 
+GUARD = """
+import sys
+
+def heard(event, given):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
+        where = given[1] if event == "socket.connect" else given[0]
+        with open({log!r}, "a") as log:
+            print(event, where, file=log)
+        if "127.0.0.1" not in str(where):
+            raise OSError("no way out")
+
+sys.addaudithook(heard)
+"""
+
+
 @pytest.fixture(scope="module")
-def way(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder whose `reached` tells what the gateway connected to, and looked up."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "sitecustomize.py").write_text(GUARD.format(log=str(folder / "reached")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def way(guarded: Path) -> Iterator[Gateway]:
     """One gateway for all tests here: it takes seconds to load the library."""
-    gateway = gateway_of(tmp_path_factory.mktemp("way"))
+    environ = {**os.environ, **KEYS, "PYTHONPATH": str(guarded)}
+    gateway = gateway_of(guarded, environ=environ)
     gateway.warm()
     yield gateway
     asyncio.run(gateway.aclose())
@@ -167,6 +194,47 @@ async def test_more_than_was_held_is_all_recorded_and_freezes_the_cloud(
             assert cloud.posts == posts
             assert await desk.ledger.thaw()
     assert cloud.posts == len(MODELS)
+
+
+TIERED = replace(PRICE, tiers=(Tier(100, Rates(2 * 10**9, 6 * 10**9, 10**9, 3 * 10**9)),))
+
+
+async def test_the_dearest_way_to_count_fits_what_was_held(way: Gateway, tmp_path: Path) -> None:
+    # A token for each byte, a price that doubles above 100 of them, all of the prompt put into the
+    # cache, an answer up to its cap: nothing dearer can be billed.
+    reply = Reply(tokens=500, bytes_per_token=1, overhead=30, written=10**6)
+    cloud = Cloud(prices={"": TIERED}, reply=reply, choose=asked_fault)
+    async with cloud, Desk(cloud, tmp_path, gateway=way, price=TIERED) as desk:
+        dones = await make(desk, pairs(list(MODELS), [None, Fault.CUT_BEFORE_MARKER], len(MODELS)))
+        await desk.quiet()
+        assert (await desk.ledger.standing(ROOM)).frozen == ""
+    bills = billed(cloud)
+    for done in dones:
+        assert done.charge is not None
+        (bill,) = bills[done.run]
+        assert bill.tokens_out == 300
+        assert bill.nanos <= done.charge.charged <= done.charge.held
+        if done.fault is None:
+            assert done.charge.charged == bill.nanos
+
+
+async def test_many_at_once_stay_below_the_ceiling(way: Gateway, tmp_path: Path) -> None:
+    room = {Scope.DAY: 10**7}
+    reply, manner = Reply(tokens=400), Manner(whole_cap=True)
+    cloud = Cloud(prices=PRICES, reply=reply, choose=asked_fault, manner=manner)
+    faults = [None, Fault.CUT_MIDWAY, Fault.CUT_BEFORE_FIRST, Fault.NO_USAGE]
+    async with cloud, Desk(cloud, tmp_path, gateway=way, room=room) as desk:
+        wanted = pairs(list(MODELS), faults, 10)
+        dones = await asyncio.gather(*(desk.call(*pair) for pair in wanted))
+        await desk.quiet()
+        (day,) = [r for r in (await desk.ledger.standing(room)).rooms if r.scope is Scope.DAY]
+    assert cloud.billed <= day.used <= room[Scope.DAY]
+    refused = [done for done in dones if isinstance(done.error, BudgetExceeded)]
+    assert refused
+    assert len(dones) - len(refused) == cloud.posts >= 5
+    for done in refused:
+        assert not done.sent
+        assert not done.egress
 
 
 async def test_an_endless_answer_is_ended_and_stays_charged(way: Gateway, tmp_path: Path) -> None:
@@ -302,20 +370,6 @@ async def test_the_log_of_what_left_is_what_arrived(
         assert received.key == KEYS[f"{provider.replace('server', 'lab').upper()}_API_KEY"]
 
 
-GUARD = """
-import sys
-
-def heard(event, given):
-    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
-        where = given[1] if event == "socket.connect" else given[0]
-        with open({log!r}, "a") as log:
-            print(event, where, file=log)
-        if "127.0.0.1" not in str(where):
-            raise OSError("no way out")
-
-sys.addaudithook(heard)
-"""
-
 COUNTED_ELSEWHERE = {
     "groq": "groq/llama-3.1-8b-instant",
     "openrouter": "openrouter/meta-llama/llama-2-70b-chat",
@@ -325,17 +379,14 @@ COUNTED_ELSEWHERE = {
 
 
 async def test_the_gateway_reaches_nothing_but_the_provider(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: Gateway, guarded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "sitecustomize.py").write_text(GUARD.format(log=str(tmp_path / "reached")))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for kind, model in COUNTED_ELSEWHERE.items():
         monkeypatch.setitem(MODELS, kind, model)
     cloud = Cloud(prices=PRICES)
-    way = gateway_of(tmp_path)
-    async with aclosing(way), cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
         dones = await make(desk, [(kind, None) for kind in MODELS])
         assert [done.error for done in dones] == [None] * len(MODELS)
-    reached = (tmp_path / "reached").read_text().splitlines()
-    assert len(reached) >= len(MODELS)
+    reached = (guarded / "reached").read_text().splitlines()
+    assert sum(str(cloud.port) in line for line in reached) >= 1
     assert [line for line in reached if "127.0.0.1" not in line] == []

@@ -123,8 +123,11 @@ class Desk:
         *,
         ledger: Ledger | None = None,
         gateway: Gateway | None = None,
+        price: Price = PRICE,
+        room: Mapping[Scope, int] = ROOM,
     ) -> None:
         self.cloud = cloud
+        self.price, self.room = price, room
         self.ledger = ledger or Ledger.open(home / "ledger.db")
         self._shared = gateway is not None
         self.gateway = gateway or gateway_of(home)
@@ -135,7 +138,7 @@ class Desk:
     def _worker(self, kind: str) -> CloudWorker:
         provider = "openai" if kind == "responses" else kind
         return CloudWorker(
-            card_of(kind),
+            card_of(kind, self.price),
             self.gateway,
             base_url=self.cloud.base(provider),
             api_key_env="LAB_API_KEY" if kind == "server" else "",
@@ -155,7 +158,7 @@ class Desk:
         async def keep(tally: Tally) -> None:
             record.append(tally)
 
-        purse = Purse(self.ledger, None, Terms(ROOM), ANYTHING, run=run, session="s")
+        purse = Purse(self.ledger, None, Terms(self.room), ANYTHING, run=run, session="s")
         return Metered(self.workers[kind], purse, keep)
 
     def stream(

@@ -25,6 +25,10 @@ BASES: Mapping[str, str] = {
 """What a provider's base address ends in."""
 
 
+CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+"""Where a request shows its cap; Google takes both spellings of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """One request as it arrived; `key` is whatever credential came with it."""
@@ -102,9 +106,7 @@ def asked_of(received: Received, path: str) -> Asked:
         for name in (*places, "messages", "input", "contents")
         for text in _texts(data.get(name))
     ]
-    caps = (data.get("generationConfig") or {}).get("maxOutputTokens")
-    for name in ("max_tokens", "max_completion_tokens", "max_output_tokens"):
-        caps = data.get(name, caps)
-    options = data.get("stream_options") or {}
-    usage = bool(options.get("include_usage"))
+    options = {**data, **(data.get("generationConfig") or {})}
+    caps = next((options[name] for name in CAPS if name in options), None)
+    usage = bool((data.get("stream_options") or {}).get("include_usage"))
     return Asked(received.dialect, received.provider, model, stream, caps, usage, tuple(texts))
