@@ -1,1 +1,1 @@
-"""What runs in child processes, and the pipes to them; imports nothing of Baton but `domain` and `secrets`."""
+"""What runs in child processes, and the pipes to them; knows `domain` and `secrets` only."""
