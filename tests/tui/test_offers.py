@@ -334,3 +334,43 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
             await stage.send(command)
             await stage.answered()
             assert await stage.desk.ledger.charges() == []
+
+
+async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_path: Path) -> None:
+    def long(request: Request) -> Script:
+        yield Sent("api.openai.com", 1834)
+        for number in range(60):
+            yield Text(f"word{number} ")
+            yield 0.03
+        yield Usage(400, 60, Finish.STOP)
+
+    terms = {"policy": Policy.BUDGET}
+    async with staged(tmp_path, sorry, cloud=long, terms=terms, size=(80, 40)) as stage:
+        await stage.send("hello")
+        await stage.until(lambda: "word3" in stage.see())
+        conversation = stage.chat.chat.id
+        await stage.press("ctrl+n")
+        await stage.until(lambda: "word3" not in stage.see())
+        await stage.chat.open(conversation)
+        await stage.until(lambda: "word20" in stage.see())
+        assert stage.chat.player.busy
+        assert stage.see().count("word3 ") == 1
+        assert SORRY not in stage.see()
+        await stage.answered()
+        assert stage.see().count("word3 ") == 1
+        assert "word59" in stage.see()
+
+
+async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) -> None:
+    def slowly(request: Request) -> Script:
+        yield 0.6
+        yield from sorry(request)
+
+    async with staged(tmp_path, slowly, cloud=afar()) as stage:
+        await stage.send("About herons")
+        await stage.until(lambda: "About herons" in stage.see().splitlines()[0])
+        await stage.press("ctrl+n")
+        await stage.until(lambda: "\u201cAbout herons\u201d: Ask gpt-5-mini?" in stage.see())
+        await stage.press("tab", "left", "enter")  # edit first
+        await stage.until(lambda: stage.chat.composer.text == "About herons")
+        assert "About herons" in stage.see().splitlines()[0], "it is opened to be edited"

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from baton.domain.errors import ConfigError
 from baton.tui import clipboard, commands, editor, exports, paths
+from baton.tui.widgets.plain import wrap
 from baton.tui.widgets.window import MOST, Window
 
 
@@ -106,3 +108,10 @@ def test_an_editor_that_fails_changes_nothing() -> None:
     with pytest.raises(ConfigError, match="as it was"):
         editor.edit("text", {"EDITOR": "false"})
     assert editor.edit("text", {"EDITOR": "true"}) == "text"
+
+
+@given(st.text(st.sampled_from("ab 日é-\u0301"), max_size=80), st.integers(2, 20))
+def test_wrapping_leaves_nothing_out(line: str, width: int) -> None:
+    parts = wrap(line, width)
+    assert "".join(parts) == line
+    assert all(cell_len(part.rstrip(" ")) <= width for part in parts)

@@ -11,6 +11,7 @@ from baton.domain.chat import TurnStatus
 from baton.domain.errors import BatonError
 from baton.domain.events import Decision
 from baton.domain.labels import strictest
+from baton.domain.sanitise import one_line
 from baton.domain.view import RunView, doing
 from baton.engine.policy import may_use
 from baton.engine.ports import Choice, Place, Question
@@ -58,6 +59,9 @@ class Presenter:
         offer, terms = question.offer, self._screen.desk.orchestra.terms
         if offer is not None and not may_use(offer.card, pending.chat.label, terms):
             return question.default
+        if pending.chat is not self._screen.chat and pending.chat.title:
+            whose = one_line(pending.chat.title, 40)
+            question = replace(question, text=f"In \u201c{whose}\u201d: {question.text}")
         return await self._screen.ask(question)
 
     async def began(self, follower: Follower) -> None:

@@ -62,9 +62,10 @@ class ReadingScreen(Screen[None]):
         """Show in the header what conversation this is."""
         self.header.title = self.chat.title or "New conversation"
         private = Label.LOCAL in (self.chat.label, self.desk.limits.label)
-        offline = self.desk.orchestra.terms.offline
-        self.header.offline = offline
-        self.header.policy = "private" if private else "" if offline else "local first"
+        terms = self.desk.orchestra.terms
+        first = "local only" if terms.mode == "local" else "local first"
+        self.header.offline = terms.offline
+        self.header.policy = "private" if private else "" if terms.offline else first
 
     @property
     def roster(self) -> Roster:
