@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from baton.adapters.cloud import Gateway, Patience
+from baton.domain.chat import Message, Request, Role
 from baton.domain.errors import BudgetExceeded, ContextTooLong, SecretMissing, WorkerUnavailable
 from baton.domain.ledger import Scope, Status
 from baton.domain.prices import Rates, Tier
@@ -293,6 +294,21 @@ async def test_who_stops_listening_pays_at_least_the_bill(
         (bill,) = bills[done.run]
         assert done.charge.charged >= bill.nanos > 0
     assert cloud.posts == len(MODELS)
+
+
+async def test_a_call_that_is_stopped_before_it_began_harms_no_other(tmp_path: Path) -> None:
+    cloud = Cloud(prices=PRICES, reply=Reply(tokens=40, rate=20))
+    async with cloud, Desk(cloud, tmp_path) as desk:
+        first = asyncio.create_task(desk.call("server"))  # the gateway begins to start
+        request = Request((Message(Role.USER, "Never mind."),), max_tokens=300)
+        second = asyncio.create_task(anext(desk.workers["server"].stream(request)))
+        await asyncio.sleep(0.02)  # asked, but not yet heard
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        done = await first
+    assert done.error is None
+    assert cloud.posts == 1
 
 
 async def test_refusals_are_told_apart(way: Gateway, tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ class Gateway:
             case {"type": "go", "id": int(number)} if number in self._calls:
                 self._calls[number][0].go.set()
             case {"type": "cancel", "id": int(number)} if number in self._calls:
-                self._calls[number][1].cancel()
+                # Not at once: a task that never took its first step wouldn't tell that it ended.
+                asyncio.get_running_loop().call_soon(self._calls[number][1].cancel)
 
     async def _rehearse(self) -> None:
         """Do what takes long before a first call."""
