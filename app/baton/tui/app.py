@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 TWICE_SECONDS = 1.0
 """Within how many seconds a second Ctrl+C quits."""
 
+HANGUP_SECONDS = 10.0
+"""After how long Baton is gone for certain when its terminal is; what there is is kept at once."""
+
 
 class BatonApp(App[None], inherit_bindings=False):
     """Baton in the terminal."""
@@ -53,6 +57,7 @@ class BatonApp(App[None], inherit_bindings=False):
         self.set_keymap(keymap)
         self.chat = ChatScreen(desk)
         self.report: Path | None = None
+        self.last_resort: threading.Timer | None = None
         self._logs = desk.logs
         self._interrupted = -TWICE_SECONDS
         self._leaving = False
@@ -64,9 +69,16 @@ class BatonApp(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """Leave in good order when the system or a closed terminal ends Baton."""
         for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self._terminate)
+            asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
 
-    def _terminate(self) -> None:
+    def _terminate(self, number: int) -> None:
+        if number == signal.SIGHUP and self.last_resort is None:
+            # Textual would wait for ever for a terminal that is gone to take what it writes.
+            if self._driver is not None:
+                self._driver.write = _nowhere  # type: ignore[assignment]
+            self.last_resort = threading.Timer(HANGUP_SECONDS, os._exit, (128 + number,))
+            self.last_resort.daemon = True
+            self.last_resort.start()
         self.run_worker(self.action_quit(), group="quit")
 
     async def action_quit(self) -> None:
@@ -151,6 +163,10 @@ class BatonApp(App[None], inherit_bindings=False):
         self._close_messages_no_wait()
 
 
+def _nowhere(_: str) -> None:
+    """Write for a terminal that is gone."""
+
+
 def run(
     baton: Baton,
     *,
@@ -195,6 +211,8 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
     finally:
         await app.chat.close()
         await baton.aclose()
+        if app.last_resort is not None:
+            app.last_resort.cancel()
     code = app.return_code or 0
     if code:
         print(farewell(app.report, baton.paths.logs), file=sys.stderr)
