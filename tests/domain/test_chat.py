@@ -1,15 +1,19 @@
 """What workers are shown of a conversation."""
 
+import unicodedata
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.domain.chat import (
     Attachment,
+    Message,
     Role,
     Turn,
     TurnStatus,
     about_tokens,
     conversation,
+    input_bound,
     keep_latest,
     title_of,
     with_files,
@@ -76,3 +80,11 @@ def test_titles_are_the_first_words() -> None:
     long = title_of("word " * 40)
     assert len(long) <= 48
     assert long.endswith("word…")
+
+
+@given(st.text(st.sampled_from("a é\ufdfa\u0958\uff21\U0001d160한"), max_size=40))
+def test_the_input_bound_holds_in_whatever_form_a_tokenizer_reads_the_text(text: str) -> None:
+    """Anthropic's reads NFKC, in which one character of three bytes can be eighteen."""
+    bound = input_bound([Message(Role.USER, text)])
+    for form in ("NFC", "NFKC"):
+        assert bound >= len(unicodedata.normalize(form, text).encode()) + 700  # Grok's own prompt
