@@ -51,6 +51,7 @@ HERE = "http://127.0.0.1:11434/v1"
         (ServerWorker("a", "qwen3", "http://10.0.0.9/v1"), Label.LAN, True),
         (ServerWorker("a", "qwen3", "http://10.0.0.9/v1", privacy=Label.LOCAL), Label.LOCAL, True),
         (ServerWorker("a", "qwen3", "https://llm.example.org/v1"), Label.CLOUD, True),
+        (ServerWorker("a", "glm:cloud", HERE, privacy=Label.LOCAL), Label.LOCAL, True),
     ],
 )
 def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
@@ -59,4 +60,4 @@ def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
     """So it is refused offline, redacted and priced, under whatever name it forwards."""
     card = card_of(entry)
     assert (card.privacy, card.remote) == (privacy, remote)
-    assert (card.price is None) is (privacy is not Label.LOCAL)
+    assert (card.price is None) is remote

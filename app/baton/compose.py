@@ -178,7 +178,7 @@ def card_of(entry: CloudSettings | ServerSettings) -> Card:
     known = facts(entry.model) if cloud else None
     privacy = privacy_of(entry)
     price = price_of(entry.model if cloud else "", entry.price)
-    if price is None and privacy is Label.LOCAL:
+    if price is None and privacy is Label.LOCAL and _travels(entry) is Label.LOCAL:
         price = FREE  # this machine's own electricity
     card = Card(
         entry.id,
