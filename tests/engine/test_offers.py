@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,12 @@ from baton.domain.chat import Card, Chunk, Declined, Finish, Prompt, Request, Se
 from baton.domain.errors import WorkerUnavailable
 from baton.domain.events import Decision
 from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
+from baton.domain.ledger import Bill, Hold, Policy, Scope
 from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates
 from baton.domain.redaction import Hidden, Redacted
 from baton.domain.view import RunView
+from baton.engine.meter import Metered, Purse, Tally
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import ANYTHING, Limits, Terms
 from baton.engine.ports import NEW, Place, Question, Redactor
@@ -269,6 +271,55 @@ async def test_leave_given_for_a_conversation_lasts_there_only() -> None:
         assert len(here.person.asked) == 1
         await here.play()
         assert len(here.person.asked) == 2
+
+
+async def test_never_is_stronger_than_leave_that_a_conversation_once_got() -> None:
+    async with house(choice="conversation") as here:
+        place = Place(_conversation(await here.play()))
+        here.orchestra.terms = replace(here.orchestra.terms, policy=Policy.NEVER)
+        view = await here.play(place=place)
+        assert (view.offers[0].decision, len(here.cloud.requests)) == (Decision.NEVER, 1)
+        assert (await here.play(place=place, worker="gpt")).failure is not None
+        assert len(here.cloud.requests) == 1
+
+
+async def test_a_call_costs_no_more_than_the_person_saw_whatever_is_left_by_then() -> None:
+    async with house(ceilings={Scope.DAY: NANO // 500}) as here:
+
+        async def ask(question: Question) -> str:
+            await here.ledger.set_ceiling(Scope.DAY, NANO)  # elsewhere, while the person thinks
+            return "once"
+
+        here.person = ask  # type: ignore[assignment]
+        view = await here.play()
+        assert view.offers[0].decision is Decision.SENT
+        assert 0 < view.calls[-1].held <= view.offers[0].most <= NANO // 500
+
+
+async def test_a_stop_while_money_is_refused_is_a_stop() -> None:
+    class Slow(Ledger):
+        holding, go = asyncio.Event(), asyncio.Event()
+
+        async def hold(self, bill: Bill) -> Hold:
+            self.holding.set()
+            await self.go.wait()
+            return await super().hold(bill)
+
+    async with house(policy=Policy.BUDGET) as here:
+        ledger = Slow(None)
+        purse = Purse(ledger, None, Terms(), Limits())
+        metered = Metered(here.cloud, purse, _forgets)
+        calling = asyncio.create_task(anext(metered.stream(Request((), label=Label.CLOUD))))
+        await ledger.holding.wait()
+        calling.cancel()
+        ledger.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await ledger.aclose()
+
+
+async def _forgets(_: Tally) -> None:
+    """What a call used doesn't matter here."""
 
 
 async def test_a_worker_named_by_the_person_is_asked_about_before_the_spend() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -199,8 +199,9 @@ class Metered:
 
 
 async def _give_back(ledger: Ledger, holding: asyncio.Task[Hold]) -> None:
-    hold = await holding
-    await ledger.void(hold.call)
+    with suppress(BatonError):  # it was refused, or stays held until this process is gone
+        hold = await holding
+        await ledger.void(hold.call)
 
 
 def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from baton.domain.chat import Card, Message, Request, Role
 from baton.domain.errors import BudgetExceeded
@@ -29,12 +29,17 @@ class Withdrawn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """Makes the offers of one run, and has them decided."""
+    """Makes the offers of one run, and has them decided.
+
+    `caps` gets the answer's cap that an offer's price is for, by worker: with a longer one the call
+    could cost more than the person saw, once there is more money left.
+    """
 
     purse: Purse
     store: Store
     ask: Ask
     begun: Begun
+    caps: dict[str, int] = field(default_factory=dict)
 
     async def make(self, card: Card, request: Request, why: str, draft: str = "") -> Offered:
         """Offer a worker's help; return what became of that. `at` is for the caller to set."""
@@ -43,10 +48,11 @@ class Offers:
         size = sum(len(message.text.encode("utf-8", "replace")) for message in shown.messages)
         bill = self.purse.bill(card, shown)
         try:
-            most = (await self.purse.ledger.quote(bill)).amount
+            quoted = await self.purse.ledger.quote(bill)
         except BudgetExceeded as refused:
             most = bill.price.most(bill.input_bound, bill.wanted)
             return Offered(0.0, card.id, why, most, size, told, Decision.CEILING, str(refused))
+        most, self.caps[card.id] = quoted.amount, quoted.cap
         decision, message = Decision.SENT, ""
         if self._costs_or_surprises(card, draft):
             offer = Offer(card, why, written(shown.messages), told, most, None, "", draft)
@@ -60,6 +66,8 @@ class Offers:
 
     async def _decide(self, offer: Offer) -> tuple[Decision, str]:
         policy = self.begun.policy or self.purse.terms.policy
+        if self.purse.terms.policy is Policy.NEVER:
+            policy = Policy.NEVER  # leave that a conversation once got doesn't outlive it
         ask = must_ask(policy, self.purse.limits)
         if ask is None:
             reason, mend = "nobody was there to be asked", _ALLOW

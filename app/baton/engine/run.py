@@ -80,6 +80,7 @@ class Run:
         self._begun: Begun | None = None
         self._plan = Plan((), ())
         self._texts: dict[int, str] = {}
+        self._caps: dict[str, int] = {}
         self._draft = ""
         self._author = task.worker.card.id
         self._finish = Finish.STOP
@@ -225,7 +226,7 @@ class Run:
             await self._replan(Plan(self._plan.steps, first.answer))
 
     def _offers(self, begun: Begun) -> Offers:
-        return Offers(self._purse, self._store, self._ask, begun)
+        return Offers(self._purse, self._store, self._ask, begun, self._caps)
 
     # One step
 
@@ -235,7 +236,7 @@ class Run:
         return Request(
             conversation(system, turns or begun.turns),
             Purpose.ANSWER,
-            limits.max_tokens,
+            self._caps.get(worker.card.id, limits.max_tokens),
             limits.temperature,
             limits.seed,
             begun.label,
