@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -85,6 +86,12 @@ class Terminal:
         self.read()
         signal = self._child.signalstatus
         return -signal if signal is not None else self._child.exitstatus or 0
+
+    def hang_up(self) -> None:
+        """Close the window, and leave the program to itself."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._child.child_fd)  # closed once only, by whoever closes that
+        os.close(nothing)
 
     def close(self) -> None:
         """End the program, if it still runs."""

@@ -143,6 +143,15 @@ def test_a_polite_end_keeps_the_partial_text(
     assert stored(home)[1][2] == "cancelled"
 
 
+def test_a_closed_window_ends_it_and_keeps_the_partial_text(app: Terminal, home: Path) -> None:
+    start_streaming(app)
+    children = app.children()
+    app.hang_up()
+    assert app.wait_end() == 0, "it left, and was not thrown out"
+    assert_gone(children)
+    assert stored(home)[1][2] == "cancelled"
+
+
 def answer_on(app: Terminal) -> str:
     """Return the answer's words as far as the screen shows them."""
     lines = iter(app.text.splitlines())
