@@ -16,6 +16,7 @@ from baton.domain.chat import Card, Chunk, Message, Request, Role, Sent, Text, U
 from baton.domain.errors import BatonError
 from baton.domain.labels import Label
 from baton.domain.prices import FREE, Price, Rates
+from baton.secrets import PROVIDERS
 from support.cloud import Cloud
 
 KEY = "sk-canary-0123456789abcdefghij"
@@ -98,6 +99,7 @@ def cloud_worker(
         remote=True,
     )
     options.setdefault("base_url", cloud.base(provider))
+    options.setdefault("api_key_env", PROVIDERS[provider].variable)
     return CloudWorker(card, way, **options)
 
 

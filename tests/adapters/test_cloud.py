@@ -92,6 +92,16 @@ async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
     await way.aclose()
 
 
+async def test_a_providers_key_never_goes_to_another_address(tmp_path: Path) -> None:
+    """Unless the person named its variable for that address."""
+    way = gateway(Log(), tmp_path)
+    with Cloud(prices={"": PRICE}) as cloud:
+        heard = await hear(cloud_worker(way, cloud, "openai", api_key_env=""))
+        assert heard.text == ANSWER
+        assert [call.key for call in cloud.calls] == [""]
+    await way.aclose()
+
+
 def charge(heard: Heard) -> int | None:
     """Return what the ledger would charge; None for all that was held."""
     if heard.usage is None:

@@ -383,6 +383,7 @@ id = "far"
 kind = "cloud"
 model = "{provider}/kit-1"
 base_url = "{cloud.base(provider)}"
+api_key_env = "{provider.upper()}_API_KEY"
 price = {{ input = "1", output = "2" }}
 """
         configure(home, CLOUD + worker)

@@ -40,7 +40,7 @@ def configure(home: Path, cloud: Cloud) -> None:
         lines += [f'kind = "{"server" if kind == "server" else "cloud"}"']
         lines += [f'base_url = "{cloud.base("openai" if kind == "responses" else kind)}"']
         lines += ['price = { input = "1", output = "4" }']
-        lines += ['api_key_env = "LAB_API_KEY"'] if kind == "server" else []
+        lines += [f'api_key_env = "{variable_of(kind)}"']
     file = home / "config" / "config.toml"
     file.parent.mkdir(parents=True)
     file.write_text("\n".join(lines))

@@ -287,8 +287,12 @@ async def test_nothing_private_reaches_a_cloud_over_the_wire(seeds: range, tmp_p
     with Cloud() as cloud, Cloud() as lab:
         cloud.choose = lab.choose = lambda _: dice.choice([None, None, None, *REFUSED])
         real: dict[str, Worker] = {
-            "gpt": CloudWorker(gpt, way, base_url=cloud.base("openai")),
-            "opus": CloudWorker(opus, way, base_url=cloud.base("anthropic")),
+            "gpt": CloudWorker(
+                gpt, way, base_url=cloud.base("openai"), api_key_env="OPENAI_API_KEY"
+            ),
+            "opus": CloudWorker(
+                opus, way, base_url=cloud.base("anthropic"), api_key_env="ANTHROPIC_API_KEY"
+            ),
             "lab": CloudWorker(LAB, way, base_url=lab.base("server")),
         }
         for seed in seeds:

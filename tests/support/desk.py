@@ -28,6 +28,7 @@ from baton.domain.ledger import Charge, Egress, Scope
 from baton.domain.prices import Price, Rates
 from baton.engine.meter import Metered, Purse, Tally
 from baton.engine.policy import ANYTHING, Terms
+from baton.secrets import PROVIDERS
 from support.cloud import Cloud, Fault, Received
 
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000), source="a test")
@@ -141,7 +142,7 @@ class Desk:
             card_of(kind, self.price),
             self.gateway,
             base_url=self.cloud.base(provider),
-            api_key_env="LAB_API_KEY" if kind == "server" else "",
+            api_key_env="LAB_API_KEY" if kind == "server" else PROVIDERS[provider].variable,
         )
 
     async def __aenter__(self) -> Self:

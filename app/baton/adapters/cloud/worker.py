@@ -54,7 +54,7 @@ class CloudWorker:
     `card.model` is litellm's name for a cloud model and the server's own for another. A cloud
     worker with a `base_url` is asked there, in its provider's dialect. `api_key_env` names the
     variable (or the keyring's entry) with its key; without it a cloud worker has its provider's,
-    and a server none.
+    and one with a `base_url` none.
     """
 
     def __init__(
@@ -69,12 +69,16 @@ class CloudWorker:
         self.card = card
         self._gateway = gateway
         self._base_url = base_url
-        self._variable = api_key_env
         self._temperature = temperature
-        if api_key_env:
-            gateway.may_read(api_key_env)
-        elif card.kind == "cloud" and card.provider in PROVIDERS:
-            gateway.may_read(*PROVIDERS[card.provider].variables)
+        provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
+        # A provider's key goes to its own address, or where the person named its variable.
+        own = provider is not None and api_key_env in provider.variables
+        self._variable = "" if own else api_key_env
+        self._needs_key = bool(api_key_env) or (card.kind == "cloud" and not base_url)
+        if self._variable:
+            gateway.may_read(self._variable)
+        elif provider is not None and self._needs_key:
+            gateway.may_read(*provider.variables)
 
     def warm(self) -> None:
         """Begin to start the gateway."""
@@ -138,7 +142,7 @@ class CloudWorker:
             "model": card.model.removeprefix(f"{card.provider}/") if cloud else card.model,
             "base_url": self._base_url or PROVIDERS[card.provider].base_url,
             "variable": self._variable,
-            "needs_key": cloud or bool(self._variable),
+            "needs_key": self._needs_key,
             "through_library": cloud,
             "messages": [
                 {"role": m.role.value, "content": m.text.encode("utf-8", "replace").decode()}
