@@ -159,12 +159,18 @@ def told_offer(offer: Offered, name: str, direct: bool) -> str:
         case Decision.EDIT:
             return f"{name} was not asked: the prompt is to be changed first."
         case Decision.CEILING:
-            message = offer.message[:1].lower() + offer.message[1:].rstrip(".")
-            return f"{name} was not asked: {message}{price}. /budget changes that."
+            why = _first_sentence(offer.message)
+            why = why[:1].lower() + why[1:]
+            return f"{name} was not asked: {why}{price}. /budget changes that."
         case Decision.NEVER:
-            return f"{offer.message.rstrip('.')}{price}."
+            return f"{_first_sentence(offer.message)}{price}. /budget changes that."
         case Decision.SENT:
             return ""
+
+
+def _first_sentence(message: str) -> str:
+    """Leave out what to do about it on the command line."""
+    return message.partition(". ")[0].rstrip(".")
 
 
 def _speed(call: Called) -> float | None:
