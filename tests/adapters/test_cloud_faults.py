@@ -222,7 +222,7 @@ async def test_the_dearest_way_to_count_fits_what_was_held(way: Gateway, tmp_pat
 
 
 async def test_many_at_once_stay_below_the_ceiling(way: Gateway, tmp_path: Path) -> None:
-    room = {Scope.DAY: 10**7}
+    room = {Scope.DAY: 3 * 10**7}
     reply, manner = Reply(tokens=400), Manner(whole_cap=True)
     cloud = Cloud(prices=PRICES, reply=reply, choose=asked_fault, manner=manner)
     faults = [None, Fault.CUT_MIDWAY, Fault.CUT_BEFORE_FIRST, Fault.NO_USAGE]

@@ -91,7 +91,7 @@ class Answer:
         self.cut = len(self.pieces) < len(pieces)
         self.out = len(self.pieces) + self.reasoning
         if self.fault is Fault.ABOVE_CAP:
-            self.out = 2 * cap + 1
+            self.out = 20 * cap + 1
         size = sum(-(-len(text.encode()) // reply.bytes_per_token) for text in asked.texts)
         self.tokens_in = size + reply.overhead * len(asked.texts)
         self.sent = 0
