@@ -75,6 +75,18 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
         "stop",
         Count(10, 12),
     ),
+    "xai names its cost": (
+        "chat",
+        chat(PLAIN | {"cost_in_usd_ticks": 37756001}),
+        "stop",
+        Count(10, 5, reported=3_775_601),
+    ),
+    "anthropic counts less at its end": (
+        "messages",
+        messages({"input_tokens": 10}, {"input_tokens": 0, "output_tokens": 5}),
+        "stop",
+        Count(10, 5),
+    ),
     "anthropic": (
         "messages",
         messages(

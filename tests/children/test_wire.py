@@ -67,6 +67,14 @@ def test_other_changes_of_a_body(change: dict[str, Any]) -> None:
         checked("chat", BODIES["chat"] | change)
 
 
+@pytest.mark.parametrize("dialect", ["chat", "responses"])
+def test_the_tier_of_the_known_price_may_be_asked_for(dialect: str) -> None:
+    checked(dialect, BODIES[dialect] | {"service_tier": "default"})
+    for tier in ("auto", "priority", "flex", None):
+        with pytest.raises(Unfit, match="service_tier"):
+            checked(dialect, BODIES[dialect] | {"service_tier": tier})
+
+
 @pytest.mark.parametrize("name", ["chat", "responses", "messages"])
 def test_no_cap_at_all(name: str) -> None:
     body = {k: v for k, v in BODIES[name].items() if not k.startswith("max_")}

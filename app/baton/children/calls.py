@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from baton.children.dialects import DIALECTS, Reader
 
@@ -41,6 +42,12 @@ class Call:
     go: asyncio.Event = field(default_factory=asyncio.Event)
     reader: Reader = field(default_factory=DIALECTS["chat"])
     ended_well: bool = False
+
+    @property
+    def tier(self) -> str | None:
+        """The service tier to ask for, where OpenAI's project might have a dearer one set."""
+        host = urlsplit(self.base_url).hostname or ""
+        return "default" if host.endswith(".openai.com") else None
 
     def speak(self, dialect: str) -> None:
         """Choose the dialect in which it will be answered."""

@@ -226,7 +226,7 @@ class Messages(Reader):
                 return _text_of(event["delta"].get("text"))
             case "message_delta":
                 told = event.get("usage") or {}
-                self._told |= {k: v for k, v in told.items() if v is not None}
+                self._told |= {k: v for k, v in told.items() if self._is_more(k, v)}
                 if reason := event["delta"].get("stop_reason"):
                     cut = ("max_tokens", "model_context_window_exceeded")
                     self.finish = "length" if reason in cut else "stop"
@@ -236,6 +236,12 @@ class Messages(Reader):
             case "error":
                 self.error = error_sentence(event)
         return ""
+
+    def _is_more(self, name: str, told: Any) -> bool:
+        """Tell whether a count goes on from the one before; they only ever grow."""
+        before = self._told.get(name)
+        both = isinstance(told, int) and isinstance(before, int)
+        return told is not None and not (both and told < before)
 
     def _note_count(self) -> None:
         told = self._told
@@ -307,7 +313,7 @@ def _chat_count(usage: Mapping[str, Any]) -> Count | None:
         _with_thoughts(prompt, written, thought, usage.get("total_tokens")),
         details.get("cached_tokens") if details.get("cached_tokens") is not None else hit,
         details.get("cache_write_tokens"),
-        _nanos(usage.get("cost")),
+        _nanos(usage.get("cost"), usage.get("cost_in_usd_ticks")),
     )
 
 
@@ -346,8 +352,10 @@ def _number(value: Any) -> int | None:
     return value if whole and 0 <= value < 1 << 40 else None
 
 
-def _nanos(dollars: Any) -> int | None:
-    """Return a provider's own cost, in nano-dollars, rounded up."""
+def _nanos(dollars: Any, ticks: Any = None) -> int | None:
+    """Return a provider's own cost, in nano-dollars, rounded up; xAI's ticks are a tenth of one."""
+    if dollars is None and _number(ticks) is not None:
+        return -(-int(ticks) // 10)
     if isinstance(dollars, bool) or not isinstance(dollars, int | float | str):
         return None
     try:

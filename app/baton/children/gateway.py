@@ -259,6 +259,8 @@ def _responses_body(call: Call, effort: str | None) -> dict[str, Any]:
         "stream": True,
         "store": False,
     }
+    if call.tier:
+        body["service_tier"] = call.tier
     if effort:
         body["reasoning"] = {"effort": effort}
     return body

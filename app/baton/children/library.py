@@ -117,6 +117,8 @@ class Library:
             options["temperature"] = call.temperature
         if call.seed is not None:
             options["seed"] = call.seed
+        if call.tier:
+            options["service_tier"] = call.tier
         answer = await litellm.acompletion(
             model=f"{call.provider}/{call.model}",
             messages=call.messages,

@@ -35,6 +35,9 @@ _TOO_LONG = re.compile(
     r"|exceed_context_size|exceeds the maximum number of tokens|too many (input )?tokens",
     re.IGNORECASE,
 )
+_VIOLATION = re.compile(r"usage guidelines|safety_check", re.IGNORECASE)
+"""What xAI says of a prompt for which it charges its fee for violations, besides 403."""
+
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
 
 
@@ -48,8 +51,14 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
                 break
     status = response.status_code
     said = _said(call, body)
-    # A 408 may come from something in between, while the model is at work.
-    declined = 400 <= status < 500 and status != 408
+    # These may come from something in between, while the model is at work.
+    declined = 400 <= status < 500 and status not in (408, 499)
+    if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
+        return Failure(
+            "WorkerError",
+            f"{call.who} refused the text, for which it may charge a fee: {said}",
+            "All that was held stays charged; `baton budget release` lists it.",
+        )
     if status in (401, 403):
         return _refused_key(call, said, declined)
     if status == 429:

@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from baton.domain.chat import text_bound
+
 ALLOWED: dict[str, frozenset[str]] = {
     "chat": frozenset(
         {
@@ -23,6 +25,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "reasoning",
             "reasoning_effort",
             "seed",
+            "service_tier",
             "stream",
             "stream_options",
             "temperature",
@@ -31,7 +34,16 @@ ALLOWED: dict[str, frozenset[str]] = {
         }
     ),
     "responses": frozenset(
-        {"input", "max_output_tokens", "model", "reasoning", "store", "stream", "temperature"}
+        {
+            "input",
+            "max_output_tokens",
+            "model",
+            "reasoning",
+            "service_tier",
+            "store",
+            "stream",
+            "temperature",
+        }
     ),
     "messages": frozenset(
         {
@@ -81,7 +93,7 @@ class Unfit(Exception):
 def check(body: bytes, dialect: str, model: str, cap: int, bound: int) -> None:
     """Raise Unfit unless the body asks for one answer of at most `cap` tokens from that model.
 
-    `bound` is the most bytes that the texts in it may have.
+    `bound` is the most tokens that the texts in it may come to.
     """
     asked = _parse(body)
     _refuse_unknown(asked, ALLOWED[dialect])
@@ -93,6 +105,8 @@ def check(body: bytes, dialect: str, model: str, cap: int, bound: int) -> None:
         raise Unfit("it asks for another model, or for no stream")
     if options.get("n", 1) != 1 or options.get("candidateCount", 1) != 1:
         raise Unfit("it asks for more than one answer")
+    if asked.get("service_tier", "default") != "default":
+        raise Unfit("it asks for a dearer service_tier")
     _check_cap(options, cap)
     said = sum(_bytes_of(asked[place]) for place in SAID if place in asked)
     if said > bound:
@@ -124,9 +138,9 @@ def _check_cap(options: Mapping[str, Any], cap: int) -> None:
 
 
 def _bytes_of(said: Any) -> int:
-    """Return the bytes of all texts in there."""
+    """Return the bytes of all texts in there, in their longest form."""
     if isinstance(said, str):
-        return len(said.encode("utf-8", "replace"))
+        return text_bound(said)
     if isinstance(said, list):
         return sum(_bytes_of(part) for part in said)
     if isinstance(said, dict):

@@ -1,0 +1,108 @@
+"""What is asked for besides the text, and what a refusal can have cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+
+from baton.children import refusals
+from baton.children.calls import Call
+from baton.children.gateway import _responses_body
+
+OPENAI = "https://api.openai.com/v1"
+
+
+def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Call:
+    asked: dict[str, Any] = {
+        "id": 1,
+        "who": provider,
+        "provider": provider,
+        "model": "m",
+        "base_url": base_url,
+        "variable": "",
+        "needs_key": True,
+        "through_library": True,
+        "messages": [{"role": "user", "content": "Hello"}],
+        "cap": 300,
+        "bound": 100,
+        "context": 0,
+        "first": 1.0,
+        "temperature": None,
+        "seed": None,
+        "announce": lambda host, body: None,
+    }
+    return Call(**asked | more)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "tier"),
+    [
+        (OPENAI, "default"),
+        ("https://eu.api.openai.com/v1", "default"),
+        ("https://openai.com.example/v1", None),
+        ("https://notopenai.com/v1", None),
+        ("http://127.0.0.1:8000/v1", None),
+    ],
+)
+def test_openai_is_asked_for_the_tier_whose_price_is_known(base_url: str, tier: str | None) -> None:
+    """Without that it takes the one that the person's project is set to, which may be dearer."""
+    assert call(base_url=base_url).tier == tier
+    assert _responses_body(call(base_url=base_url), "low").get("service_tier") == tier
+
+
+_WRITE = """
+import asyncio, sys
+from baton.children.library import Library
+from baton.children.relay import Relay
+from children.test_calls import OPENAI, call
+async def main():
+    relay = Relay()
+    await relay.start()
+    library = Library(relay, "low")
+    for model in ("gpt-4o-mini", "gpt-5-mini"):
+        print((await library.write(call(model=model))).decode())
+    here = call(model="gpt-4o-mini", base_url="http://127.0.0.1:1/v1")
+    print((await library.write(here)).decode(), flush=True)
+    import os; os._exit(0)
+asyncio.run(main())
+"""
+
+
+def test_litellm_asks_for_that_tier_too() -> None:
+    environ = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _WRITE], env=environ, capture_output=True, check=True
+    )
+    bodies = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [body.get("service_tier") for body in bodies] == ["default", "default", None]
+
+
+VIOLATION = {
+    "code": "The caller does not have permission to execute the specified operation",
+    "error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_X",
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "status", "body", "declined"),
+    [
+        ("xai", 403, VIOLATION, False),
+        ("xai", 403, {"error": "Your team is blocked."}, True),
+        ("openai", 403, VIOLATION, True),
+        ("gemini", 499, {"error": {"message": "The operation was cancelled."}}, False),
+        ("openai", 408, {}, False),
+        ("openai", 400, {}, True),
+        ("openai", 307, {}, False),
+        ("openai", 500, {}, False),
+    ],
+)
+async def test_what_may_have_cost_something_is_not_declined(
+    provider: str, status: int, body: dict[str, Any], declined: bool
+) -> None:
+    failure = await refusals.of_response(call(provider), httpx.Response(status, json=body))
+    assert failure.fields.get("declined", False) is declined
