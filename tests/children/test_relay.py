@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from baton.children.addresses import address, on_loopback, proxy_for
+from baton.children.addresses import address, is_usable, on_loopback, proxy_for
 from baton.children.refusals import without
 from baton.children.relay import Relay
+from baton.domain.labels import Label, reach
 
 
 @pytest.fixture
@@ -57,6 +58,15 @@ async def test_a_stranger_is_refused(relay: Relay, client: httpx.AsyncClient) ->
     assert late.status_code == 401
 
 
+async def test_a_strangers_body_is_not_waited_for(relay: Relay) -> None:
+    """Else whoever is on this machine could fill the memory of the process that holds the keys."""
+    port = httpx.URL(relay.address).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 30000000\r\n\r\n")
+    assert (await asyncio.wait_for(reader.readline(), 5)).split()[1] == b"401"
+    writer.close()
+
+
 async def test_noise_does_no_harm(relay: Relay, client: httpx.AsyncClient) -> None:
     port = httpx.URL(relay.address).port
     for noise in (b"", b"\x00\xff" * 100, b"GET / HTTP/1.1\r\n\r\n", b"POST / HTTP/1.1\r\nHost"):
@@ -82,6 +92,9 @@ def test_addresses() -> None:
         ("http://127.0.0.1:8000/v1", ["http://127.0.0.1:8000/v1"]),
         ("http://[::1]/v1", ["http://[::1]/v1"]),
         ("http://localhost:1/v1", ["http://127.0.0.1:1/v1", "http://[::1]:1/v1"]),
+        ("http://localhost.:1/v1", ["http://127.0.0.1:1/v1", "http://[::1]:1/v1"]),
+        ("http://127.0.0.1.:1/v1", ["http://127.0.0.1:1/v1"]),
+        ("http://[::ffff:127.0.0.1]:1/v1", ["http://[::ffff:127.0.0.1]:1/v1"]),
         ("http://localhost.example/v1", []),
         ("http://127.0.0.1.example/v1", []),
         ("http://127.0.0.1@198.51.100.1/v1", []),
@@ -90,7 +103,32 @@ def test_addresses() -> None:
     ],
 )
 def test_what_is_this_machine(url: str, numeric: list[str]) -> None:
+    """What may see private texts (`reach`) and what is reached without names and proxies agree."""
     assert on_loopback(url) == numeric
+    assert (reach(url) is Label.LOCAL) is bool(numeric)
+    assert (proxy_for(url, "http://proxy", {}) is None) is bool(numeric)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "a.example/v1",
+        "file:///etc/passwd",
+        "unix:///run/x",
+        "ftp://a.example",
+        "http://",
+        "http://[::1",
+        "http://a.example:99999",
+        "https://me:s3cret@a.example/v1",
+        "http://127.0.0.1@a.example/v1",
+        "https://a.example/v1?key=s3cret",
+        "https://a.example/#v1",
+    ],
+)
+def test_what_is_no_address(url: str) -> None:
+    assert not is_usable(url)
+    assert reach(url) is Label.CLOUD
 
 
 @pytest.mark.parametrize(

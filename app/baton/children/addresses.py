@@ -19,20 +19,38 @@ def address(base_url: str, dialect: str, model: str) -> str:
     return base + PATHS[dialect]
 
 
+def is_usable(base_url: str) -> bool:
+    """Tell whether requests can go there: a plain address, since it is shown and logged.
+
+    A name and password in it would be a second key, in sight of all.
+    """
+    try:
+        parts = urlsplit(base_url)
+        _ = parts.port
+    except ValueError:
+        return False
+    plain = not (parts.query or parts.fragment or "@" in parts.netloc)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
+
+
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, without looking any name up."""
+    """Tell whether a host is this machine, as `domain.labels.reach` does: no name is looked up."""
+    host = host.strip("[]").rstrip(".")
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    if address.version == 6 and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
 
 
 def on_loopback(url: str) -> list[str]:
     """Return the numeric addresses on this machine to try in turn; none if it is elsewhere."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
+    host = (parts.hostname or "").rstrip(".")
     if not is_loopback(host):
         return []
     port = f":{parts.port}" if parts.port else ""

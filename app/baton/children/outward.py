@@ -20,7 +20,7 @@ import httpx
 
 from baton import __version__, secrets
 from baton.children import refusals, wire
-from baton.children.addresses import address, on_loopback, proxy_for
+from baton.children.addresses import address, is_usable, on_loopback, proxy_for
 from baton.children.calls import Call
 from baton.children.front import Failure
 from baton.domain.errors import ConfigError
@@ -102,13 +102,14 @@ class Outward:
 
     def _targets(self, call: Call) -> list[str]:
         """Return the addresses to try: several only for this machine's two names."""
-        url = address(call.base_url, call.dialect, call.model)
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        if not is_usable(call.base_url):
             raise Failure(
                 "ConfigError",
                 f"{call.who} has no address that can be used.",
+                "It begins with http:// or https://, and holds no password, ? or #: "
                 "`baton config edit`.",
             )
+        url = address(call.base_url, call.dialect, call.model)
         local = on_loopback(url)
         if self._rules.offline and not local:
             raise Failure(
@@ -119,7 +120,7 @@ class Outward:
         return local or [url]
 
     async def _send(self, call: Call, targets: list[str], body: bytes) -> httpx.Response:
-        host = urlsplit(call.base_url).netloc.rpartition("@")[2]
+        host = urlsplit(call.base_url).netloc
         for target in targets:
             client = self._client(proxy_for(target, self._rules.proxy, self._rules.proxies))
             headers = {**_headers(call), "host": host}

@@ -16,6 +16,8 @@ import h11
 
 MOST_BODY = 32 * 1024 * 1024
 READ_BYTES = 65536
+HEAD_SECONDS = 10.0
+"""How long a connection may stay open without saying what it wants."""
 
 _SECRETS = (b"authorization", b"x-api-key", b"x-goog-api-key")
 
@@ -72,11 +74,12 @@ class Relay:
         writer.close()
 
     async def _take(self, line: h11.Connection, stream: _Stream) -> None:
-        head = await _next(line, stream)
+        async with asyncio.timeout(HEAD_SECONDS):  # a TimeoutError is an OSError
+            head = await _next(line, stream)
         if not isinstance(head, h11.Request):
             raise h11.RemoteProtocolError("no request came")
+        awaited = self._admitted(head)  # first: a stranger's body is not kept in memory
         body = await _body(line, stream)
-        awaited = self._admitted(head)
         if awaited.done():
             raise Refused(409, "a call is one request")
         awaited.set_result(body)

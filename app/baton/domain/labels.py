@@ -35,7 +35,10 @@ def reach(url: str) -> Label:
     import ipaddress
     from urllib.parse import urlsplit
 
-    host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:  # no address at all; whoever would connect says so
+        return Label.CLOUD
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
