@@ -119,6 +119,7 @@ def test_each_provider_counts_in_its_own_way() -> None:
     assert usage["openai"]["prompt_tokens_details"]["cached_tokens"] == 2
     assert usage["xai"]["completion_tokens"] == 10
     assert usage["xai"]["total_tokens"] == prompt + 14
+    assert usage["xai"]["cost_in_usd_ticks"] == cloud.bills[5].nanos * 10
     assert usage["deepseek"]["prompt_cache_hit_tokens"] == 2
     assert usage["deepseek"]["prompt_cache_miss_tokens"] == prompt - 2
     assert usage["openrouter"]["cost"] == cloud.bills[1].nanos / 1e9

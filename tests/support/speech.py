@@ -116,6 +116,8 @@ class Chat(Speech):
         if self.asked.provider == "openrouter":
             usage["cost"] = self.cost
             usage["prompt_tokens_details"]["cache_write_tokens"] = tokens.written
+        if self.asked.provider == "xai":
+            usage["cost_in_usd_ticks"] = round(self.cost * 1e10)
         return usage
 
     def start(self, usage: Usage) -> bytes:
