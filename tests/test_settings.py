@@ -69,6 +69,28 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, says: str) ->
     assert "\n" not in str(caught.value)
 
 
+def test_an_empty_variable_lifts_no_ceiling(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[budget]\nday = "2"\nmonth = "20"\n')
+    assert load(file, {"BATON_BUDGET__DAY": ""}).budget.day == "2"
+    assert load(file, {"BATON_BUDGET__DAY": "1"}).budget.day == "1"
+
+
+@pytest.mark.parametrize("kind", ["cloud", "server"])
+@pytest.mark.parametrize("name", ["max_output", "context"])
+def test_no_worker_elsewhere_writes_less_than_a_token(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    """A negative cap made a hold negative, and the ledger look damaged."""
+    file = tmp_path / "config.toml"
+    address = 'base_url = "http://127.0.0.1:1/v1"\n' if kind == "server" else ""
+    entry = f'[[workers]]\nid = "x"\nkind = "{kind}"\nmodel = "openai/m"\n{address}'
+    for wrong in (0, -1_000_000):
+        file.write_text(f"{entry}{name} = {wrong}\n")
+        with pytest.raises(ConfigError, match=name):
+            load(file, {})
+
+
 def test_mistakes_in_the_environment_are_named() -> None:
     with pytest.raises(ConfigError, match="in the environment"):
         load(Path("none"), {"BATON_BUGDET__DAY": "2"})

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -22,6 +22,7 @@ Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Effort = Literal["none", "low", "medium", "high"]
 Theme = Literal["dark", "light", "high-contrast"]
+Tokens = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,8 +87,8 @@ class CloudWorker(
     base_url: str = ""
     api_key_env: str = ""
     price: PriceSettings | None = None
-    context: int | None = None
-    max_output: int = 4096
+    context: Tokens | None = None
+    max_output: Tokens = 4096
     temperature: float | None = None
 
 
@@ -107,8 +108,8 @@ class ServerWorker(
     api_key_env: str = ""
     privacy: Label | None = None
     price: PriceSettings | None = None
-    context: int | None = None
-    max_output: int = 4096
+    context: Tokens | None = None
+    max_output: Tokens = 4096
     temperature: float | None = None
 
 
@@ -319,10 +320,13 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Turn BATON_LOCAL__THREADS=2 into {"local": {"threads": "2"}}."""
+    """Turn BATON_LOCAL__THREADS=2 into {"local": {"threads": "2"}}.
+
+    An empty variable is none: BATON_BUDGET__DAY="$LIMIT" shall not lift a ceiling.
+    """
     tree: dict[str, Any] = {}
     for name, value in environ.items():
-        if not name.startswith("BATON_") or name == "BATON_HOME":
+        if not name.startswith("BATON_") or name == "BATON_HOME" or not value:
             continue
         *parents, leaf = name.removeprefix("BATON_").lower().split("__")
         node = tree

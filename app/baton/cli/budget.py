@@ -219,7 +219,7 @@ def _set_policy(value: str) -> None:
 
 def _warn_of_variable(name: str) -> None:
     variable = f"BATON_BUDGET__{name.upper()}"
-    if variable in os.environ:
+    if os.environ.get(variable):
         talk(f"But {variable} is set in this environment, and overrules the file.")
 
 

@@ -150,7 +150,7 @@ def sources(settings: Settings, file: Path, environ: Mapping[str, str]) -> Itera
         source = "default"
         if _holds(typed, where):
             source = "config.toml"
-        if variable in environ and (where != ("offline",) or not typed.get("offline")):
+        if environ.get(variable) and (where != ("offline",) or not typed.get("offline")):
             source = variable
         yield Setting(where, value, source)
 
