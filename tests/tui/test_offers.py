@@ -327,7 +327,7 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
         yield Text("do that.")
 
     terms = {"policy": Policy.BUDGET}
-    for command in ("/private", "/offline on"):
+    for command in ("/private", "/offline on", "/budget policy never"):
         async with staged(tmp_path, slow, cloud=afar(), terms=terms) as stage:
             await stage.send("my secret")
             await stage.until(lambda: stage.chat.player.busy and "I can't" in stage.see())

@@ -118,6 +118,8 @@ class SpendingScreen(WritingScreen):
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
         orchestra, words = self.desk.orchestra, money.POLICIES[policy]
+        if policy is Policy.NEVER:
+            self.keep_here()  # a run goes on under the policy with which it began
         if here:
             if self.chat.id is None:
                 raise ConfigError(
