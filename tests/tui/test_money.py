@@ -15,7 +15,7 @@ from baton.domain.ledger import Bill, Policy, Room, Scope, Standing
 from baton.domain.money import NANO
 from baton.domain.prices import FREE, Used
 from baton.settings import load
-from baton.tui import money
+from baton.tui import money, orders
 from tui.stage import GPT, Stage, afar, sorry, staged
 
 Script = Iterable[Chunk | BaseException | float]
@@ -129,23 +129,23 @@ async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
 @pytest.mark.parametrize(
     ("words", "order"),
     [
-        ("day 2", money.SetCeiling(Scope.DAY, 2 * NANO, "2")),
-        ("session $0.50", money.SetCeiling(Scope.SESSION, NANO // 2, "0.50")),
-        ("Month none", money.SetCeiling(Scope.MONTH, None, "")),
-        ("day=0", money.SetCeiling(Scope.DAY, 0, "0")),
-        ("policy once", money.SetPolicy(Policy.ONCE)),
-        ("policy never here", money.SetPolicy(Policy.NEVER, True)),
-        ("release", money.Release()),
+        ("day 2", orders.SetCeiling(Scope.DAY, 2 * NANO, "2")),
+        ("session $0.50", orders.SetCeiling(Scope.SESSION, NANO // 2, "0.50")),
+        ("Month none", orders.SetCeiling(Scope.MONTH, None, "")),
+        ("day=0", orders.SetCeiling(Scope.DAY, 0, "0")),
+        ("policy once", orders.SetPolicy(Policy.ONCE)),
+        ("policy never here", orders.SetPolicy(Policy.NEVER, True)),
+        ("release", orders.Release()),
     ],
 )
-def test_what_budget_understands(words: str, order: money.Order) -> None:
-    assert money.parse(words) == order
+def test_what_budget_understands(words: str, order: orders.Order) -> None:
+    assert orders.parse(words) == order
 
 
 @pytest.mark.parametrize("words", ["2", "day", "day two", "day -1", "year 2", "policy x", "run 1"])
 def test_what_budget_refuses_is_a_sentence(words: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        money.parse(words)
+        orders.parse(words)
     assert refused.value.message.endswith(".")
     assert refused.value.hint
 

@@ -15,7 +15,8 @@ from baton.domain.ledger import Policy, Scope
 from baton.domain.money import NANO
 from baton.engine.policy import Limits
 from baton.engine.ports import Choice, Question
-from baton.tui.widgets.question import ChoiceView, OfferView
+from baton.tui.widgets.offer import OfferView
+from baton.tui.widgets.question import ChoiceView
 from tui.stage import SORRY, Stage, afar, sorry, staged
 
 Script = Iterable[Chunk | BaseException | float]

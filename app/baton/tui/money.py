@@ -1,17 +1,15 @@
-"""How money is written for people, and what `/budget` understands: no widget is needed for that."""
+"""How money is written for people: no widget is needed for that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from baton.domain.errors import ConfigError
 from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, Status
-from baton.domain.money import parse_usd, show_usd
+from baton.domain.money import show_usd
 from baton.domain.spending import at_least, at_most
 
 FROZEN = "cloud frozen"
-SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)
 WHOSE = {
     Scope.RUN: "this prompt",
     Scope.SESSION: "this conversation",
@@ -31,7 +29,6 @@ POLICIES = {
     Policy.NEVER: "never",
 }
 _STEPS = (80, 100)
-_HOW = "For example: /budget day 2, /budget month none, /budget policy once, /budget release."
 
 
 def brief(standing: Standing) -> str:
@@ -124,56 +121,3 @@ def _crossed(room: Room, passed: int) -> str:
         return f"All of {name} is used; Baton goes on locally. /budget raises it."
     charged = show_usd(room.settled + room.unconfirmed)
     return f"{passed} % of {name} is used ({charged}). /budget raises it."
-
-
-# What is typed after /budget
-
-
-@dataclass(frozen=True, slots=True)
-class SetCeiling:
-    """A ceiling is to be `amount` nano-dollars, typed as `text` (None and "": no ceiling)."""
-
-    scope: Scope
-    amount: int | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetPolicy:
-    """When money may be spent from now on; only in this conversation, if `here`."""
-
-    policy: Policy
-    here: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """The unconfirmed charges are to be taken back."""
-
-
-Order = SetCeiling | SetPolicy | Release
-
-
-def parse(words: str) -> Order:
-    """Read what was typed after `/budget`. Raises ConfigError."""
-    match words.lower().replace("=", " ").split():
-        case ["release"]:
-            return Release()
-        case ["policy", name, *rest] if rest in ([], ["here"]):
-            return SetPolicy(_policy(name), bool(rest))
-        case [scope, amount] if scope in set(SCOPES):
-            if amount in ("none", "off", "-"):
-                return SetCeiling(Scope(scope), None, "")
-            return SetCeiling(Scope(scope), parse_usd(amount), amount.removeprefix("$"))
-        case ["run", *_]:
-            raise ConfigError("A prompt has no ceiling of its own in the app.", _HOW)
-        case _:
-            raise ConfigError(f"/budget {words} is not understood.", _HOW)
-
-
-def _policy(name: str) -> Policy:
-    try:
-        return Policy(name)
-    except ValueError:
-        known = ", ".join(f"{policy} ({words})" for policy, words in POLICIES.items())
-        raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.") from None

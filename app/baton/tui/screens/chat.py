@@ -65,7 +65,8 @@ class ChatScreen(SpendingScreen):
             await self.transcript.note(self.desk.greeting)
         await self.open(self.desk.conversation)
         self.desk.warm_cloud()
-        import baton.tui.widgets.answer  # noqa: F401 (so that the first answer needn't wait)
+        import baton.tui.widgets.answer
+        import baton.tui.widgets.offer  # noqa: F401 (so that the first answer needn't wait)
 
     def describe(self) -> None:
         """Show in the header what conversation this is, and that a worker elsewhere answers it."""

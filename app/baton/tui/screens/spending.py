@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import work
 
@@ -18,6 +18,9 @@ from baton.engine.policy import check
 from baton.tui import money
 from baton.tui.desk import Desk
 from baton.tui.screens.writing import WritingScreen
+
+if TYPE_CHECKING:
+    from baton.tui.orders import SetCeiling
 
 NONE_STRONGER = (
     "There is no stronger worker here. A cloud worker can be entered in config.toml "
@@ -65,12 +68,14 @@ class SpendingScreen(WritingScreen):
         if not words.strip():
             await self._show_money()
             return
-        match money.parse(words):
-            case money.SetCeiling() as ceiling:
+        from baton.tui import orders
+
+        match orders.parse(words):
+            case orders.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
-            case money.SetPolicy(policy=policy, here=here):
+            case orders.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
-            case money.Release():
+            case orders.Release():
                 await self._show_money(releasing=True)
         self.measure()
 
@@ -91,7 +96,7 @@ class SpendingScreen(WritingScreen):
     def _money_seen(self, _: None) -> None:
         self.measure()
 
-    async def _set_ceiling(self, order: money.SetCeiling) -> None:
+    async def _set_ceiling(self, order: SetCeiling) -> None:
         orchestra = self.desk.orchestra
         await self._write({"budget": {order.scope.value: order.text}})
         await self.desk.ledger.set_ceiling(order.scope, order.amount)
@@ -104,7 +109,7 @@ class SpendingScreen(WritingScreen):
         if any(ceilings.values()):
             self.desk.warm_cloud()
 
-    def _new_ceiling(self, order: money.SetCeiling) -> str:
+    def _new_ceiling(self, order: SetCeiling) -> str:
         """Say what a changed ceiling comes to."""
         session = order.scope is Scope.SESSION
         whose = "each conversation" if session else money.WHOSE[order.scope]
