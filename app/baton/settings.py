@@ -77,8 +77,8 @@ class CloudWorker(
     """A worker that costs money: `model` is a provider and its model, "openai/gpt-5-mini".
 
     `base_url` is another address that speaks the provider's protocol. `api_key_env` names the
-    variable with the key; without it the provider's own is used, but not at another address. `context` and `max_output` are in
-    tokens; `price` overrules the one that Baton knows.
+    variable with the key; without it the provider's own is used, but not at another address.
+    `context` and `max_output` are in tokens; `price` overrules the one that Baton knows.
     """
 
     id: str

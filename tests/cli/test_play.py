@@ -14,12 +14,12 @@ import pytest_asyncio
 
 from baton.adapters.scripted import Script, ScriptedWorker
 from baton.adapters.store import Store
-from baton.cli.play import Manner, play
-from baton.domain.chat import Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
+from baton.cli.play import Manner, play, told
+from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
 from baton.domain.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
-from baton.engine.ports import Place
+from baton.engine.ports import Offer, Place
 
 PLAINLY = Manner()
 ANEW = Place()
@@ -200,3 +200,9 @@ async def test_turns_that_no_longer_fit_are_left_out_only_when_told_to(
     assert "--drop-oldest" in capfd.readouterr().err
     assert await played(store, forgetful, Manner(drop_oldest=True), place) == 0
     assert len(await store.thread(str(place.conversation))) == 8
+
+
+def test_an_offer_names_no_less_than_it_can_cost_and_no_more_than_is_left() -> None:
+    card = Card("gpt", "cloud", "gpt-5-mini")
+    offer = Offer(card, "Why not?", "You: Hi", "", 14_400_000, 15_600_000, "day")
+    assert "at most $0.02 · $0.01 left today" in told(offer)

@@ -10,7 +10,8 @@ from pathlib import Path
 from e2e.terminal import Terminal
 
 PLAYED = """
-import asyncio, sys
+import asyncio, sys, time
+from pathlib import Path
 from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
 from baton.cli.play import Manner, play
@@ -27,6 +28,15 @@ def hostile(request):
 def forgetful(request):
     long = len(request.messages) > 2
     return [ContextTooLong(9000, 4096)] if long else [Text("word " * 300)]
+
+def waits_for(here, go):
+    def script(request):
+        if len(request.messages) > 2:
+            Path(here).touch()
+            while not Path(go).exists():
+                time.sleep(0.01)
+        return forgetful(request)
+    return script
 
 async def main(script, prompts):
     store = Store.open(None)
@@ -71,6 +81,23 @@ def test_enter_alone_takes_the_safe_choice() -> None:
     screen.send("\r")
     assert screen.wait_end() == 6
     assert "(--drop-oldest)" in screen.text
+
+
+def test_what_is_typed_while_the_question_is_not_to_be_seen_is_no_answer(tmp_path: Path) -> None:
+    here, go = tmp_path / "here", tmp_path / "go"
+    script = f"waits_for({str(here)!r}, {str(go)!r})"
+    screen = terminal(script, "one", "two")
+    screen.wait(lambda _: here.exists())
+    screen.send("\x13")  # Ctrl+S
+    screen.read()
+    go.touch()
+    screen.read(0.3)
+    screen.send("1\r")
+    screen.read()
+    screen.send("\x11")
+    screen.wait_for("Number, then Enter (2):")
+    screen.send("\r")
+    assert screen.wait_end() == 6
 
 
 def test_a_question_can_be_left_by_ctrl_c() -> None:

@@ -64,7 +64,7 @@ class Output:
         self._may_overwrite = self._may_talk and os.environ.get("TERM") not in {None, "", "dumb"}
         self._status = ""
         self._at_line_start = True
-        self._queue: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[int, bytes] | Callable[[], object] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="output", daemon=True)
         self._thread.start()
 
@@ -105,6 +105,10 @@ class Output:
         self.status("")
         self._queue.put((2, (sanitise(text) + "\n").encode("utf-8", "replace")))
 
+    def when_written(self, call: Callable[[], object]) -> None:
+        """Call this, in the thread, when all that was written so far has been taken."""
+        self._queue.put(call)
+
     def close(self) -> None:
         """Let the thread end when all is written; `on_drained` is called then."""
         self.status("")
@@ -112,6 +116,9 @@ class Output:
 
     def _write_all(self) -> None:
         while (item := self._queue.get()) is not None:
+            if callable(item):
+                item()
+                continue
             descriptor, data = item
             try:
                 while data:

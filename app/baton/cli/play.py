@@ -22,7 +22,7 @@ from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError
 from baton.domain.events import Decision, Event, Planned, StepText
 from baton.domain.ledger import Scope
-from baton.domain.money import show_usd
+from baton.domain.spending import at_least, at_most
 from baton.domain.view import RunView, doing
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
@@ -259,19 +259,31 @@ class Asker:
         if self._output.shares_terminal:
             self._output.end_line()  # a draft may stand there
         self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
+        await self._shown()
         typed = (await _typed_line()).strip()
         if typed.isdecimal() and 1 <= int(typed) <= len(choices):
             return list(choices)[int(typed) - 1]
         return question.default
 
+    async def _shown(self) -> None:
+        """Wait until the question stands there: a terminal may be paused (Ctrl+S)."""
+        loop, shown = asyncio.get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the person left, and the loop is closed
+                loop.call_soon_threadsafe(shown.set)
+
+        self._output.when_written(tell)
+        await shown.wait()
+
 
 def told(offer: Offer) -> str:
     """Write out for a person what would leave this machine, and what it can cost."""
-    left = "" if offer.left is None else f" · {show_usd(offer.left)} left {Scope(offer.scope).told}"
+    left = "" if offer.left is None else f" · {at_most(offer.left)} left {Scope(offer.scope).told}"
     hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
     shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
     return (
-        f"Ask {offer.card.name}?   at most {show_usd(offer.most)}{left}\n"
+        f"Ask {offer.card.name}?   at most {at_least(offer.most)}{left}\n"
         f"  Why: {offer.why}\n"
         f"  Leaves this machine{hidden}:\n{shown}"
     )
