@@ -133,6 +133,17 @@ async def test_every_provider_answers_and_counts_as_billed(stage: Stage, name: s
 
 
 @pytest.mark.parametrize("name", ALL)
+async def test_whoever_answers_for_openrouter_may_cost_no_more_than_is_known(
+    stage: Stage, name: str
+) -> None:
+    """It asks those who serve a model in turn, and their prices differ."""
+    await hear(stage.workers[name])
+    [received] = stage.cloud.calls
+    price = {"max_price": {"prompt": 2.0, "completion": 2.0}}  # the kit's dearest input is $2
+    assert received.json.get("provider") == (price if name == "openrouter" else None)
+
+
+@pytest.mark.parametrize("name", ALL)
 async def test_the_key_is_in_one_header_and_nowhere_else(stage: Stage, name: str) -> None:
     await hear(stage.workers[name])
     [received] = stage.cloud.calls

@@ -75,6 +75,13 @@ def test_the_tier_of_the_known_price_may_be_asked_for(dialect: str) -> None:
             checked(dialect, BODIES[dialect] | {"service_tier": tier})
 
 
+def test_openrouter_may_be_told_the_highest_price_and_nothing_else() -> None:
+    price = {"max_price": {"prompt": 1.0, "completion": 2.0}}
+    checked("chat", BODIES["chat"] | {"provider": price})
+    with pytest.raises(Unfit, match="provider"):
+        checked("chat", BODIES["chat"] | {"provider": price | {"sort": "throughput"}})
+
+
 @pytest.mark.parametrize("name", ["chat", "responses", "messages"])
 def test_no_cap_at_all(name: str) -> None:
     body = {k: v for k, v in BODIES[name].items() if not k.startswith("max_")}

@@ -117,6 +117,8 @@ class Library:
             options["temperature"] = call.temperature
         if call.seed is not None:
             options["seed"] = call.seed
+        if call.most:
+            options["extra_body"] = {"provider": {"max_price": call.most}}
         if call.tier:
             options["service_tier"] = call.tier
         answer = await litellm.acompletion(

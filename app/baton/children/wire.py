@@ -21,6 +21,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "messages",
             "model",
             "n",
+            "provider",
             "random_seed",
             "reasoning",
             "reasoning_effort",
@@ -105,6 +106,8 @@ def check(body: bytes, dialect: str, model: str, cap: int, bound: int) -> None:
         raise Unfit("it asks for another model, or for no stream")
     if options.get("n", 1) != 1 or options.get("candidateCount", 1) != 1:
         raise Unfit("it asks for more than one answer")
+    if (asked.get("provider") or {}).keys() - {"max_price"}:
+        raise Unfit("it chooses another 'provider'")
     if asked.get("service_tier", "default") != "default":
         raise Unfit("it asks for a dearer service_tier")
     _check_cap(options, cap)

@@ -28,6 +28,7 @@ from baton.domain.errors import (
     WorkerError,
     WorkerUnavailable,
 )
+from baton.domain.money import NANO
 from baton.domain.sanitise import one_line
 from baton.secrets import PROVIDERS
 
@@ -154,6 +155,7 @@ class CloudWorker:
             "first": patience.first_of_slow if slow else patience.first,
             "temperature": self._temperature if temperature is None else temperature,
             "seed": request.seed,
+            "most": _most(card),
         }
 
     def _usage(self, frame: framing.Frame, request: Request, said: str) -> Usage:
@@ -177,6 +179,14 @@ class CloudWorker:
             " held for it stays charged.",
             "Release the charge with `baton budget release` if the provider didn't bill it.",
         )
+
+
+def _most(card: Card) -> dict[str, float] | None:
+    """Return the highest prices that money was held for, where somebody else may answer."""
+    if card.provider != "openrouter" or card.price is None:
+        return None
+    price = card.price
+    return {"prompt": price.dearest_input / NANO, "completion": price.dearest_output / NANO}
 
 
 def _error(frame: framing.Frame) -> BatonError:
