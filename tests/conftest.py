@@ -8,7 +8,12 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile("baton", deadline=None)
+hypothesis.settings.load_profile("baton")
 
 
 @pytest.fixture(autouse=True)
