@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -156,6 +157,7 @@ def _outside_workers(
         proxy=cloud.proxy,
         effort=cloud.effort,
         offline=settings.offline,
+        environ=dict(os.environ),  # the app takes the keys out of its own
     )
     return gateway, {
         entry.id: CloudWorker(
@@ -177,7 +179,9 @@ def card_of(entry: CloudSettings | ServerSettings) -> Card:
     provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
     known = facts(entry.model) if cloud else None
     privacy = privacy_of(entry)
-    price = price_of(entry.model if cloud else "", entry.price)
+    # What a provider's model costs somewhere else is not in any list.
+    listed = entry.model if cloud and not entry.base_url else ""
+    price = price_of(listed, entry.price)
     if price is None and privacy is Label.LOCAL and _travels(entry) is Label.LOCAL:
         price = FREE  # this machine's own electricity
     card = Card(

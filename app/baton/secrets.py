@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -91,6 +91,14 @@ class NoKeyring(ConfigError):
             "--plaintext.",
         )
         self.why = why
+
+
+def hide(environ: MutableMapping[str, str], *variables: str) -> None:
+    """Take the keys out of an environment, so that no other program is started with them."""
+    known = {name for provider in PROVIDERS.values() for name in provider.variables}
+    for name in list(environ):
+        if name in known or name in variables or name.endswith("_API_KEY"):
+            del environ[name]
 
 
 def find(

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,9 @@ async def test_not_one_request_is_made_at_a_corrupt_price(
     names = {"openai/gpt-4o-mini": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}
     ship(listing(names))
     with Cloud() as cloud:
-        base = cloud.base("openai")
-        workers = tuple(CloudWorker(name, name, base_url=base) for name in names)
+        here = replace(PROVIDERS["openai"], base_url=cloud.base("openai"))
+        monkeypatch.setitem(PROVIDERS, "openai", here)
+        workers = tuple(CloudWorker(name, name) for name in names)
         budget = Budget(day="100", policy=Policy.BUDGET)
         settings = Settings(budget=budget, workers=workers, worker="openai/gpt-4o-mini")
         baton = compose(settings, find_paths(), history=False)

@@ -98,6 +98,17 @@ def test_edit_makes_the_file_and_checks_it(
     assert load(file, {}).mode == "mini"
 
 
+def test_an_editor_is_started_without_keys(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = tmp_path / "known"
+    monkeypatch.setenv("EDITOR", f"sh -c 'env > \"{known}\"'")
+    for name in ("OPENAI_API_KEY", "SOME_API_KEY", "OTHER"):
+        monkeypatch.setenv(name, "canary")
+    assert call("config", "edit").code == 0
+    assert [line for line in known.read_text().splitlines() if "canary" in line] == ["OTHER=canary"]
+
+
 def test_edit_keeps_a_broken_text_and_says_so(
     call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

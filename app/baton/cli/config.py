@@ -16,6 +16,7 @@ import msgspec
 
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
+from baton.secrets import hide
 from baton.settings import Settings, find_paths, load
 
 TEMPLATE = """\
@@ -129,7 +130,9 @@ def edit() -> None:
     file = find_paths().config_file
     _create(file)
     command = [*_editor(), str(file)]
-    if subprocess.run(command).returncode:
+    environ = dict(os.environ)
+    hide(environ)  # an editor has no use for keys
+    if subprocess.run(command, env=environ).returncode:
         raise ConfigError("The editor ended with an error.", f"What was saved is in {file}.")
     try:
         load(file, {})

@@ -159,6 +159,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     from baton.compose import compose
     from baton.domain.labels import Label
     from baton.engine.policy import ANYTHING, Limits
+    from baton.secrets import hide
     from baton.settings import find_paths, load
     from baton.tui.app import run as run_app
 
@@ -166,6 +167,8 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     flags = {"offline": True} if offline else {}
     settings, worker = with_worker(load(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
+    # From here on only the gateway knows the keys; the app starts editors and clipboards.
+    hide(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
     if conversation is not None:
         conversation = _find(baton.store, conversation)
     interrupts.hand_over()
