@@ -78,9 +78,7 @@ def test_an_empty_variable_lifts_no_ceiling(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["cloud", "server"])
 @pytest.mark.parametrize("name", ["max_output", "context"])
-def test_no_worker_elsewhere_writes_less_than_a_token(
-    tmp_path: Path, kind: str, name: str
-) -> None:
+def test_no_worker_elsewhere_writes_less_than_a_token(tmp_path: Path, kind: str, name: str) -> None:
     """A negative cap made a hold negative, and the ledger look damaged."""
     file = tmp_path / "config.toml"
     address = 'base_url = "http://127.0.0.1:1/v1"\n' if kind == "server" else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.adapters.local import LocalWorker, Memory, find_model
@@ -103,6 +104,8 @@ def compose(
     orchestra = Orchestra(
         listed, store, settings.worker, ledger=ledger, terms=terms, redactor=redactor
     )
+    if gateway is not None:
+        orchestra.on_offline = partial(setattr, gateway, "offline")
     return Baton(orchestra, store, ledger, settings, paths, gateway)
 
 

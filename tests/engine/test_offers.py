@@ -14,7 +14,7 @@ from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
 from baton.domain import events as ev
 from baton.domain.chat import Card, Chunk, Declined, Finish, Prompt, Request, Sent, Text, Usage
-from baton.domain.errors import WorkerUnavailable
+from baton.domain.errors import StoreError, WorkerUnavailable
 from baton.domain.events import Decision
 from baton.domain.labels import Label
 from baton.domain.ledger import Bill, Hold, Policy, Scope
@@ -25,7 +25,7 @@ from baton.domain.view import RunView
 from baton.engine.meter import Metered, Purse, Tally
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import ANYTHING, Limits, Terms
-from baton.engine.ports import NEW, Place, Question, Redactor
+from baton.engine.ports import NEW, NoMoney, Place, Question, Redactor
 
 LOCAL = Card("small", "local", "Small", context=4096)
 PRICE = Price(Rates(NANO, 2 * NANO, NANO, NANO))  # $1 and $2 per million tokens
@@ -329,6 +329,23 @@ async def test_a_worker_named_by_the_person_is_asked_about_before_the_spend() ->
         here.person.choice = "keep"
         refused = await here.play(worker="gpt")
         assert (refused.status, refused.answer, len(here.cloud.requests)) == ("cancelled", "", 1)
+
+
+async def test_a_broken_ledger_leaves_the_local_answer() -> None:
+    class Broken(NoMoney):
+        async def quote(self, bill: Bill) -> Hold:
+            raise StoreError("The disk is full.")
+
+    async with house() as here:
+        orchestra = Orchestra(
+            {"small": ScriptedWorker(says("cut", Finish.LENGTH), LOCAL), "gpt": here.cloud},
+            here.store,
+            "small",
+            ledger=Broken(),
+        )
+        view = await replace(here, orchestra=orchestra).play()
+        assert (view.answer, view.status, view.notice) == ("cut", "finished", "The disk is full.")
+        assert here.cloud.requests == []
 
 
 async def test_a_failing_helper_leaves_the_local_answer() -> None:

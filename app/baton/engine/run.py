@@ -206,9 +206,12 @@ class Run:
 
     async def _look_again(self, begun: Begun, second: Worker, why: str) -> None:
         """Offer a stronger worker's help; without it, or if it fails, the local answer stays."""
-        offers = self._offers(begun)
         request = self._request(begun, second)
-        offered = await offers.make(second.card, request, why, draft=self._text)
+        try:
+            offered = await self._offers(begun).make(second.card, request, why, draft=self._text)
+        except StoreError as error:  # nothing can be held, and the local answer is there
+            never, told = ev.Decision.NEVER, str(error)
+            offered = ev.Offered(self._now, second.card.id, why, 0, 0, "", never, told)
         await self._emit(replace(offered, at=self._now))
         if offered.decision is not ev.Decision.SENT:
             return

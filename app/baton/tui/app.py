@@ -187,8 +187,6 @@ def run(
     """
     keys.check(keymap)
     baton.orchestra.worker(worker)
-    if baton.gateway is not None:
-        baton.orchestra.on_offline = partial(setattr, baton.gateway, "offline")
     desk = Desk(
         baton.orchestra,
         baton.store,
