@@ -32,6 +32,8 @@ EFFORTS = ("none", "minimal", "low", "medium", "high")
 SHORT = 2048
 """With a smaller cap, thoughts would leave no room for an answer."""
 
+LATER_SECONDS = 0.1
+
 FOREVER = 86400.0
 """Seconds; nothing is waited for but our own loopback."""
 
@@ -42,6 +44,7 @@ class Library:
     def __init__(self, relay: Relay, effort: str) -> None:
         self._relay = relay
         self._effort = effort
+        self._thinks: dict[str, bool] = {}
         self._writing: set[asyncio.Task[None]] = set()
         self._loading: asyncio.Task[Any] | None = None
 
@@ -76,7 +79,9 @@ class Library:
         """Return how much thinking to ask a model for; None where that can't or needn't be said."""
         litellm = await self.ready()
         name = f"{call.provider}/{call.model}"
-        if not litellm.supports_reasoning(name):
+        if name not in self._thinks:
+            self._thinks[name] = litellm.supports_reasoning(name)
+        if not self._thinks[name]:
             return None
         known = litellm.model_cost.get(name) or litellm.model_cost.get(call.model) or {}
         wanted = self._effort
@@ -103,7 +108,8 @@ class Library:
             return written.result()
         finally:
             self._relay.forget(secret)
-            writing.cancel()
+            # Hanging up takes it 1.5 ms, which the first word shall not wait for.
+            asyncio.get_running_loop().call_later(LATER_SECONDS, writing.cancel)
 
     def _end_writing(self, writing: asyncio.Task[None]) -> None:
         self._writing.discard(writing)
