@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+
+# A runner in the background may have been started with Ctrl+C ignored, and so would all that is
+# started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("baton", deadline=None)
