@@ -72,6 +72,16 @@ async def test_a_prompt_is_answered_and_kept(tmp_path: Path) -> None:
         assert stage.chat.composer.text == ""
 
 
+async def test_a_prompt_that_is_quicker_than_the_start_stays_on_the_screen(tmp_path: Path) -> None:
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("Quick")
+        await stage.until(lambda: stage.chat.transcript.turns)
+        await stage.chat.begin()  # as if it came only now
+        await stage.until(lambda: "word" in stage.see())
+        assert "Quick" in stage.see()
+        assert stage.chat.chat.title == "Quick"
+
+
 async def test_phases_are_told_in_the_footer(tmp_path: Path) -> None:
     def script(request: Request) -> Script:
         yield Loading(0.6)

@@ -63,7 +63,7 @@ class ChatScreen(SpendingScreen):
         self.desk.orchestra.worker(self.worker).warm()
         if self.desk.greeting:
             await self.transcript.note(self.desk.greeting)
-        await self.open(self.desk.conversation)
+        await self.begin()
         self.desk.warm_cloud()
         import baton.tui.widgets.answer
         import baton.tui.widgets.offer  # noqa: F401 (so that the first answer needn't wait)
@@ -74,6 +74,11 @@ class ChatScreen(SpendingScreen):
         card = self.roster.get(self.worker)
         if card is not None and card.remote and self.header.policy == "local first":
             self.header.policy = f"{card.privacy.value} worker"
+
+    async def begin(self) -> None:
+        """Show what Baton was opened with, unless a prompt was quicker: its answer stays."""
+        if self.desk.conversation is not None or not (self.player.busy or self.chat.id):
+            await self.open(self.desk.conversation)
 
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation, with what was being written in it."""
