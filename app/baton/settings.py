@@ -71,9 +71,7 @@ class _WorkerStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     """What all entries of `[[workers]]` share: `kind` tells them apart."""
 
 
-class CloudWorker(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cloud", tag_field="kind"
-):
+class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):
     """A worker that costs money: `model` is a provider and its model, "openai/gpt-5-mini".
 
     `base_url` is another address that speaks the provider's protocol. `api_key_env` names the
@@ -92,9 +90,7 @@ class CloudWorker(
     temperature: float | None = None
 
 
-class ServerWorker(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="server", tag_field="kind"
-):
+class ServerWorker(_WorkerStruct, frozen=True, tag="server"):
     """Somebody's OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
 
     How far texts travel follows from the address unless `privacy` is set. `price` must be given for
@@ -113,9 +109,7 @@ class ServerWorker(
     temperature: float | None = None
 
 
-class LocalWorker(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="local", tag_field="kind"
-):
+class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
     """A worker on this machine: `model` is a GGUF file's path or `smollm2-135m`.
 
     None in `context` (tokens), `threads` and `gpu_layers` means as in `[local]`; in `max_output`

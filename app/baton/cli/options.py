@@ -33,7 +33,9 @@ continue_option = click.option(
     shell_complete=complete_conversation,
     help="Go on with a conversation: the latest one, or the one with that id.",
 )
-offline_option = click.option("--offline", is_flag=True, help="Connect nowhere.")
+offline_option = click.option(
+    "--offline", is_flag=True, help="Connect to nothing but this machine."
+)
 
 
 def with_worker(settings: Settings, worker: str | None) -> tuple[Settings, str | None]:
