@@ -23,6 +23,22 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 Effort = Literal["none", "low", "medium", "high"]
 Theme = Literal["dark", "light", "high-contrast"]
 Tokens = Annotated[int, msgspec.Meta(ge=1)]
+Skill = Annotated[float, msgspec.Meta(ge=1, le=5)]
+Slots = Annotated[int, msgspec.Meta(ge=1, le=64)]
+TaskKind = Literal[
+    "math",
+    "calculation",
+    "code",
+    "knowledge",
+    "reasoning",
+    "writing",
+    "rewriting",
+    "summary",
+    "extraction",
+    "translation",
+    "planning",
+    "chat",
+]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,8 +83,15 @@ class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write: str = ""
 
 
-class _WorkerStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """What all entries of `[[workers]]` share: `kind` tells them apart."""
+class _WorkerStruct(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True
+):
+    """What all entries of `[[workers]]` share: `kind` tells them apart.
+
+    `skills` says how difficult a task of a kind may be for the worker, from 1 to 5 ({code = 4}).
+    """
+
+    skills: dict[TaskKind, Skill] = {}
 
 
 class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):
@@ -76,7 +99,8 @@ class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):
 
     `base_url` is another address that speaks the provider's protocol. `api_key_env` names the
     variable with the key; without it the provider's own is used, but not at another address.
-    `context` and `max_output` are in tokens; `price` overrules the one that Baton knows.
+    `context` and `max_output` are in tokens; `price` overrules the one that Baton knows; `slots` is
+    how many requests may be on their way at once.
     """
 
     id: str
@@ -88,6 +112,7 @@ class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):
     context: Tokens | None = None
     max_output: Tokens = 4096
     temperature: float | None = None
+    slots: Slots = 4
 
 
 class ServerWorker(_WorkerStruct, frozen=True, tag="server"):
@@ -107,6 +132,7 @@ class ServerWorker(_WorkerStruct, frozen=True, tag="server"):
     context: Tokens | None = None
     max_output: Tokens = 4096
     temperature: float | None = None
+    slots: Slots = 4
 
 
 class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
@@ -152,11 +178,17 @@ class Screen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that can be set. `worker` is the id of the default worker."""
+    """Everything that can be set.
+
+    `worker` is the id of the default worker, `conductor` of the one that draws plans ("": Baton
+    chooses). With `tools` off, nothing is computed or executed besides the models.
+    """
 
     mode: Mode = "auto"
     offline: bool = False
     worker: str = "small"
+    conductor: str = ""
+    tools: bool = True
     budget: Budget = Budget()
     cloud: Cloud = Cloud()
     workers: tuple[Worker, ...] = ()

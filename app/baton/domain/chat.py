@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,11 +38,24 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of a text, twice: as GBNF for llama.cpp and as JSON Schema (its JSON) for others.
+
+    A local worker can't write anything else. One elsewhere is asked for it, where its provider
+    knows how; what comes must be read with care.
+    """
+
+    grammar: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One use of one worker. `max_tokens` None means as many as the worker's card allows.
 
     `label` is the strictest of everything in the messages: without one they stay on this machine.
-    `call` is the id under which the ledger knows this use, once money is held for it.
+    `call` is the id under which the ledger knows this use, once money is held for it. `shape` is
+    what the text must look like.
     """
 
     messages: tuple[Message, ...]
@@ -52,6 +65,7 @@ class Request:
     seed: int | None = None
     label: Label = Label.LOCAL
     call: str = ""
+    shape: Shape | None = None
 
 
 # What a worker yields, in order: any Loading, Reading and Sent, then Text and Writing, then Usage.
@@ -148,6 +162,8 @@ class Card:
     "24/32 layers on GPU"); `system` is what it is told where a conversation has no text of its own.
     `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
     would look for on a bill; `remote` is whether using it connects to anything but this machine.
+    `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
+    may be, from 1 to 5; kinds that aren't there are judged by its size.
     """
 
     id: str
@@ -166,6 +182,13 @@ class Card:
     provider: str = ""
     model: str = ""
     remote: bool = False
+    slots: int = 1
+    skills: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether it computes instead of writing: it can't be talked to."""
+        return self.kind == "tool"
 
     @property
     def is_outside(self) -> bool:
@@ -228,11 +251,12 @@ def with_files(text: str, files: Sequence[Attachment]) -> str:
     """Return the text a worker reads for a prompt with files: each file named and fenced first."""
     if not files:
         return text
-    blocks = [f"File {file.name}:\n{_fenced(file.text)}" for file in files]
+    blocks = [f"File {file.name}:\n{fenced(file.text)}" for file in files]
     return "\n\n".join([*blocks, text]) if text else "\n\n".join(blocks)
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
+    """Put a text between fences that it can't close itself."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -278,15 +302,17 @@ def keep_latest(turns: Sequence[Turn], tokens: int) -> int:
     return starts[-1] if starts else 0
 
 
-def conversation(system: str, turns: Sequence[Turn]) -> tuple[Message, ...]:
+def conversation(
+    system: str, turns: Sequence[Turn], *, ended: bool = False
+) -> tuple[Message, ...]:
     """Return what a worker is shown of a conversation, oldest first.
 
     A prompt whose answer never got a word leaves together with it, so that roles alternate, as
-    chat templates demand.
+    chat templates demand; with `ended`, a last prompt without an answer does too.
     """
     shown: list[Message] = [Message(Role.SYSTEM, system)] if system else []
     for turn, after in zip(turns, [*turns[1:], None], strict=True):
-        unanswered = after is not None and after.role is Role.ASSISTANT and not after.text
+        unanswered = ended if after is None else after.role is Role.ASSISTANT and not after.text
         if turn.role is Role.USER and not unanswered:
             shown.append(Message(Role.USER, with_files(turn.text, turn.files)))
         elif turn.role is Role.ASSISTANT and turn.text:

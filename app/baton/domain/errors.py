@@ -8,6 +8,7 @@
       WorkerError            a worker failed                            exit 6
         WorkerUnavailable      it may work when tried again
         ContextTooLong         the prompt doesn't fit
+      PlanError              a plan can't be played; repaired or replaced exit 1
       StoreError             history could not be read or written       exit 1
 
 A class exists because somebody catches it differently. `message` says what happened and what was
@@ -84,6 +85,10 @@ class ContextTooLong(WorkerError):
         self.limit = limit
 
 
+class PlanError(BatonError):
+    """A plan that can't be played: it is repaired once, then another takes its place."""
+
+
 class StoreError(BatonError):
     """The history could not be read or written."""
 
@@ -99,6 +104,7 @@ BY_NAME: dict[str, type[BatonError]] = {
         WorkerError,
         WorkerUnavailable,
         ContextTooLong,
+        PlanError,
         StoreError,
     )
 }

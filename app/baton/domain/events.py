@@ -2,7 +2,7 @@
 
 `at` is in seconds since the run began. Exactly one of Finished, Failed and Cancelled ends a run.
 `StepText` and `Progress` are transient: shown as they come, never stored one by one (the text is in
-the answer's turn, the times are in `Called`).
+StepFinished or the answer's turn, the times are in `Called`).
 """
 
 from __future__ import annotations
@@ -35,16 +35,21 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """Where the prompt goes (local, plan or cloud), and why, in a sentence.
-
-    With `draft`, what the first step writes may be replaced by a second look.
-    """
+    """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy."""
 
     at: float
     where: str
     why: str
     scores: dict[str, float] = field(default_factory=dict)
-    draft: bool = False
+    strategy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """A worker is asked for a plan, or for what it thinks of the outcome of one."""
+
+    at: float
+    worker: str
 
 
 class Decision(StrEnum):
@@ -75,15 +80,6 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
-    """A step's text that another step's replaces; it is kept here."""
-
-    at: float
-    step: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Sent:
     """A step's request left this machine: so many bytes to that host."""
 
@@ -96,15 +92,21 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The steps that will be played. A later one has the same first steps, and more."""
+    """The steps that will be played. A later one has the same first steps, and more.
+
+    Where it isn't `final`, the answer may still be replaced by a later one's. `why` says what made
+    a later one necessary.
+    """
 
     at: float
     plan: Plan
+    final: bool = True
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A step was given to its worker."""
+    """A step was given to a worker: the plan's, or the one that took its place."""
 
     at: float
     step: int
@@ -133,7 +135,7 @@ class StepText:
 
 @dataclass(frozen=True, slots=True)
 class StepRetried:
-    """A step's worker fell over before its first word; it is tried again after `delay` seconds."""
+    """A step's worker fell over; it begins anew after `delay` seconds, maybe with another one."""
 
     at: float
     step: int
@@ -155,7 +157,8 @@ class Called:
 
     `first_token` counts from the call; `loading` is the part of it spent on loading the model.
     `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
-    where it isn't `confirmed`, that is all that was `held`. `call` is its id in the ledger.
+    where it isn't `confirmed`, that is all that was `held`. `call` is its id in the ledger. `step` 0
+    is the run itself: planning.
     """
 
     at: float
@@ -178,11 +181,41 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """A step has its text."""
+    """A step has its text, which is kept here unless it alone is the answer."""
 
     at: float
     step: int
     finish: Finish
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSkipped:
+    """A step was left out: `why` in a sentence; it could have cost `most` nano-dollars."""
+
+    at: float
+    step: int
+    why: str
+    most: int = 0
+
+
+class Verdict(StrEnum):
+    """What a check found."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNCHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A step's text was checked: `what` was looked at (code, sums), and what was found."""
+
+    at: float
+    step: int
+    what: str
+    verdict: Verdict
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +255,9 @@ class Cancelled:
 Event = (
     Started
     | Routed
+    | Planning
     | Planned
     | Offered
-    | Drafted
     | Sent
     | StepStarted
     | Progress
@@ -233,7 +266,9 @@ Event = (
     | Trimmed
     | Called
     | StepFinished
+    | StepSkipped
     | StepFailed
+    | Checked
     | Finished
     | Failed
     | Cancelled

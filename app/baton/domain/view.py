@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 from baton.domain.events import (
     Called,
     Cancelled,
+    Checked,
     Decision,
-    Drafted,
     Event,
     Failed,
     Finished,
     Offered,
     Phase,
     Planned,
+    Planning,
     Progress,
     Routed,
     Sent,
@@ -22,6 +23,7 @@ from baton.domain.events import (
     StepFailed,
     StepFinished,
     StepRetried,
+    StepSkipped,
     StepStarted,
     StepText,
     Trimmed,
@@ -38,30 +40,50 @@ _WITHDRAWN = (Decision.KEPT, Decision.EDIT)
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """One step as it stands: waiting, loading, reading, writing, done or failed."""
+    """One step as it stands: waiting, loading, reading, writing, done, failed or skipped.
+
+    `worker` is who does it, `why` what went wrong or why it was left out; it could have cost `most`
+    nano-dollars. Times are in seconds since the run began (None: not yet).
+    """
 
     number: int
     step: Step
+    worker: str = ""
     status: str = "waiting"
     text: str = ""
     fraction: float | None = None
     tokens_per_second: float | None = None
     cut: bool = False
+    why: str = ""
+    most: int = 0
+    began: float | None = None
+    ended: float | None = None
+    checks: tuple[Checked, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status in ("done", "failed", "skipped")
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
     """A run as it stands after some of its events.
 
-    `status` is running, finished, failed or cancelled. `offers` are what could have left or did,
-    `sent` what left. `notice` is the last thing worth telling
-    that isn't an error (a retry, turns left out). `seconds` is the time of the last event.
+    `status` is running, finished, failed or cancelled. `planning` is who is being asked for a plan.
+    With `draft` the answer may still be replaced; `revisions` say why it was, or why there were more
+    steps than at first. `offers` are what could have left or did, `sent` what left. `notice` is the
+    last thing worth telling that isn't an error (a retry, turns left out). `seconds` is the time of
+    the last event.
     """
 
     status: str = "running"
     started: Started | None = None
     routed: Routed | None = None
+    planning: str = ""
     plan: Plan | None = None
+    draft: bool = False
+    revisions: tuple[str, ...] = ()
     steps: tuple[StepView, ...] = ()
     calls: tuple[Called, ...] = ()
     offers: tuple[Offered, ...] = ()
@@ -77,9 +99,24 @@ class RunView:
         return "\n\n".join(self.steps[n - 1].text for n in numbers if self.steps[n - 1].text)
 
     @property
+    def final(self) -> str:
+        """As much of the answer as will stay: it only ever grows.
+
+        Answer steps may be written side by side: up to the first that isn't over, in their order.
+        """
+        if self.draft and self.status == "running":
+            return ""
+        texts = []
+        for n in self.plan.answer if self.plan else ():
+            texts.append(self.steps[n - 1].text)
+            if not self.steps[n - 1].is_over:
+                break
+        return "\n\n".join(text for text in texts if text)
+
+    @property
     def current(self) -> StepView | None:
-        """The step that is being worked on, if any."""
-        return next((s for s in self.steps if s.status in set(Phase)), None)
+        """The step that is being worked on, if any; the last of several."""
+        return next((s for s in reversed(self.steps) if s.status in set(Phase)), None)
 
     @property
     def cost(self) -> int:
@@ -111,15 +148,16 @@ class RunView:
                 return replace(view, started=event)
             case Routed():
                 return replace(view, routed=event)
-            case Planned(plan=plan):
-                known = len(self.steps)
-                new = plan.steps[known:]
-                more = tuple(StepView(n, step) for n, step in enumerate(new, start=known + 1))
-                return replace(view, plan=plan, steps=self.steps + more)
+            case Planning(worker=worker):
+                return replace(view, planning=worker)
+            case Planned():
+                return view._plan(event)
             case Trimmed(turns=turns):
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
             case Called() | Offered() | Sent():
                 return view._note(event)
+            case Checked():
+                return view._check(event)
             case Finished():
                 return replace(view, status="finished")
             case Failed():
@@ -129,12 +167,35 @@ class RunView:
             case _:
                 return view._apply_to_step(event)
 
+    def _plan(self, event: Planned) -> RunView:
+        known = len(self.steps)
+        new = enumerate(event.plan.steps[known:], start=known + 1)
+        return replace(
+            self,
+            planning="",
+            plan=event.plan,
+            draft=not event.final,
+            steps=(*self.steps, *(StepView(n, step, step.worker) for n, step in new)),
+            revisions=(*self.revisions, event.why) if event.why else self.revisions,
+        )
+
+    def _check(self, event: Checked) -> RunView:
+        old = self.steps[event.step - 1]
+        return self._with(replace(old, checks=(*old.checks, event)))
+
+    def _with(self, step: StepView) -> RunView:
+        steps = (*self.steps[: step.number - 1], step, *self.steps[step.number :])
+        return replace(self, steps=steps)
+
     def _note(self, event: Called | Offered | Sent) -> RunView:
         match event:
             case Called():
                 over = event.cost > event.held > 0
                 notice = OVER.format(worker=event.worker) if over else self.notice
-                return replace(self, calls=(*self.calls, event), notice=notice)
+                planning = "" if event.step == 0 else self.planning
+                return replace(
+                    self, calls=(*self.calls, event), notice=notice, planning=planning
+                )
             case Offered():
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
@@ -145,37 +206,39 @@ class RunView:
         event: StepStarted
         | Progress
         | StepText
-        | Drafted
         | StepRetried
         | StepFinished
+        | StepSkipped
         | StepFailed,
     ) -> RunView:
+        if event.step == 0:
+            return self  # planning, which has no text to show
         old = self.steps[event.step - 1]
-        view = self
         match event:
-            case StepStarted():
-                new = replace(old, status=Phase.LOADING.value)
+            case StepStarted(worker=worker):
+                loading = Phase.LOADING.value
+                began = event.at if old.began is None else old.began
+                return self._with(replace(old, status=loading, worker=worker, began=began))
             case Progress():
-                new = replace(
-                    old,
-                    status=event.phase.value,
-                    fraction=event.fraction,
-                    tokens_per_second=event.tokens_per_second or old.tokens_per_second,
-                )
+                speed = event.tokens_per_second or old.tokens_per_second
+                new = replace(old, status=event.phase.value, fraction=event.fraction)
+                return self._with(replace(new, tokens_per_second=speed))
             case StepText():
-                new = replace(old, status=Phase.WRITING.value, text=old.text + event.text)
-            case Drafted():
-                new = replace(old, text=event.text)
+                text = old.text + event.text
+                return self._with(replace(old, status=Phase.WRITING.value, text=text))
             case StepRetried():
-                new = replace(old, status=Phase.LOADING.value, fraction=None)
-                view = replace(self, notice=f"{event.reason} Trying again.")
+                new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
+                return replace(self._with(new), notice=f"{event.reason} Trying again.")
             case StepFinished():
-                new = replace(old, status="done", cut=event.finish == "length")
+                cut, text = event.finish == "length", event.text or old.text
+                new = replace(old, status="done", cut=cut, text=text, ended=event.at)
+                return self._with(new)
+            case StepSkipped():
+                new = replace(old, status="skipped", why=event.why, most=event.most)
+                return self._with(replace(new, ended=event.at))
             case StepFailed():
-                new = replace(old, status="failed")
-                view = replace(self, notice=event.message)
-        steps = (*self.steps[: event.step - 1], new, *self.steps[event.step :])
-        return replace(view, steps=steps)
+                new = replace(old, status="failed", why=event.message, ended=event.at)
+                return replace(self._with(new), notice=event.message)
 
 
 def doing(view: RunView) -> str:
@@ -186,15 +249,19 @@ def doing(view: RunView) -> str:
         return "not sent" if view.withdrawn else f"stopped after {view.worked:.1f} s"
     if view.status == "failed":
         return "failed"
+    if view.planning:
+        return "planning"
     step = view.current
     if step is None:
         return "starting"
     what = _phase(step, view)
-    return what if len(view.steps) < 2 else f"step {step.number} of {len(view.steps)}: {what}"
+    if len(view.steps) < 2:
+        return what
+    return f"step {step.number} of {len(view.steps)}: {step.step.need.kind}, {what}"
 
 
 def _phase(step: StepView, view: RunView) -> str:
-    worker = step.step.worker
+    worker = step.worker
     done = "" if step.fraction is None else f" {step.fraction * 100:.0f} %"
     match step.status:
         case Phase.LOADING:

@@ -36,7 +36,8 @@ class Limits:
 
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
     `attended` is whether somebody is there to be asked, `keep` whether the history is kept; with
-    `alone` the worker gets no help.
+    `alone` the worker gets no help. `strategy` is who decides what is played ("": by the mode). With
+    `preview` the person sees the plan before anything of it is called.
     """
 
     label: Label = Label.CLOUD
@@ -47,6 +48,8 @@ class Limits:
     attended: bool = True
     keep: bool = True
     alone: bool = False
+    strategy: str = ""
+    preview: bool = False
 
 
 ANYTHING = Limits()

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from baton.domain.chat import Card, Chunk, Prompt, Request, Turn, TurnStatus
+from baton.domain.chat import (
+    Card,
+    Chunk,
+    Message,
+    Prompt,
+    Purpose,
+    Request,
+    Shape,
+    Turn,
+    TurnStatus,
+)
 from baton.domain.errors import BudgetExceeded
-from baton.domain.events import Event
+from baton.domain.events import Checked, Event
 from baton.domain.labels import Label
 from baton.domain.ledger import Bill, Hold, Policy, Scope, Standing
+from baton.domain.plan import Material, Need, Outcome, Plan
 from baton.domain.prices import Used
 from baton.domain.redaction import Redacted
 
@@ -131,6 +142,142 @@ class Ledger(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a router says of a prompt, before anything is called.
+
+    `where` is local, plan or cloud, `why` a sentence for the person, `need` what the prompt asks
+    for. `tool` is the id of a tool that answers it alone, `template` the name of a workflow that
+    suits it; either may be "".
+    """
+
+    where: str
+    why: str
+    need: Need = Need()
+    tool: str = ""
+    template: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+class Router(Protocol):
+    """Decides in a few milliseconds where a prompt goes; asks no language model."""
+
+    async def route(self, material: Material, roster: Sequence[Card]) -> Route:
+        """Return the route of the newest prompt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a strategy knows before anything is called.
+
+    `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
+    ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: whoever
+    may not see it, or has no price, isn't there. `conductor` was named by the person to draw plans
+    (or ""). `mode` is auto, local, mini or ultra.
+    """
+
+    material: Material
+    worker: str
+    helper: str
+    roster: tuple[Card, ...]
+    route: Route
+    mode: str = "auto"
+    conductor: str = ""
+
+    def card(self, worker: str) -> Card:
+        """Return the card of a worker in the roster. Raises LookupError."""
+        return next(card for card in self.roster if card.id == worker)
+
+
+@dataclass(frozen=True, slots=True)
+class Funds:
+    """What may still be spent: `left` in nano-dollars (None: no limit), `used` from 0 to 1.
+
+    Both of the scope with the least left; 0 is left where the cloud is off.
+    """
+
+    left: int | None
+    used: float
+
+
+class Desk(Protocol):
+    """What a strategy has at hand while a run is played."""
+
+    @property
+    def situation(self) -> Situation:
+        """What was known before anything was called."""
+        ...
+
+    async def funds(self) -> Funds:
+        """Return what may be spent now."""
+        ...
+
+    async def ask(
+        self,
+        worker: str,
+        messages: Sequence[Message],
+        purpose: Purpose,
+        shape: Shape | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
+        """Return what a worker says apart from any step (a plan, a verdict).
+
+        Metered like every call; where it would leave this machine, the person is asked first.
+        Raises BudgetExceeded where that isn't allowed, and whatever the worker raises.
+        """
+        ...
+
+    async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
+        """Check a step's text by executing, parsing and recomputing what can be, and record it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What shall be played next: a plan that begins with all the steps played so far.
+
+    Where it isn't `final`, the strategy may replace the answer later. The first proposal's `where`
+    (local, plan or cloud) and `why` tell the person the route; a later one's `why` tells what made
+    it necessary.
+    """
+
+    plan: Plan
+    where: str = "local"
+    why: str = ""
+    final: bool = True
+
+
+class Strategy(Protocol):
+    """Decides what is played: pure but for what it asks of the desk."""
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Return the first plan."""
+        ...
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Return a grown plan, or None when the plan's answer stands.
+
+        Called when every step that can be played is over, whether it went well or not.
+        """
+        ...
+
+
+class Conductor(Protocol):
+    """Draws plans."""
+
+    async def plan(self, desk: Desk) -> Plan:
+        """Return a plan for the prompt; its steps' workers may be "". Raises PlanError."""
+        ...
+
+    async def review(self, desk: Desk, outcome: Outcome) -> Plan | None:
+        """Return None to accept what came out, or a corrective plan.
+
+        Its steps are numbered on from the outcome's, which they may name. Raises PlanError.
+        """
+        ...
+
+
 class NoMoney:
     """A ledger that lets nothing through: for whoever has no use for workers elsewhere."""
 
@@ -197,12 +344,16 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something only the person can decide. `default` is the safe choice, taken without them."""
+    """Something only the person can decide. `default` is the safe choice, taken without them.
+
+    It is about an `offer` to send something, or about a `plan` before anything of it is called.
+    """
 
     text: str
     choices: tuple[Choice, ...]
     default: str
     offer: Offer | None = None
+    plan: Plan | None = None
 
 
 Ask = Callable[[Question], Awaitable[str]]
