@@ -24,6 +24,7 @@ from baton.domain.ledger import Bill, Hold, Policy, Scope, Standing
 from baton.domain.plan import Material, Need, Outcome, Plan
 from baton.domain.prices import Used
 from baton.domain.redaction import Redacted
+from baton.engine.policy import ANYTHING, Limits
 
 
 class Worker(Protocol):
@@ -167,6 +168,28 @@ class Router(Protocol):
         ...
 
 
+class Template(Protocol):
+    """A workflow drawn by hand."""
+
+    @property
+    def about(self) -> str:
+        """What it is for, in a sentence."""
+        ...
+
+    def plan(self, material: Material, roster: Sequence[Card]) -> Plan:
+        """Return its plan for a prompt; steps' workers may be "". Raises PlanError."""
+        ...
+
+
+Templates = Callable[[], Mapping[str, Template]]
+"""Reads all templates, by name: only when one is wanted."""
+
+
+def no_templates() -> Mapping[str, Template]:
+    """There are none."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What a strategy knows before anything is called.
@@ -174,7 +197,7 @@ class Situation:
     `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
     ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: whoever
     may not see it, or has no price, isn't there. `conductor` was named by the person to draw plans
-    (or ""). `mode` is auto, local, mini or ultra.
+    (or ""). `mode` is auto, local, mini or ultra, `limits` what the person allows.
     """
 
     material: Material
@@ -182,8 +205,10 @@ class Situation:
     helper: str
     roster: tuple[Card, ...]
     route: Route
+    limits: Limits = ANYTHING
     mode: str = "auto"
     conductor: str = ""
+    templates: Templates = no_templates
 
     def card(self, worker: str) -> Card:
         """Return the card of a worker in the roster. Raises LookupError."""
