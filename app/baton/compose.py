@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
     from baton.engine.orchestra import Orchestra
-    from baton.engine.ports import Worker
+    from baton.engine.ports import Template, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,17 @@ def compose(
     orchestra = Orchestra(
         listed, store, settings.worker, ledger=ledger, terms=terms, redactor=redactor
     )
+    orchestra.conductor = settings.conductor
+    orchestra.templates = partial(_templates, paths)
     if gateway is not None:
         orchestra.on_offline = partial(setattr, gateway, "offline")
     return Baton(orchestra, store, ledger, settings, paths, gateway)
+
+
+def _templates(paths: Paths) -> Mapping[str, Template]:
+    from baton.adapters.templates import read_templates
+
+    return read_templates(paths.config / "templates")
 
 
 def _local_workers(settings: Settings, warm: str | None) -> Mapping[str, LocalWorker]:
@@ -132,6 +140,7 @@ def _local(worker: LocalSettings, settings: Settings, memory: Memory) -> LocalWo
         context=_first(worker.context, local.context),
         max_output=_first(worker.max_output, model.card.max_output),
         system=model.card.system if worker.system is None else worker.system,
+        skills={**worker.skills},
     )
     return LocalWorker(
         card,
@@ -199,6 +208,8 @@ def card_of(entry: CloudSettings | ServerSettings) -> Card:
         model=entry.model,
         # Ollama may forward under any name, which only the person's `privacy` tells.
         remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
+        slots=entry.slots,
+        skills={**entry.skills},
     )
     return card if entry.system is None else replace(card, system=entry.system)
 

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import zip_longest
 
 from baton.domain.labels import Label
 from baton.domain.prices import FREE, Price
@@ -311,7 +312,7 @@ def conversation(
     chat templates demand; with `ended`, a last prompt without an answer does too.
     """
     shown: list[Message] = [Message(Role.SYSTEM, system)] if system else []
-    for turn, after in zip(turns, [*turns[1:], None], strict=True):
+    for turn, after in zip_longest(turns, turns[1:]):
         unanswered = ended if after is None else after.role is Role.ASSISTANT and not after.text
         if turn.role is Role.USER and not unanswered:
             shown.append(Message(Role.USER, with_files(turn.text, turn.files)))

@@ -194,7 +194,8 @@ def pieces(text: str, count: int) -> tuple[str, ...]:
     Joined they are the text again; a short text has fewer.
     """
     size = max(1, -(-len(text) // max(1, count)))
-    parts, start = [], 0
+    parts: list[str] = []
+    start = 0
     while start < len(text):
         end = start + size
         if end < len(text):

@@ -73,8 +73,11 @@ class Purse:
     run: str = ""
     session: str = ""
 
-    def bill(self, card: Card, request: Request) -> Bill:
-        """Return what the ledger must know of a call; the request as it will be sent."""
+    def bill(self, card: Card, request: Request, share: int = 1) -> Bill:
+        """Return what the ledger must know of a call; the request as it will be sent.
+
+        `share` is among how many calls that are about to be made the headroom is divided.
+        """
         ceilings = dict(self.terms.ceilings)
         if self.limits.budget is not None:
             ceilings[Scope.RUN] = self.limits.budget
@@ -90,6 +93,7 @@ class Purse:
             wanted=min(request.max_tokens or card.max_output, card.max_output),
             ceilings=ceilings,
             typed=self.limits.budget is not None,
+            share=share,
             keep=self.limits.keep,
         )
 
@@ -105,12 +109,18 @@ class Purse:
 
 
 class Metered:
-    """A worker behind the gate; `record` hears of every call that was let through."""
+    """A worker behind the gate; `record` hears of every call that was let through.
 
-    def __init__(self, worker: Worker, purse: Purse, record: Record) -> None:
+    `share` tells among how many calls that are about to be made the headroom is divided.
+    """
+
+    def __init__(
+        self, worker: Worker, purse: Purse, record: Record, share: Callable[[], int] = lambda: 1
+    ) -> None:
         self._worker = worker
         self._purse = purse
         self._record = record
+        self._share = share
 
     @property
     def card(self) -> Card:
@@ -149,7 +159,8 @@ class Metered:
         if not self.card.is_outside:
             return None
         ledger = self._purse.ledger
-        holding = asyncio.create_task(ledger.hold(self._purse.bill(self.card, request)))
+        bill = self._purse.bill(self.card, request, self._share())
+        holding = asyncio.create_task(ledger.hold(bill))
         try:
             return await asyncio.shield(holding)
         except asyncio.CancelledError:

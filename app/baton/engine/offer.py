@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import asyncio
+from dataclasses import replace
 
 from baton.domain.chat import Card, Message, Request, Role
 from baton.domain.errors import BudgetExceeded
@@ -27,37 +28,47 @@ class Withdrawn(Exception):
     """The person decided not to send the prompt after all."""
 
 
-@dataclass(frozen=True, slots=True)
 class Offers:
-    """Makes the offers of one run, and has them decided.
+    """Makes the offers of one run, one after another, and has them decided."""
 
-    `caps` gets the answer's cap that an offer's price is for, by worker: with a longer one the call
-    could cost more than the person saw, once there is more money left.
-    """
+    def __init__(self, purse: Purse, store: Store, ask: Ask, begun: Begun) -> None:
+        self._purse = purse
+        self._store = store
+        self._ask = ask
+        self._session = begun.conversation
+        self._policy = begun.policy
+        self._one_at_a_time = asyncio.Lock()
 
-    purse: Purse
-    store: Store
-    ask: Ask
-    begun: Begun
-    caps: dict[str, int] = field(default_factory=dict)
+    async def make(
+        self, card: Card, request: Request, why: str, *, draft: str = "", share: int = 1
+    ) -> tuple[Offered, int]:
+        """Offer a worker's help; return what became of that, and the answer's cap it is for.
 
-    async def make(self, card: Card, request: Request, why: str, draft: str = "") -> Offered:
-        """Offer a worker's help; return what became of that. `at` is for the caller to set."""
-        shown, hidden = await self.purse.redacted(card, request)
+        With a longer answer the call could cost more than the person saw, once there is more money
+        left. `share` is among how many calls the headroom is divided. `at` is for the caller.
+        """
+        async with self._one_at_a_time:
+            return await self._make(card, request, why, draft, share)
+
+    async def _make(
+        self, card: Card, request: Request, why: str, draft: str, share: int
+    ) -> tuple[Offered, int]:
+        shown, hidden = await self._purse.redacted(card, request)
         told = Redacted((), hidden).told()
         size = sum(len(message.text.encode("utf-8", "replace")) for message in shown.messages)
-        bill = self.purse.bill(card, shown)
+        bill = self._purse.bill(card, shown, share)
         try:
-            quoted = await self.purse.ledger.quote(bill)
+            quoted = await self._purse.ledger.quote(bill)
         except BudgetExceeded as refused:
             most = bill.price.most(bill.input_bound, bill.wanted)
-            return Offered(0.0, card.id, why, most, size, told, Decision.CEILING, str(refused))
-        most, self.caps[card.id] = quoted.amount, quoted.cap
+            decision, message = Decision.CEILING, str(refused)
+            return Offered(0.0, card.id, why, most, size, told, decision, message), 0
+        most = quoted.amount
         decision, message = Decision.SENT, ""
         if self._costs_or_surprises(card, draft):
             offer = Offer(card, why, written(shown.messages), told, most, None, "", draft)
             decision, message = await self._decide(offer)
-        return Offered(0.0, card.id, why, most, size, told, decision, message)
+        return Offered(0.0, card.id, why, most, size, told, decision, message), quoted.cap
 
     @staticmethod
     def _costs_or_surprises(card: Card, draft: str) -> bool:
@@ -65,10 +76,10 @@ class Offers:
         return not (card.price or FREE).is_free or (bool(draft) and card.remote)
 
     async def _decide(self, offer: Offer) -> tuple[Decision, str]:
-        policy = self.begun.policy or self.purse.terms.policy
-        if self.purse.terms.policy is Policy.NEVER:
+        policy = self._policy or self._purse.terms.policy
+        if self._purse.terms.policy is Policy.NEVER:
             policy = Policy.NEVER  # leave that a conversation once got doesn't outlive it
-        ask = must_ask(policy, self.purse.limits)
+        ask = must_ask(policy, self._purse.limits)
         if ask is None:
             reason, mend = "nobody was there to be asked", _ALLOW
             if policy is Policy.NEVER:
@@ -80,11 +91,12 @@ class Offers:
 
     async def _put(self, offer: Offer, policy: Policy) -> Decision:
         """Ask the person."""
-        session = self.begun.conversation
-        standing = await self.purse.ledger.standing(self.purse.terms.ceilings, session)
-        choice = await self.ask(question(offer, standing))
+        purse = self._purse
+        standing = await purse.ledger.standing(purse.terms.ceilings, self._session)
+        choice = await self._ask(question(offer, standing))
         if choice == CONVERSATION or (choice == ONCE and policy is Policy.ONCE):
-            await self.store.allow(session, Policy.BUDGET)
+            await self._store.allow(self._session, Policy.BUDGET)
+            self._policy = Policy.BUDGET
         if choice in (ONCE, CONVERSATION):
             return Decision.SENT
         return Decision.EDIT if choice == EDIT else Decision.KEPT

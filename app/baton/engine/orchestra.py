@@ -7,8 +7,12 @@ from dataclasses import replace
 
 from baton.domain.chat import Card, Prompt
 from baton.domain.errors import ConfigError
+from baton.domain.events import Routed
+from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.domain.ledger import Standing
+from baton.domain.plan import Outcome, Plan
+from baton.domain.view import RunView
 from baton.engine.meter import Purse
 from baton.engine.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
 from baton.engine.ports import (
@@ -18,18 +22,26 @@ from baton.engine.ports import (
     Ledger,
     Place,
     Redactor,
+    Router,
     Store,
+    Strategy,
+    Templates,
     Worker,
+    no_templates,
     take_default,
 )
-from baton.engine.run import Run, Task
+from baton.engine.run import Run
+from baton.engine.slots import Slots
+from baton.engine.stage import House, Task
+from baton.engine.strategies import STRATEGIES, by_mode, strategy
 
 
 class Orchestra:
     """The workers there are, and the way a prompt goes through them.
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
-    `on_offline` hears of `go_offline`: whatever connects must be told there.
+    `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
+    rule; `conductor` is who draws plans ("": whoever may).
     """
 
     def __init__(
@@ -46,8 +58,12 @@ class Orchestra:
         self._store = store
         self._ledger = ledger
         self._redactor = redactor
+        self._slots = Slots()
         self.default = default
         self.terms = terms
+        self.router: Router | None = None
+        self.templates: Templates = no_templates
+        self.conductor = ""
         self.on_offline: Callable[[bool], None] = _nobody
 
     @property
@@ -87,22 +103,101 @@ class Orchestra:
         limits: Limits = ANYTHING,
         ask: Ask = take_default,
         worker: str | None = None,
+        plan: Plan | None = None,
     ) -> Run:
         """Begin a run: enter it with `async with`, then iterate over its events.
 
         `ask` puts a question to the person. Where a local worker's answer won't do, a stronger one
-        elsewhere is offered. Raises ConfigError for an unknown worker.
+        elsewhere is offered. A `plan` is played as it is, but by workers that may be used. Raises
+        ConfigError for an unknown worker or strategy.
         """
-        chosen = self.worker(worker)
-        second = None if limits.alone else self.stronger(worker, limits.label)
-        helper = self.worker(second.id) if second is not None and second.is_outside else None
+        name = limits.strategy or ("single" if limits.alone else by_mode(self.terms.mode))
+        if plan is not None:
+            return self._run(prompt, place, limits, ask, worker, "plan", Outcome(plan))
+        return self._run(prompt, place, limits, ask, worker, name, None)
+
+    def resume(self, record: RunRecord, limits: Limits = ANYTHING, ask: Ask = take_default) -> Run:
+        """Go on with a run that ended before its plan did; what its steps wrote is kept.
+
+        The answer is a new one beside the old. Raises ConfigError where there is nothing to go on
+        with.
+        """
+        kept = left_over(record)
+        routed = next((e for e in record.events if isinstance(e, Routed)), None)
+        name = limits.strategy or (routed.strategy if routed is not None else "plan")
+        # Whatever the strategy remembers of its own way is gone: it sees the outcome.
+        place = Place(record.conversation, again=record.prompt)
+        return self._run(Prompt(""), place, limits, ask, None, name, kept)
+
+    def _run(
+        self,
+        prompt: Prompt,
+        place: Place,
+        limits: Limits,
+        ask: Ask,
+        worker: str | None,
+        name: str,
+        kept: Outcome | None,
+    ) -> Run:
+        chosen = self.worker(worker).card.id
+        helper = None if limits.alone else self.stronger(worker, limits.label)
+        task = Task(
+            prompt,
+            place,
+            limits,
+            chosen,
+            helper.id if helper is not None and helper.is_outside else "",
+            name,
+            None if name == "plan" else self._strategy(name),
+            kept,
+        )
+        house = House(
+            self._workers,
+            self._store,
+            self.router or _rule(),
+            self.templates,
+            self._slots,
+            self.conductor,
+        )
         purse = Purse(self._ledger, self._redactor, self.terms, limits)
-        return Run(Task(prompt, place, limits, chosen, helper), self._store, purse, ask)
+        return Run(task, house, purse, ask)
+
+    def _strategy(self, name: str) -> Strategy:
+        """Return a strategy, or one that plays the template of that name. Raises ConfigError."""
+        if name not in STRATEGIES and name in (templates := self.templates()):
+            from baton.engine.strategies.templated import Templated
+
+            return Templated(templates[name])
+        return strategy(name)
 
     async def aclose(self) -> None:
         """Let every worker go."""
         for worker in self._workers.values():
             await worker.aclose()
+
+
+def left_over(record: RunRecord) -> Outcome:
+    """Return the plan of a run that ended early, and the texts of its steps that were finished.
+
+    Raises ConfigError where there is no plan, or nothing of it left to do.
+    """
+    view = RunView()
+    for event in record.events:
+        view = view.apply(event)
+    if view.plan is None or record.status == "running":
+        what = "is still going on" if record.status == "running" else "never had a plan"
+        raise ConfigError(f"The run {record.id} {what}.", "Ask again instead.")
+    done = [step for step in view.steps if step.status == "done"]
+    if record.status == "finished":
+        raise ConfigError(f"The run {record.id} is finished.", "`baton trace` shows it.")
+    texts = {step.number: step.text for step in done if step.text}
+    return Outcome(view.plan, texts, {step.number for step in done if step.cut})
+
+
+def _rule() -> Router:
+    from baton.engine.router import RuleRouter
+
+    return RuleRouter()
 
 
 def _nobody(_: bool) -> None:

@@ -36,7 +36,7 @@ class Limits:
 
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
     `attended` is whether somebody is there to be asked, `keep` whether the history is kept; with
-    `alone` the worker gets no help. `strategy` is who decides what is played ("": by the mode). With
+    `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
     `preview` the person sees the plan before anything of it is called.
     """
 

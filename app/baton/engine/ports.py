@@ -154,7 +154,7 @@ class Route:
 
     where: str
     why: str
-    need: Need = Need()
+    need: Need = field(default_factory=Need)
     tool: str = ""
     template: str = ""
     scores: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,285 @@
+"""One step being played: who does it, what it has written, and who does it when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from baton.domain import events as ev
+from baton.domain.chat import (
+    Card,
+    Chunk,
+    Declined,
+    Finish,
+    Loading,
+    Purpose,
+    Reading,
+    Request,
+    Retrying,
+    Sent,
+    Text,
+    Turn,
+    Usage,
+    Writing,
+    about_tokens,
+    keep_latest,
+    with_files,
+)
+from baton.domain.errors import (
+    BatonError,
+    BudgetExceeded,
+    ContextTooLong,
+    StoreError,
+    WorkerUnavailable,
+)
+from baton.domain.plan import Material, Step
+from baton.engine.meter import Metered
+from baton.engine.offer import Withdrawn
+from baton.engine.policy import check
+from baton.engine.ports import Choice, Question
+
+if TYPE_CHECKING:
+    from baton.engine.playing import Playing
+
+AGAIN_SECONDS = 1.0
+"""How long a worker elsewhere that wasn't available is left alone before it is asked again."""
+
+
+class Skipped(Exception):
+    """The step is left out: whoever decided, the run goes on without it."""
+
+
+class Part:
+    """A step in play. `error` is why it has no whole text, once it `is_over`."""
+
+    def __init__(self, playing: Playing, number: int, step: Step) -> None:
+        self.number = number
+        self.step = step
+        self.worker = step.worker
+        self.text = ""
+        self.cut = False
+        self.error: BatonError | None = None
+        self.is_over = False
+        self._playing = playing
+        self._stage = playing.stage
+
+    @property
+    def finish(self) -> Finish:
+        """How its text ended."""
+        return Finish.LENGTH if self.cut else Finish.STOP
+
+    async def play(self) -> None:
+        """Play the step until it has its text, or nobody is left to write it.
+
+        Raises Withdrawn where the person takes the prompt back, StoreError where nothing can be
+        recorded any more.
+        """
+        emit = self._stage.emit
+        try:
+            await self._try_all()
+            text = "" if self._is_all else self.text
+            await emit(ev.StepFinished(0, self.number, self.finish, text))
+        except Skipped:
+            pass
+        except BatonError as error:
+            self.error = error
+            await emit(ev.StepFailed(0, self.number, type(error).__name__, error.message))
+        finally:
+            self.is_over = True
+
+    @property
+    def _is_all(self) -> bool:
+        """Whether its text alone is the answer, which is kept as such."""
+        plan = self._playing.plan
+        return plan is not None and len(plan.steps) == 1 and self._playing.final
+
+    async def _try_all(self) -> None:
+        """Try one worker after the other. Raises the first one's error where none succeeds."""
+        tried: list[str] = []
+        first: BatonError | None = None
+        while True:
+            try:
+                return await self._attempt()
+            except BatonError as error:
+                first = first or error
+                tried.append(self.worker)
+                delay = await self._choose_another(error, tried)
+                if delay is None:
+                    raise first from None
+                await self._stage.emit(ev.StepRetried(0, self.number, error.message, delay))
+                self.text = ""
+                await asyncio.sleep(delay)
+
+    async def _choose_another(self, error: BatonError, tried: list[str]) -> float | None:
+        """Choose who tries next; return after how many seconds, or None when nobody can."""
+        playing = self._playing
+        shown = self.text and playing.final and playing.plan and self.number in playing.plan.answer
+        if self._stage.task.limits.alone or shown or isinstance(error, StoreError):
+            return None
+        card = playing.situation.card(self.worker)
+        again = tried.count(self.worker) == 1 and card.is_outside
+        if isinstance(error, WorkerUnavailable) and again:
+            return AGAIN_SECONDS
+        from baton.engine.assign import substitute
+
+        roster = [c for c in playing.situation.roster if _may_replace(c, card, error)]
+        left = (await playing.funds()).left
+        self.worker = substitute(self.step, roster, tried, left)
+        return 0.0 if self.worker else None
+
+    async def _attempt(self) -> None:
+        """Have the worker do the step. Raises its error, Skipped or Withdrawn."""
+        stage = self._stage
+        worker = stage.house.workers[self.worker]
+        check(worker.card, stage.begun.label, stage.purse.terms)
+        metered = Metered(
+            worker, stage.purse, partial(self._playing.record, self.number), self._share
+        )
+        while True:
+            request = self._request(worker.card)
+            if worker.card.is_outside:
+                request = await self._allowed(worker.card, request)
+            try:
+                async with stage.house.slots.of(worker.card):
+                    await stage.emit(ev.StepStarted(0, self.number, self.worker))
+                    return await self._stream(metered, request)
+            except ContextTooLong as error:
+                if not self.step.is_direct or not await self._trimmed(error):
+                    raise
+
+    def _share(self) -> int:
+        """Return among how many steps the headroom is divided; this one holds its part now."""
+        waiting = self._playing.waiting_to_hold
+        count = len(waiting | {self.number})
+        waiting.discard(self.number)
+        return count
+
+    def _request(self, card: Card) -> Request:
+        playing, begun, limits = self._playing, self._stage.begun, self._stage.task.limits
+        plan = playing.plan
+        assert plan is not None
+        purpose = Purpose.STEP
+        if self.step.check:
+            purpose = Purpose.VERIFY
+        elif self.step.is_direct or self.number in plan.answer:
+            purpose = Purpose.ANSWER
+        answers = purpose is Purpose.ANSWER
+        system = card.system if begun.system is None or not answers else begun.system
+        outputs = playing.outputs(self.number)
+        # Samples of the same question differ, and are the same again with the same seed.
+        seed = None if limits.seed is None else (limits.seed + self.number - 1) % 2**32
+        return Request(
+            plan.messages(self.number, playing.material, outputs, system),
+            purpose,
+            limits.max_tokens if answers else None,
+            limits.temperature,
+            seed,
+            begun.label,
+        )
+
+    async def _allowed(self, card: Card, request: Request) -> Request:
+        """Have it allowed that a worker elsewhere is asked; return the request within its cap.
+
+        Raises Skipped for a step that can be done without, Withdrawn where the person takes the
+        prompt back, BudgetExceeded.
+        """
+        playing = self._playing
+        share = len(playing.waiting_to_hold | {self.number})
+        offered, request = await playing.offer(card, request, self._why, share)
+        if offered.decision is ev.Decision.SENT:
+            return request
+        kept, edited = ev.Decision.KEPT, ev.Decision.EDIT
+        told = offered.message or f"{card.name} was not asked, as you decided."
+        if self.step.optional:
+            self.error = BudgetExceeded(told)
+            await self._stage.emit(ev.StepSkipped(0, self.number, told, offered.most))
+            raise Skipped
+        alone = len(playing.situation.roster) == 1 or self._stage.task.limits.alone
+        direct = playing.plan is not None and len(playing.plan.steps) == 1
+        if offered.decision is edited or (offered.decision is kept and (alone or direct)):
+            raise Withdrawn
+        raise BudgetExceeded(told)
+
+    @property
+    def _why(self) -> str:
+        """Say why its worker is offered."""
+        plan = self._playing.plan
+        if self._playing.why:
+            return self._playing.why
+        if plan is not None and len(plan.steps) == 1:
+            return "You asked for it."
+        return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
+
+    # A conversation that has grown too long
+
+    async def _trimmed(self, error: ContextTooLong) -> bool:
+        """Leave the oldest turns out, if the person wants that; tell whether it was done."""
+        playing, begun = self._playing, self._stage.begun
+        turns = playing.material.turns
+        first = keep_latest(turns, _room(error, turns))
+        if first == 0:
+            error.hint = "Shorten the prompt, or attach less."
+            return False
+        question = Question(
+            f"{error.message} Leave out the {first} oldest turns? They stay in your history.",
+            (Choice("trim", "Leave them out"), Choice("stop", "Stop here")),
+            default="stop",
+        )
+        if await self._stage.ask(question) != "trim":
+            return False
+        playing.material = Material(turns[first:])
+        await self._stage.house.store.trim(begun.conversation, turns[first].id)
+        await self._stage.emit(ev.Trimmed(0, first))
+        return True
+
+    # What the worker yields
+
+    async def _stream(self, worker: Metered, request: Request) -> None:
+        async with aclosing(worker.stream(request)) as chunks:
+            async for chunk in chunks:
+                await self._take(chunk)
+
+    async def _take(self, chunk: Chunk) -> None:
+        emit, number = self._stage.emit, self.number
+        match chunk:
+            case Text(text=text):
+                self.text += text
+                await emit(ev.StepText(0, number, text))
+            case Usage(finish=finish):
+                self.cut = finish is Finish.LENGTH
+            case Sent(destination=destination, size=size):
+                await emit(ev.Sent(0, number, self.worker, destination, size))
+            case Retrying(reason=reason, delay=delay):
+                await emit(ev.StepRetried(0, number, reason, delay))
+            case Declined():
+                pass  # the error that follows says why
+            case Loading() | Reading() | Writing():
+                await emit(_progress(number, chunk))
+
+
+def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
+    """Tell whether a worker can do better where another had that error."""
+    if isinstance(error, BudgetExceeded):
+        return not card.is_outside
+    if isinstance(error, ContextTooLong):
+        return card.context == 0 or card.context > failed.context
+    return True
+
+
+def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
+    """Turn the worker's exact count into our estimate's scale, and leave half of it free."""
+    estimate = sum(about_tokens(with_files(turn.text, turn.files)) for turn in turns)
+    return estimate * error.limit // (2 * max(error.needed, 1))
+
+
+def _progress(number: int, chunk: Loading | Reading | Writing) -> ev.Progress:
+    match chunk:
+        case Loading(fraction=fraction):
+            return ev.Progress(0, number, ev.Phase.LOADING, fraction)
+        case Reading(done=done, total=total):
+            read = done / total if total else None
+            return ev.Progress(0, number, ev.Phase.READING, read)
+        case Writing(tokens_per_second=speed):
+            return ev.Progress(0, number, ev.Phase.WRITING, None, speed)

@@ -1,0 +1,366 @@
+"""How a plan is played: what a strategy proposes, step by step, until it has nothing to add.
+
+Steps whose inputs are there run side by side in one TaskGroup, within each worker's slots. A step
+that fails is given to the next suitable worker; what can't be had is left to the strategy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+
+from baton.domain import events as ev
+from baton.domain.chat import Card, Message, Purpose, Request, Role, Sent, Shape, Text
+from baton.domain.errors import BudgetExceeded, PlanError, StoreError
+from baton.domain.ledger import Scope, Standing
+from baton.domain.plan import Material, Outcome, Plan
+from baton.engine.meter import Metered, Tally
+from baton.engine.offer import Withdrawn
+from baton.engine.part import Part
+from baton.engine.policy import check, may_use
+from baton.engine.ports import Choice, Funds, Proposal, Question, Situation
+from baton.engine.stage import Stage
+
+GO, STOP, EDIT = "go", "stop", "edit"
+"""What a person may say to a plan."""
+
+
+class Playing:
+    """One prompt on its way, and the desk at which its strategy sits (engine.ports.Desk)."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.material = Material(stage.begun.turns)
+        self.plan: Plan | None = None
+        self.final = True
+        self.why = ""
+        self.waiting_to_hold: set[int] = set()
+        self.spent = 0
+        self._parts: dict[int, Part] = {}
+        self._before = ""
+        self._sunk: set[int] = set()
+        self._situation: Situation | None = None
+
+    # What there is so far
+
+    @property
+    def text(self) -> str:
+        """The answer so far; until the one that replaces a draft has a word, the draft."""
+        numbers = self.plan.answer if self.plan else ()
+        texts = [self._parts[n].text for n in numbers if n in self._parts]
+        return "\n\n".join(filter(None, texts)) or self._before
+
+    @property
+    def author(self) -> str:
+        """The worker that wrote the answer, or the last part of it."""
+        numbers = self.plan.answer if self.plan else ()
+        workers = [self._parts[n].worker for n in numbers if n in self._parts]
+        return workers[-1] if workers else self.stage.task.worker
+
+    @property
+    def cut(self) -> bool:
+        """Whether a part of the answer stopped at its length cap."""
+        numbers = self.plan.answer if self.plan else ()
+        return any(n in self.outcome.cut for n in numbers)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the plan went, for the strategy."""
+        assert self.plan is not None
+        parts = self._parts.items()
+        return Outcome(
+            self.plan,
+            {n: part.text for n, part in parts if part.text},
+            {n for n, part in parts if part.cut},
+            {n: part.error.message for n, part in parts if part.error is not None},
+        )
+
+    def outputs(self, step: int) -> dict[int, str]:
+        """Return the whole texts of the steps that a step sees."""
+        assert self.plan is not None
+        inputs = self.plan.steps[step - 1].inputs
+        return {n: self._parts[n].text for n in inputs if self._parts[n].error is None}
+
+    # The way
+
+    async def play(self) -> None:
+        """Play the task to its end. Raises Withdrawn, or the error that left it unanswered."""
+        task, situation = self.stage.task, await self._look_around()
+        proposal: Proposal | None
+        if task.kept is not None:
+            self._situation = situation
+            self._take_up(task.kept)
+            proposal = Proposal(task.kept.plan, "plan", "The plan was there already.")
+        else:
+            assert task.strategy is not None
+            proposal = await task.strategy.first(self)
+        await self.stage.emit(
+            ev.Routed(0, proposal.where, proposal.why, dict(situation.route.scores), task.name)
+        )
+        proposal = replace(proposal, why="")
+        first = True
+        while proposal is not None:
+            await self._adopt(proposal)
+            if first and task.limits.preview:
+                await self._show_plan()
+            first = False
+            await self._play_steps()
+            proposal = None
+            if task.strategy is not None:
+                proposal = await task.strategy.next(self, self.outcome)
+        self._conclude()
+
+    async def _look_around(self) -> Situation:
+        """Find out who may be used, and where the router would send the prompt."""
+        task, house = self.stage.task, self.stage.house
+        label, terms = self.stage.begun.label, self.stage.purse.terms
+        mine = house.workers[task.worker].card
+        check(mine, label, terms)
+        cards = [worker.card for name, worker in house.workers.items() if name != task.worker]
+        roster = (mine, *(card for card in cards if may_use(card, label, terms)))
+        allowed = {card.id for card in roster}
+        self._situation = Situation(
+            self.material,
+            task.worker,
+            task.helper if task.helper in allowed else "",
+            roster,
+            await house.router.route(self.material, roster),
+            task.limits,
+            terms.mode,
+            house.conductor if house.conductor in allowed else "",
+            house.templates,
+        )
+        return self._situation
+
+    def _take_up(self, kept: Outcome) -> None:
+        """Take the steps over that were finished in an earlier run."""
+        for number, text in kept.texts.items():
+            if number not in kept.failed:
+                self._parts[number] = part = Part(self, number, kept.plan.steps[number - 1])
+                part.text, part.is_over = text, True
+                part.cut = number in kept.cut
+
+    async def _adopt(self, proposal: Proposal) -> None:
+        """Make a proposal the plan, with workers that may be used, whatever it says."""
+        played = self.plan.steps if self.plan is not None else ()
+        if proposal.plan.steps[: len(played)] != played:
+            raise PlanError("A plan may not change the steps that were played.")
+        # Here, as most prompts need no search.
+        from baton.engine.assign import assign
+
+        left = (await self.funds()).left
+        plan = assign(proposal.plan, self.situation.roster, left=left, after=len(played))
+        self._before, self.plan = self.text, plan
+        self.final, self.why = proposal.final, proposal.why
+        await self.stage.emit(ev.Planned(0, plan, proposal.final, proposal.why))
+        if self.stage.task.kept is not None and not played:
+            for number, part in self._parts.items():
+                await self.stage.emit(ev.StepFinished(0, number, part.finish, part.text))
+
+    async def _show_plan(self) -> None:
+        """Let the person decide before anything of the plan is called. Raises Withdrawn."""
+        choices = (Choice(GO, "Play it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
+        question = Question("Play this plan?", choices, STOP, plan=self.plan)
+        if await self.stage.ask(question) != GO:
+            raise Withdrawn
+
+    async def _play_steps(self) -> None:
+        """Play every step that can be played; tell which ones can't."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                running: set[asyncio.Task[None]] = set()
+                while True:
+                    for part in self._startable():
+                        running.add(group.create_task(self._play_part(part)))
+                    if not running:
+                        break
+                    done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    if any(task.exception() for task in done if not task.cancelled()):
+                        break  # the group ends the others
+                    running -= done
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        await self._leave_out()
+
+    async def _play_part(self, part: Part) -> None:
+        try:
+            await part.play()
+        finally:
+            self.waiting_to_hold.discard(part.number)
+        if part.error is not None and not part.step.optional:
+            self._sunk.add(part.number)
+
+    def _startable(self) -> list[Part]:
+        """Return the parts that may begin now; none once a step failed that was needed."""
+        assert self.plan is not None
+        if self._sunk:
+            return []
+        over = {n for n, part in self._parts.items() if part.is_over}
+        fresh = [
+            Part(self, number, self.plan.steps[number - 1])
+            for number in self.plan.ready(over, self._parts)
+        ]
+        self._parts |= {part.number: part for part in fresh}
+        cards = {card.id: card for card in self.situation.roster}
+        self.waiting_to_hold |= {p.number for p in fresh if cards[p.step.worker].is_outside}
+        return fresh
+
+    async def _leave_out(self) -> None:
+        """Tell of the steps that never began, as one failed without which they make no sense."""
+        assert self.plan is not None
+        if not self._sunk:
+            return
+        number = min(self._sunk)
+        self._sunk.clear()  # what now is the strategy's to say
+        for n, step in enumerate(self.plan.steps, start=1):
+            if n not in self._parts:
+                self._parts[n] = part = Part(self, n, step)
+                part.error, part.is_over = self._parts[number].error, True
+                await self.stage.emit(ev.StepSkipped(0, n, f"Step {number} failed."))
+
+    def _conclude(self) -> None:
+        """Raise the error of an answer's step that has no whole text."""
+        assert self.plan is not None
+        for number in self.plan.answer:
+            if number not in self._parts:
+                raise PlanError(f"The plan never came to step {number}, which is its answer.")
+            if (error := self._parts[number].error) is not None:
+                raise error
+
+    # The desk
+
+    @property
+    def situation(self) -> Situation:
+        """What was known before anything was called."""
+        assert self._situation is not None
+        return self._situation
+
+    async def funds(self) -> Funds:
+        """Return what may be spent now: nothing where the ledger can't be read."""
+        purse = self.stage.purse
+        try:
+            standing = await purse.ledger.standing(purse.terms.ceilings, purse.session)
+        except StoreError:
+            return Funds(0, 1.0)
+        return _funds(standing, purse.limits.budget, self.spent)
+
+    async def ask(
+        self,
+        worker: str,
+        messages: Sequence[Message],
+        purpose: Purpose,
+        shape: Shape | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
+        """Return what a worker says apart from any step; see engine.ports.Desk."""
+        stage = self.stage
+        card = self.situation.card(worker)
+        label, seed = stage.begun.label, stage.task.limits.seed
+        request = Request(tuple(messages), purpose, max_tokens, 0.0, seed, label, shape=shape)
+        await stage.emit(ev.Planning(0, worker))
+        if card.is_outside:
+            offered, request = await self.offer(card, request, "It would plan the work.")
+            if offered.decision is not ev.Decision.SENT:
+                raise BudgetExceeded(offered.message or f"{card.name} was not asked for a plan.")
+        metered = Metered(stage.house.workers[worker], stage.purse, partial(self.record, 0))
+        pieces: list[str] = []
+        async with stage.house.slots.of(card), aclosing(metered.stream(request)) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Text):
+                    pieces.append(chunk.text)
+                elif isinstance(chunk, Sent):
+                    sent = ev.Sent(0, 0, worker, chunk.destination, chunk.size)
+                    await stage.emit(sent)
+        return "".join(pieces)
+
+    async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
+        """Check a step's text by executing, parsing and recomputing what can be, and record it."""
+        from baton.engine.checks import check
+
+        tools = any(card.is_tool for card in self.situation.roster)
+        found = await check(
+            outcome.text(step), self.material.prompt, self._compute if tools else None
+        )
+        checked = tuple(ev.Checked(0, step, f.what, f.verdict, f.note) for f in found)
+        for event in checked:
+            await self.stage.emit(event)
+        return checked
+
+    async def _compute(self, tool: str, text: str) -> str:
+        """Have a tool compute something for a check. Raises WorkerError."""
+        worker = self.stage.house.workers[tool]
+        request = Request((Message(Role.USER, text),), Purpose.VERIFY)
+        metered = Metered(worker, self.stage.purse, partial(self.record, 0))
+        async with (
+            self.stage.house.slots.of(worker.card),
+            aclosing(metered.stream(request)) as chunks,
+        ):
+            return "".join([chunk.text async for chunk in chunks if isinstance(chunk, Text)])
+
+    # What parts and desk share
+
+    async def offer(
+        self, card: Card, request: Request, why: str, share: int = 1
+    ) -> tuple[ev.Offered, Request]:
+        """Offer the help of a worker elsewhere; return what became of that, and the request.
+
+        The request is what was offered: its answer is capped as the price says. A ledger that can't
+        be read leaves the text that is there; without one, raises StoreError.
+        """
+        try:
+            offered, cap = await self.stage.offers.make(
+                card, request, why, draft=self.text, share=share
+            )
+        except StoreError as error:
+            if not self.text:
+                raise
+            never, told = ev.Decision.NEVER, str(error)
+            offered, cap = ev.Offered(0, card.id, why, 0, 0, "", never, told), 0
+        await self.stage.emit(offered)
+        return offered, replace(request, max_tokens=cap)
+
+    async def record(self, number: int, tally: Tally) -> None:
+        """Keep what a call used."""
+        self.spent += tally.cost
+        await self.stage.emit(_called(number, tally))
+
+
+def _funds(standing: Standing, budget: int | None, spent: int) -> Funds:
+    """Return what a run may spend: the least of all scopes, its own budget among them."""
+    if standing.frozen or not (standing.allowed or budget):
+        return Funds(0, 1.0)
+    rooms = [(room.left, room.ceiling) for room in standing.rooms if room.scope is not Scope.RUN]
+    if budget is not None:
+        rooms.append((max(0, budget - spent), budget))
+    limited = [(left, ceiling) for left, ceiling in rooms if left is not None and ceiling]
+    if any(ceiling == 0 for _, ceiling in rooms):
+        return Funds(0, 1.0)
+    if not limited:
+        return Funds(None, 0.0)
+    left, ceiling = min(limited)
+    return Funds(left, 1 - left / ceiling)
+
+
+def _called(number: int, tally: Tally) -> ev.Called:
+    usage = tally.usage
+    return ev.Called(
+        0,
+        step=number,
+        worker=tally.worker,
+        purpose=tally.request.purpose,
+        tokens_in=usage.tokens_in if usage else 0,
+        tokens_out=tally.tokens_out,
+        cached=usage.cached if usage else 0,
+        context=usage.context if usage else 0,
+        cost=tally.cost,
+        confirmed=usage is not None,
+        seconds=round(tally.seconds, 3),
+        first_token=None if tally.first_token is None else round(tally.first_token, 3),
+        loading=round(tally.loading, 3),
+        finish=usage.finish if usage else None,
+        held=tally.held,
+        call=tally.request.call,
+    )

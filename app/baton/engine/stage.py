@@ -1,0 +1,59 @@
+"""What a run is given, and what all of its parts share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from baton.domain.chat import Prompt
+from baton.domain.events import Event
+from baton.domain.plan import Outcome
+from baton.engine.meter import Purse
+from baton.engine.offer import Offers
+from baton.engine.policy import Limits
+from baton.engine.ports import Ask, Begun, Place, Router, Store, Strategy, Templates, Worker
+from baton.engine.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be played: a prompt, where it goes, within which limits, and who decides how.
+
+    `worker` answers unless a plan says otherwise, `helper` (or "") when that won't do. `strategy`
+    has a `name`; None plays what is given. `kept` is a plan to begin with, and what is known of its
+    steps already.
+    """
+
+    prompt: Prompt
+    place: Place
+    limits: Limits
+    worker: str
+    helper: str
+    name: str
+    strategy: Strategy | None
+    kept: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What every run of an orchestra shares."""
+
+    workers: Mapping[str, Worker]
+    store: Store
+    router: Router
+    templates: Templates
+    slots: Slots
+    conductor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a run has once it is recorded. `emit` times an event, keeps it and publishes it."""
+
+    task: Task
+    house: House
+    begun: Begun
+    purse: Purse
+    offers: Offers
+    emit: Callable[[Event], Awaitable[None]]
+    ask: Ask
