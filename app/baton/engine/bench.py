@@ -1,0 +1,247 @@
+"""How well a strategy does on questions whose answers are known: played like any other prompt.
+
+What it comes to stands beside what could be had without any strategy, where recordings tell that.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from baton.domain.chat import Card, Prompt
+from baton.domain.errors import BatonError
+from baton.domain.events import Decision
+from baton.domain.grading import (
+    PYTHON,
+    Dataset,
+    Question,
+    Recorded,
+    grade,
+    program,
+    tokens_in,
+    wilson,
+)
+from baton.domain.prices import FREE, Used
+from baton.domain.view import RunView
+from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits
+
+Execute = Callable[[str], Awaitable[str]]
+"""Runs Python where it can do no harm and returns what it prints. Raises WorkerError."""
+
+NO_SANDBOX = "Nothing executes code safely here, so it was not graded."
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How one question went. `score` is from 0 to 1, None where it can't be graded.
+
+    `outside` counts those of the `calls` that went elsewhere. `cost` is in nano-dollars. `worker`
+    wrote the answer ("" where several did); `note` says what went wrong. `refused`: money was
+    missing.
+    """
+
+    question: str
+    score: float | None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: int = 0
+    seconds: float = 0.0
+    calls: int = 0
+    outside: int = 0
+    worker: str = ""
+    note: str = ""
+    refused: bool = False
+
+
+class Grader:
+    """Grades what came out of a run: by the recording where one worker's own text is the answer."""
+
+    def __init__(
+        self,
+        recorded: Mapping[str, Mapping[str, Recorded]] | None = None,
+        execute: Execute | None = None,
+    ) -> None:
+        self._recorded = recorded or {}
+        self._execute = execute
+
+    async def __call__(self, question: Question, view: RunView) -> tuple[float | None, str]:
+        """Return the score and, where there is none or it says little, why."""
+        if view.status != "finished":
+            return 0.0, view.failure.message if view.failure else f"The run was {view.status}."
+        once = self._recorded.get(author(view), {}).get(question.id)
+        if once is not None and view.answer.strip():
+            # A recording whose end a cap cut off says nothing any more.
+            return (0.0, "The answer was cut at its cap.") if view.cut else (once.score, "")
+        if question.kind == PYTHON:
+            return await self._tested(question, view.answer)
+        if not question.answer:
+            return None, "There is no answer to compare with."
+        return float(grade(question, view.answer)), ""
+
+    async def _tested(self, question: Question, text: str) -> tuple[float | None, str]:
+        if self._execute is None:
+            return None, NO_SANDBOX
+        mark = secrets.token_hex(8)  # so that no code can say by itself that it passed
+        try:
+            printed = await self._execute(program(question, text, mark))
+        except BatonError as error:
+            return 0.0, error.message
+        return (1.0, "") if mark in printed else (0.0, printed.strip()[-200:])
+
+
+def author(view: RunView) -> str:
+    """Return whose own text the answer is, or ""."""
+    answer = view.plan.answer if view.plan is not None else ()
+    if len(answer) != 1:
+        return ""
+    return view.steps[answer[0] - 1].worker
+
+
+async def play(orchestra: Orchestra, question: Question, limits: Limits, grader: Grader) -> Played:
+    """Play one question to its end and grade what came out."""
+    view = RunView()
+    prompt = Prompt(question.prompt, system=question.system)
+    async with orchestra.play(prompt, limits=limits) as run:
+        async for event in run:
+            view = view.apply(event)
+    score, note = await grader(question, view)
+    elsewhere = {card.id for card in orchestra.roster if card.is_outside}
+    short = view.failure is not None and view.failure.error == "BudgetExceeded"
+    return Played(
+        question.id,
+        score,
+        sum(call.tokens_in for call in view.calls),
+        sum(call.tokens_out for call in view.calls),
+        view.cost,
+        view.worked,
+        len(view.calls),
+        sum(call.worker in elsewhere for call in view.calls),
+        author(view),
+        note,
+        short or any(offer.decision is Decision.CEILING for offer in view.offers),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a strategy came to over all its questions; `right` is the sum of their scores.
+
+    `local` counts the questions for which nothing left this machine. `cost` is in nano-dollars.
+    `baseline`: nothing was played, it is what the recordings tell.
+    """
+
+    name: str
+    questions: int
+    graded: int
+    right: float
+    tokens_in: int
+    tokens_out: int
+    cost: int
+    seconds: float
+    calls: int
+    local: int
+    refused: int = 0
+    baseline: bool = False
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was right of those that could be graded."""
+        return self.right / self.graded if self.graded else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the accuracy lies with 95 % certainty."""
+        return wilson(self.right, self.graded)
+
+    @property
+    def local_share(self) -> float:
+        """The share of the questions for which nothing left this machine."""
+        return self.local / self.questions if self.questions else 0.0
+
+
+def summed(name: str, played: Sequence[Played], *, baseline: bool = False) -> Row:
+    """Add up how questions went."""
+    scores = [one.score for one in played if one.score is not None]
+    return Row(
+        name,
+        len(played),
+        len(scores),
+        sum(scores),
+        sum(one.tokens_in for one in played),
+        sum(one.tokens_out for one in played),
+        sum(one.cost for one in played),
+        sum(one.seconds for one in played),
+        sum(one.calls for one in played),
+        sum(not one.outside for one in played),
+        sum(one.refused for one in played),
+        baseline,
+    )
+
+
+# What recordings tell without playing anything
+
+
+def always(dataset: Dataset, questions: Sequence[Question], card: Card) -> list[Played]:
+    """Return how the questions go where one worker answers them all."""
+    return [_alone(dataset, question, card) for question in questions]
+
+
+def oracle(dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]) -> list[Played]:
+    """Return how the questions go where somebody knows beforehand who is right, at what price.
+
+    Where nobody is, the cheapest is asked.
+    """
+    return [
+        max(
+            (_alone(dataset, question, card) for card in cards),
+            key=lambda one: (one.score or 0.0, -one.cost),
+        )
+        for question in questions
+    ]
+
+
+def _alone(dataset: Dataset, question: Question, card: Card) -> Played:
+    once = dataset.recorded[card.id][question.id]
+    system = card.system if question.system is None else question.system
+    read = tokens_in(system) + tokens_in(question.prompt)
+    cost = (card.price or FREE).cost(Used(read, once.tokens))
+    return Played(
+        question.id, once.score, read, once.tokens, cost, 0.0, 1, int(card.is_outside), card.id
+    )
+
+
+def baselines(
+    dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]
+) -> tuple[Row, ...]:
+    """Return what the recordings tell of these workers: each alone, and the oracle."""
+    alone = [
+        summed(f"always {card.id}", always(dataset, questions, card), baseline=True)
+        for card in cards
+    ]
+    best = summed("oracle", oracle(dataset, questions, cards), baseline=True)
+    return (*alone, best)
+
+
+def mixed(rows: Sequence[Row], cost: int) -> float | None:
+    """Return the accuracy of sending questions elsewhere at random, at this cost.
+
+    Of those that always ask one worker, the best that is free and the dearest; None without both.
+    """
+    alone = [row for row in rows if row.baseline and row.name.startswith("always ")]
+    free = max((row for row in alone if not row.cost), key=_accuracy, default=None)
+    paid = max((row for row in alone if row.cost), key=lambda row: row.cost, default=None)
+    if free is None or paid is None:
+        return None
+    share = min(1.0, cost / paid.cost)
+    return free.accuracy + share * (paid.accuracy - free.accuracy)
+
+
+def _accuracy(row: Row) -> float:
+    return row.accuracy
+
+
+def renamed(row: Row, name: str) -> Row:
+    """Return the row under another name."""
+    return replace(row, name=name)
