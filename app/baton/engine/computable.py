@@ -1,0 +1,95 @@
+"""What a tool can answer alone: plain sums, conversions and questions of date and time.
+
+Whatever is caught here never reaches a model, so only what is nothing else is caught.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST = 200
+"""A longer text is a task in words, whatever numbers it holds."""
+
+_NUMBER = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?%?"
+_SIGNED = (
+    rf"[-+]?\s*\(*\s*[-+]?\s*(?:(?:sqrt|square root of|the square root of)\s*\(?)?\s*{_NUMBER}\)*"
+)
+_BETWEEN = (
+    r"(?:\s*(?:\*\*|[-+*/\u00d7\u00f7\u00b7^\u2212])\s*|(?<=\d)x(?=\d)|"
+    r"\s+(?:x|plus|minus|times|mod|modulo|divided by|multiplied by|to the power of|over|mal|"
+    r"geteilt durch|fois|por|dividido por|per|diviso|más|menos|mais|più)\s+)"
+)
+_AFTER = r"(?:\s*(?:squared|cubed|!))?\)*"
+_SUM = rf"{_SIGNED}{_AFTER}(?:{_BETWEEN}{_SIGNED}{_AFTER})+"
+_OTHER_SUMS = (
+    rf"{_NUMBER}\s*(?:%|percent|per cent|prozent)?\s*(?:of|von|de|di)\s+{_NUMBER}",
+    rf"(?:the\s+)?(?:sqrt|square root of|cube root of)\s*\(?\s*{_NUMBER}\s*\)?",
+    rf"{_NUMBER}\s*(?:squared|cubed|!)",
+)
+_LEAD = (
+    r"(?:(?:please|bitte)\s+)?(?:what\s*(?:is|'s|are)|how much is|calculate|compute|work out|"
+    r"evaluate|was (?:ist|sind|ergibt|macht)|wie ?viel (?:ist|sind|ergibt)|berechne|rechne|"
+    r"combien (?:font|fait)|calcule[rz]?|cu[aá]nto (?:es|son)|calcula|quanto (?:[eé]|è|fa)|calcola)"
+    r"\s*:?\s+"
+)
+_TAIL = r"\s*(?:=\s*\??|\?|\.|!|please|bitte)*\s*"
+_ASKED_SUM = re.compile(rf"{_LEAD}(?:{_SUM}|{'|'.join(_OTHER_SUMS)}){_TAIL}", re.IGNORECASE)
+_BARE_SUM = re.compile(rf"{_SUM}{_TAIL}", re.IGNORECASE)
+_LIKE_A_SUM = re.compile(
+    r"[+*\u00d7\u00f7^=]|\d\s+[-/\u2212]\s+\d|\d\s*\)|\b(?:plus|minus|times)\b", re.IGNORECASE
+)
+"""What a bare line needs to be no date, no telephone number and no 24/7."""
+
+_UNIT = (
+    r"(?:°\s?[cfk]|(?:degrees?\s+)?(?:celsius|fahrenheit|kelvin)|"
+    r"(?:milli|centi|kilo)?(?:met(?:er|re)s?|grams?|lit(?:er|re)s?|watts?|joules?)|"
+    r"inch(?:es)?|feet|foot|yards?|miles?|nautical miles?|ounces?|pounds?|tons?|tonnes?|stones?|"
+    r"gallons?|pints?|quarts?|cups?|tablespoons?|teaspoons?|acres?|hectares?|"
+    r"seconds?|minutes?|hours?|days?|weeks?|(?:kilo|mega|giga|tera)?(?:bytes?|bits?)|"
+    r"mm|cm|km|m|mi|ft|in|yd|mg|kg|g|lbs?|oz|ml|l|kb|mb|gb|tb|mph|km/h|m/s|kwh|wh|j|kj|cal|kcal)"
+)
+_CONVERSION = re.compile(
+    rf"(?:(?:{_LEAD})?(?:convert\s+)?{_NUMBER}\s*{_UNIT}\s+(?:to|into|in|as)\s+{_UNIT}|"
+    rf"how many {_UNIT} (?:are |is )?(?:there )?(?:in|make(?: up)?) (?:an?|{_NUMBER})\s*{_UNIT})"
+    rf"{_TAIL}",
+    re.IGNORECASE,
+)
+
+_DATE = (
+    r"(?:\d{4}-\d\d?-\d\d?|\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?[a-z]{3,9}\.?,?\s+\d{4}|"
+    r"[a-z]{3,9}\.?\s+\d{1,2}(?:st|nd|rd|th)?,?\s+\d{4}|"
+    r"today|now|tomorrow|yesterday|christmas|new year)"
+)
+_CLOCK = re.compile(
+    r"(?:what(?:'s| is) the (?:current )?(?:time|date)(?: and (?:time|date))?(?: (?:right )?now|"
+    r" today)?|what time is it(?: (?:right )?now)?|what(?:'s| is) today'?s date|"
+    r"what (?:date|day|year|month) is it(?: today| now)?|"
+    r"what(?:'s| is) (?:the )?(?:day|date) (?:today|tomorrow)|"
+    r"(?:what|which) (?:day of the week|weekday) (?:is|was|will be) " + _DATE + r"(?: be)?|"
+    r"how many days (?:are |is )?(?:there )?(?:(?:from|between) " + _DATE + r" (?:to|and|until) "
+    + _DATE + r"|until " + _DATE + r"|since " + _DATE + r")|"
+    r"wie (?:spät|viel uhr) ist es(?: jetzt)?|welche[rs]? (?:tag|datum) (?:ist|haben wir) heute|"
+    r"quelle heure est[- ]il|quel jour (?:sommes[- ]nous|est[- ]on)(?: aujourd'hui)?|"
+    r"qu[eé] hora es|qu[eé] d[ií]a es(?: hoy)?|que horas s[aã]o|che (?:ore|ora) (?:sono|è)|"
+    r"今何時(?:ですか)?|今日は何日(?:ですか)?|现在几点(?:了)?|今天几号)"
+    r"[\s?.!\uff1f。]*",
+    re.IGNORECASE,
+)  # fmt: skip
+
+
+def computes(tool: str, text: str) -> bool:
+    """Tell whether a tool can answer a text alone: a whole sum, conversion or date question."""
+    if len(text) > _LONGEST or "\n" in text.strip():
+        return False
+    plain = " ".join(text.split()).replace("\u2019", "'").lstrip("\u00bf")
+    if tool == "calculator":
+        return _is_sum(plain) or _CONVERSION.fullmatch(plain) is not None
+    return tool == "clock" and _CLOCK.fullmatch(plain) is not None
+
+
+def _is_sum(text: str) -> bool:
+    if text.count("(") != text.count(")"):
+        return False
+    if _ASKED_SUM.fullmatch(text):
+        return True
+    return bool(_BARE_SUM.fullmatch(text) and _LIKE_A_SUM.search(text))

@@ -1,0 +1,203 @@
+"""Where a prompt goes, by a rule of its length and its words: no language model is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from baton.domain.chat import Card, about_tokens
+from baton.domain.plan import Material, Need
+from baton.engine.assign import chance
+from baton.engine.computable import computes
+from baton.engine.ports import Route
+
+_HEAD, _TAIL = 4000, 1000
+"""Characters looked at: what is wanted stands at the beginning or at the end."""
+
+_WORDS = {
+    "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
+    "summary": r"summar[iy]|tl;?dr|key points|zusammenfass|fass\w* .{0,40}zusammen|résum|resum|"
+    r"riassum|摘要|总结|要約",
+    "extraction": r"extract|list (?:all|every) (?:the )?(?:names?|dates?|numbers?|emails?)|"
+    r"find all|pull out|extrahier|extrai|extrae|estrai|提取|抽出",
+    "rewriting": r"rewrite|rephrase|paraphrase|proofread|(?:fix|correct|check) (?:my|the|this) "
+    r"(?:grammar|spelling|text|english)|make (?:it|this) (?:shorter|longer|more)|shorten|polish|"
+    r"umschreib|formulier\w* .{0,40}um|korrigier|verbesser|reformul|corrige|reescrib|riscriv|改写",
+    "code": r"```|\bdef \w+\(|\bclass \w+|#include|\bimport \w+|\bselect .{1,80} from|python|"
+    r"javascript|typescript|\bjava\b|\brust\b|c\+\+|\bsql\b|\bregex|\bhtml\b|\bcss\b|\bbash\b|"
+    r"(?:shell|bash) script|(?:write|implement|fix|refactor|debug)\w* .{0,30}(?:function|program|"
+    r"script|class|code|bug|test)|unit tests?|stack ?trace|compil|programm|fonction|código|代码",
+    "planning": r"\bplan (?:a|an|my|the|for|out|three|\d)|itinerary|schedule|road ?map|step[- ]by"
+    r"[- ]step plan|reiseplan|planifi|organi[sz]e (?:a|my)|agenda|计划",
+    "math": r"prove|proof|integral|derivative|equation|solve for|theorem|probability|matrix|"
+    r"polynomial|\\frac|\\sum|\$[^$\n]{1,80}\$|how many|how much|percent|beweis|gleichung|"
+    r"wahrscheinlich|équation|ecuaci|equaz|方程|证明",
+    "reasoning": r"\bwhy\b|reason|puzzle|riddle|logic|compare|pros and cons|trade-?offs|argu|"
+    r"analy[sz]|evaluate|decide|should (?:i|we)|explain how|warum|wieso|vergleich|pourquoi|"
+    r"por qu[eé]|perch[eé]|为什么|なぜ",
+    "writing": r"write (?:a|an|me|the|some)|essay|poem|story|letter|e-?mail|blog|article|speech|"
+    r"slogan|tagline|schreib|gedicht|geschichte|brief|écri[st]|poème|lettre|escrib|poema|carta|"
+    r"scriv|写一|書いて",
+    "knowledge": r"\bwho (?:is|was|wrote|invented)|\bwhat (?:is|are|was|does)|"
+    r"\bwhen (?:did|was|is)|\bwhere|\bwhich|capital of|define|meaning of|explain|tell me about|"
+    r"\bwer\b|\bwas (?:ist|sind)|\bwann\b|\bwo\b|qui est|qu'est|quel|"
+    r"qu[eé] es|cu[aá]l|qui[eé]n|che cos|chi è|是什么|とは",
+}
+"""In the order in which they win where several are equally frequent."""
+
+_KINDS = {kind: re.compile(words, re.IGNORECASE) for kind, words in _WORDS.items()}
+
+_ORDER = r"translat|summari|rewrite|write|list|explain|compare|find|calculate|convert|create|check|"
+_ORDER += r"describe|give|make|put|turn|draft|extract|plan|review|suggest|übersetz|schreib|erklär|"
+_ORDER += r"fasse|erstelle|écris|traduis|explique|escribe|traduce|resume|explica"
+_THEN = re.compile(
+    rf"(?:\bthen\b|\bafter that\b|\bafterwards\b|\bfinally\b|\band also\b|\bdanach\b|\bund dann\b|"
+    rf"\bensuite\b|\bpuis\b|\bluego\b|\bdespués\b|[.;,]\s+(?:and\s+)?(?=(?:please )?(?:{_ORDER}))|"
+    rf"\band (?=(?:{_ORDER})))",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"^\s*(?:\d{1,2}[.)]|[a-h][.)]|[-*•])\s+\S", re.MULTILINE)
+_HARD = re.compile(
+    r"prove|proof|rigorous|theorem|optimi[sz]|algorithm|complexity|concurren|distributed|"
+    r"architect|in[- ]depth|detailed|comprehensive|thorough|edge cases|production|legal|contract|"
+    r"diagnos|integral|differential|olympiad|derive|beweis|ausführlich|gründlich|démontr|"
+    r"détaillé|detallad|demuestra|证明",
+    re.IGNORECASE,
+)
+_EASY = re.compile(
+    r"^\s*(?:hi|hello|hey|thanks|thank you|ok(?:ay)?|yes|no|good (?:morning|evening)|hallo|"
+    r"guten (?:tag|morgen)|danke|bonjour|merci|hola|gracias|ciao|grazie|你好|谢谢|こんにちは)\b",
+    re.IGNORECASE,
+)
+
+_BASE = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
+"""How difficult an ordinary task of a kind is; 2 for the others."""
+
+_GOOD = 0.5
+"""With less chance than this a stronger worker is worth a thought."""
+
+_NOUNS = {
+    "math": "a maths question",
+    "calculation": "a sum",
+    "code": "a programming task",
+    "knowledge": "a question of fact",
+    "reasoning": "a question to think through",
+    "writing": "something to write",
+    "rewriting": "a text to rework",
+    "summary": "a summary",
+    "extraction": "something to pick out of a text",
+    "translation": "a translation",
+    "planning": "something to plan",
+    "chat": "a plain message",
+}
+_GRADES = ("", "very easy", "easy", "of middling difficulty", "hard", "very hard")
+
+
+class RuleRouter:
+    """Routes by a rule. Other languages than English are known by their commonest words only."""
+
+    async def route(self, material: Material, roster: Sequence[Card]) -> Route:
+        """Return the route of the newest prompt."""
+        if tool := _tool(material, roster):
+            return Route(
+                "local",
+                f"This is a plain sum or date, and the {tool} does those exactly.",
+                Need("calculation", 1),
+                tool=tool,
+                scores={"difficulty": 1.0, "parts": 1.0},
+            )
+        text = _seen(material.prompt)
+        parts = _parts(text)
+        kind = _kind(text, bool(material.files))
+        difficulty = _difficulty(text, len(material.prompt), kind, parts)
+        need = Need(kind, difficulty)
+        template = _template(material, roster, need, parts)
+        likely = chance(roster[0], need) if roster else 0.0
+        where, why = _where(need, parts, template, likely, roster)
+        scores = {"difficulty": float(difficulty), "parts": float(parts), "chance": likely}
+        return Route(where, why, need, template=template, scores=scores)
+
+
+def _tool(material: Material, roster: Sequence[Card]) -> str:
+    """Return the tool in the roster that answers this prompt alone, or ""."""
+    if material.turns[-1].files:
+        return ""
+    there = [card.id for card in roster if card.is_tool]
+    return next((tool for tool in there if computes(tool, material.prompt)), "")
+
+
+def _seen(text: str) -> str:
+    """Return the part of a prompt that the rule looks at."""
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+
+
+def _kind(text: str, with_files: bool) -> str:
+    """Return the task kind whose words come first and most often."""
+    if _EASY.match(text) and len(text) < 60:
+        return "chat"
+    best, most = "", 0.0
+    for kind, words in _KINDS.items():
+        found = [match.start() for match in words.finditer(text)]
+        # What is asked for usually stands at the beginning, before the text that it is about.
+        score = min(3, len(found)) + (2.0 if found and found[0] < 40 else 0.0)
+        if score > most:
+            best, most = kind, score
+    if best == "math" and not any(c.isdigit() for c in text) and most <= 1:
+        return "knowledge"
+    return best or ("extraction" if with_files else "chat")
+
+
+def _parts(text: str) -> int:
+    """Return how many things are asked for, 1 to 9."""
+    items = len(_ITEM.findall(text))
+    questions = text.count("?") + text.count("\uff1f")
+    orders = 1 + len(_THEN.findall(text[:1500]))
+    return max(1, min(9, max(items if questions > 1 or orders > 2 else 0, questions, orders)))
+
+
+def _difficulty(text: str, length: int, kind: str, parts: int) -> int:
+    hard = len({match.lower() for match in _HARD.findall(text)})
+    value = _BASE.get(kind, 2) + min(2, hard) + (parts > 2) + (length > 1200)
+    short = len(text) < 60 and not hard
+    return max(1, min(5, value - (short and kind not in ("math", "code"))))
+
+
+def _template(material: Material, roster: Sequence[Card], need: Need, parts: int) -> str:
+    """Return the workflow that suits a prompt, or ""."""
+    if _too_long(material, roster):
+        return "read-long-document"
+    if need.kind == "code":
+        return "plan-code-test" if need.difficulty >= 4 else ""
+    if parts >= 3:
+        return "split-merge"
+    return "draft-verify-revise" if need.difficulty >= 4 else ""
+
+
+def _too_long(material: Material, roster: Sequence[Card]) -> bool:
+    """Tell whether the files are more than the first worker can hold beside the question."""
+    files = {file.name: file for turn in material.turns for file in turn.files}
+    if not files or not roster or not roster[0].context:
+        return False
+    room = roster[0].context - min(1024, roster[0].context // 4) - about_tokens(material.prompt)
+    return sum(about_tokens(file.text) for file in files.values()) > max(0, room)
+
+
+def _where(
+    need: Need, parts: int, template: str, likely: float, roster: Sequence[Card]
+) -> tuple[str, str]:
+    """Return where a prompt goes, and why in a sentence."""
+    grade = f"This looks like {_NOUNS[need.kind]}, {_GRADES[need.difficulty]}"
+    if template == "read-long-document":
+        return "plan", "The files are longer than your worker can read at once, so it reads pieces."
+    if template == "split-merge":
+        return "plan", f"You ask for {parts} things, so they are done one by one."
+    if template:
+        return "plan", f"{grade}, so the first answer is checked before you get it."
+    if parts > 1 and need.difficulty > 2:
+        return "plan", f"You ask for {parts} things, and the later ones build on the first."
+    others = [card for card in roster[1:] if card.is_outside]
+    if likely < _GOOD and any(chance(card, need) > likely + 0.2 for card in others):
+        return "cloud", f"{grade}, and your local worker is not strong at those."
+    if roster and not roster[0].is_outside:
+        return "local", f"{grade}, which can stay on this machine."
+    return "local", f"{grade}, so one worker is enough."

@@ -1,0 +1,54 @@
+"""How much a step reads and writes, guessed before it is played."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from baton.domain.chat import about_tokens, text_bound, with_files
+from baton.domain.plan import FILE, HISTORY, PROMPT, Material, Step
+
+_WRITTEN = {"calculation": 64, "code": 1200, "writing": 1000, "math": 800, "reasoning": 800}
+_ELSE = 500
+"""Tokens that an answer of a kind has. Of MMLU-Pro and ZeroEval answers: 250 to 900 in the mean."""
+
+_FRAME = 1024 + 128
+"""What templates and providers may put around the texts, as `chat.input_bound` counts it."""
+
+_STEP = 256
+"""Sizes are rounded up to this, so that pieces of one document count as equal."""
+
+
+class Size(NamedTuple):
+    """In tokens: what is likely read and written, and what is read at most."""
+
+    read: int
+    written: int
+    bound: int
+
+
+def step_size(step: Step, material: Material | None) -> Size:
+    """Return the size of a step; without material, the prompt is taken to be a short one."""
+    likely, most = about_tokens(step.subtask), text_bound(step.subtask)
+    for name in step.access:
+        read, bound = _visible(name, material)
+        likely, most = likely + read, most + bound
+    return Size(_up(likely), _WRITTEN.get(step.need.kind, _ELSE), _up(most + _FRAME))
+
+
+def _visible(name: str, material: Material | None) -> tuple[int, int]:
+    """Return the likely and the largest number of tokens behind a name of an access list."""
+    if name.isdecimal():  # the text of an earlier step
+        return _ELSE, 4 * _ELSE
+    if material is None:
+        return (0, 0) if name == HISTORY else (_STEP, 4 * _STEP)
+    if name == PROMPT:
+        texts = [material.prompt]
+    elif name == HISTORY:
+        texts = [with_files(turn.text, turn.files) for turn in material.turns[:-1]]
+    else:
+        texts = [material.file(name)[1]] if name.startswith(FILE) else []
+    return sum(map(about_tokens, texts)), sum(map(text_bound, texts))
+
+
+def _up(tokens: int) -> int:
+    return -(-tokens // _STEP) * _STEP

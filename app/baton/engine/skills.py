@@ -1,0 +1,108 @@
+"""How difficult a task may be for a worker, as far as it can be told from its card."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import pairwise
+
+from baton.domain.chat import Card
+from baton.domain.labels import Label
+
+_BY_SIZE = (
+    (0.135, 1.0),
+    (0.5, 1.4),
+    (1.0, 1.7),
+    (3.0, 2.3),
+    (8.0, 3.0),
+    (14.0, 3.4),
+    (30.0, 4.0),
+    (70.0, 4.3),
+    (400.0, 4.7),
+)
+"""Billions of parameters, and the difficulty that a model of that size masters about four times in
+five. A prior for instruction-tuned models of 2024 to 2026, read off the accuracies in
+ZeroEval (GSM8K, MATH level 5) and MMLU-Pro; `skills` in the settings replaces it."""
+
+_LEAN = {
+    # Small models fall behind most where many steps must all be right, least where the text is
+    # already there.
+    "math": -0.3,
+    "calculation": -0.6,
+    "code": -0.2,
+    "knowledge": -0.2,
+    "reasoning": -0.3,
+    "planning": -0.3,
+    "rewriting": 0.4,
+    "summary": 0.4,
+    "extraction": 0.4,
+    "chat": 0.4,
+}
+"""What a kind of task adds to that, for models below the frontier."""
+
+_BY_PRICE = ((0.7, 3.6), (3.0, 4.1), (math.inf, 4.6))
+"""Dollars per million tokens of answer up to which a cloud model of unknown size is that good."""
+
+_UNKNOWN = {Label.LOCAL: 2.3, Label.LAN: 3.0, Label.CLOUD: 4.1}
+"""Models of which nothing is known, by where they are."""
+
+_FRONTIER = 4.0
+
+_BILLIONS = re.compile(r"(?<![a-z0-9.])(\d{1,3}(?:\.\d{1,2})?)\s?(b|m)(?![a-z0-9])", re.IGNORECASE)
+
+_BYTES = 0.65
+"""Bytes of file per parameter, as most GGUF files are quantised."""
+
+_TOOLS = {
+    "calculator": frozenset({"calculation"}),
+    "clock": frozenset({"calculation"}),
+    "python": frozenset({"calculation", "code"}),
+}
+
+
+def skill(card: Card, kind: str) -> float:
+    """Return the difficulty, 1 to 5, up to which a worker does tasks of a kind well."""
+    if card.is_tool:
+        return 5.0 if tool_for(card, kind) else 1.0
+    if kind in card.skills:
+        return min(5.0, max(1.0, card.skills[kind]))
+    base = _general(card)
+    lean = _LEAN.get(kind, 0.0) if base < _FRONTIER else 0.0
+    return min(5.0, max(1.0, base + lean))
+
+
+def tool_for(card: Card, kind: str) -> bool:
+    """Tell whether a tool is for tasks of a kind."""
+    return kind in _TOOLS.get(card.id, frozenset())
+
+
+def billions(card: Card) -> float:
+    """Return about how many billions of parameters a model has; 0 where nothing tells."""
+    if card.parameters:
+        return card.parameters / 1e9
+    if found := _BILLIONS.search(f"{card.model} {card.id} {card.name}"):
+        number = float(found[1])
+        return number if found[2].lower() == "b" else number / 1000
+    return card.size / _BYTES / 1e9 if card.kind == "local" else 0.0
+
+
+def _general(card: Card) -> float:
+    size = billions(card)
+    if size:
+        return _between(size)
+    if card.price is not None and not card.price.is_free:
+        dollars = card.price.dearest_output / 10**9
+        return next(value for most, value in _BY_PRICE if dollars <= most)
+    return _UNKNOWN[card.privacy]
+
+
+def _between(size: float) -> float:
+    """Read the table, on a logarithmic scale between its rows."""
+    first, last = _BY_SIZE[0], _BY_SIZE[-1]
+    if size <= first[0]:
+        return first[1]
+    for (low, below), (high, above) in pairwise(_BY_SIZE):
+        if size <= high:
+            part = math.log(size / low) / math.log(high / low)
+            return below + part * (above - below)
+    return last[1]
