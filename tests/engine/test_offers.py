@@ -378,7 +378,8 @@ async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> 
         assert await here.spent() == (0, 0, call.held)
         record = await here.store.last_run()
         assert record is not None
-        assert [e.text for e in record.events if isinstance(e, ev.Drafted)] == ["draft"]
+        drafts = [e.text for e in record.events if isinstance(e, ev.StepFinished)]
+        assert drafts == ["draft"]
 
 
 async def test_more_than_was_held_is_charged_and_freezes_the_cloud() -> None:

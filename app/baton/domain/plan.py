@@ -145,7 +145,7 @@ class Plan:
         """
         step = self.steps[number - 1]
         earlier = material.turns[:-1] if HISTORY in step.access else ()
-        if step.is_direct and PROMPT in step.access:
+        if step.is_direct and _shows((*earlier, material.turns[-1]), step.access):
             turns = [_with_only(turn, step.access) for turn in (*earlier, material.turns[-1])]
             return conversation(system, turns)
         turns = [replace(turn, files=()) for turn in earlier]
@@ -181,6 +181,12 @@ def _validate(number: int, step: Step) -> None:
         known = name in (PROMPT, HISTORY) or name.startswith(FILE)
         if not known and not (name.isascii() and name.isdecimal() and 1 <= int(name) < number):
             raise PlanError(f"Step {number} can't see {name!r}: there is no such earlier thing.")
+
+
+def _shows(turns: Sequence[Turn], access: Sequence[str]) -> bool:
+    """Tell whether these turns hold all that an access list names: the prompt, whole files."""
+    there = {PROMPT, HISTORY, *(FILE + file.name for turn in turns for file in turn.files)}
+    return PROMPT in access and there.issuperset(access)
 
 
 def _with_only(turn: Turn, access: Sequence[str]) -> Turn:

@@ -193,9 +193,7 @@ class RunView:
                 over = event.cost > event.held > 0
                 notice = OVER.format(worker=event.worker) if over else self.notice
                 planning = "" if event.step == 0 else self.planning
-                return replace(
-                    self, calls=(*self.calls, event), notice=notice, planning=planning
-                )
+                return replace(self, calls=(*self.calls, event), notice=notice, planning=planning)
             case Offered():
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():
@@ -257,7 +255,7 @@ def doing(view: RunView) -> str:
     what = _phase(step, view)
     if len(view.steps) < 2:
         return what
-    return f"step {step.number} of {len(view.steps)}: {step.step.need.kind}, {what}"
+    return f"step {step.number} of {len(view.steps)}: {what}"
 
 
 def _phase(step: StepView, view: RunView) -> str:

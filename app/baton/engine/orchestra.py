@@ -152,7 +152,7 @@ class Orchestra:
             kept,
         )
         house = House(
-            self._workers,
+            {worker.card.id: worker for worker in self._workers.values()},
             self._store,
             self.router or _rule(),
             self.templates,

@@ -119,6 +119,9 @@ class Part:
         if self._stage.task.limits.alone or shown or isinstance(error, StoreError):
             return None
         card = playing.situation.card(self.worker)
+        asked_for = self.worker == self._stage.task.worker and card.is_outside
+        if asked_for and isinstance(error, BudgetExceeded):
+            return None  # who wants that worker is told what is in the way
         again = tried.count(self.worker) == 1 and card.is_outside
         if isinstance(error, WorkerUnavailable) and again:
             return AGAIN_SECONDS
