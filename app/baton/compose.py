@@ -19,7 +19,7 @@ from baton.settings import Paths, Settings
 from baton.settings import ServerWorker as ServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from baton.adapters.cloud import Gateway
     from baton.adapters.ledger import Ledger
@@ -71,12 +71,17 @@ class Baton:
 
 
 def compose(
-    settings: Settings, paths: Paths, *, history: bool = True, warm: str | None = None
+    settings: Settings,
+    paths: Paths,
+    *,
+    history: bool = True,
+    warm: str | None = None,
+    only: Collection[str] = (),
 ) -> Baton:
     """Put everything together; without `history` nothing but money is kept on disk.
 
-    The worker named by `warm` is set loading before anything is imported that takes time. Raises
-    ConfigError, ModelFileError or StoreError.
+    The worker named by `warm` is set loading before anything is imported that takes time. With
+    `only`, no other configured worker is used. Raises ConfigError, ModelFileError or StoreError.
     """
     workers: dict[str, Worker] = dict(_local_workers(settings, warm))
     if warm in workers:
@@ -93,7 +98,8 @@ def compose(
     if warm is not None and warm in outside:
         outside[warm].warm()
     workers.update(outside)
-    listed = {entry.id: workers[entry.id] for entry in settings.roster if entry.id in workers}
+    wanted = [e.id for e in settings.roster if e.id in workers and (not only or e.id in only)]
+    listed = {name: workers[name] for name in wanted}
     budget = settings.budget
     terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline)
     redactor = None
