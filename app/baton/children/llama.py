@@ -7,28 +7,14 @@ progress, reuse of what was read before, and a start that is 0.2 s quicker.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
-import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-
-def _skip_package_init(name: str) -> None:
-    """Let submodules of `name` be imported without its `__init__`.
-
-    llama_cpp's own imports numpy, diskcache and much else, for 0.2 s; its submodule with the C
-    interface needs none of it.
-    """
-    spec = importlib.util.find_spec(name)
-    if spec is not None and name not in sys.modules:
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-
-
-_skip_package_init("llama_cpp")
-import llama_cpp.llama_cpp as c  # noqa: E402
+from baton.children.native import LlamaError, c
+from baton.children.sampling import Constrained, Sampler, Sampling
 
 SMALLEST_CONTEXT = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
@@ -50,24 +36,6 @@ ALL_LAYERS = 999
 
 SLOW_TOKEN = 0.1
 """Seconds per token from which on cancelling mustn't wait for the token's end."""
-
-LAST_TOKENS = 64
-"""How many of the latest tokens count as repetition."""
-
-
-class LlamaError(Exception):
-    """llama.cpp refused; the text is a sentence's second half."""
-
-
-class Sampling(NamedTuple):
-    """How the next token is chosen; temperature 0 takes the likeliest. `seed` None is random."""
-
-    temperature: float = 0.7
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    seed: int | None = None
 
 
 class Device(NamedTuple):
@@ -260,27 +228,11 @@ class Model:
             parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
         return c.llama_init_from_model(self._model, parameters)
 
-    def sampler(self, how: Sampling) -> Any:
-        """Return a new llama.cpp sampler chain."""
-        chain = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
-        links = []
-        if how.repeat_penalty != 1.0:
-            penalty = (self.vocabulary, LAST_TOKENS, how.repeat_penalty, 0.0, 0.0)
-            links.append(c.llama_sampler_init_penalties(*penalty))
-        if how.temperature <= 0:
-            links.append(c.llama_sampler_init_greedy())
-        else:
-            seed = c.LLAMA_DEFAULT_SEED if how.seed is None else how.seed & 0xFFFFFFFF
-            links += [
-                c.llama_sampler_init_top_k(how.top_k),
-                c.llama_sampler_init_top_p(how.top_p, 1),
-                c.llama_sampler_init_min_p(how.min_p, 1),
-                c.llama_sampler_init_temp(how.temperature),
-                c.llama_sampler_init_dist(seed),
-            ]
-        for link in links:
-            c.llama_sampler_chain_add(chain, link)
-        return chain
+    def sampler(self, how: Sampling, grammar: str | None = None) -> Sampler:
+        """Return what chooses the tokens of one answer, within a grammar if there is one."""
+        if grammar is None:
+            return Sampler(self.vocabulary, how)
+        return Constrained(self._vocab, self.vocabulary, how, grammar)
 
 
 class Context:
@@ -324,26 +276,22 @@ class Context:
         progress(total, total)
         return known
 
-    def write(self, how: Sampling) -> Generator[int]:
+    def write(self, sampler: Sampler) -> Generator[int]:
         """Yield the tokens that follow what was read, until the model ends or it is cancelled."""
-        sampler = self._model.sampler(how)
-        try:
-            while not self._cancelled():
-                token = c.llama_sampler_sample(sampler, self._ctx, -1)
-                if self._model.is_end(token):
-                    return
-                yield token
-                began = time.monotonic()
-                self._fit(len(self._tokens) + 1)
-                self._one[0] = token
-                if not self._decode(self._one, 1):
-                    return
-                self._tokens.append(token)
-                slow = time.monotonic() - began > SLOW_TOKEN
-                if self._watching != slow:
-                    self._watch(slow)
-        finally:
-            c.llama_sampler_free(sampler)
+        while not self._cancelled():
+            token = sampler.next(self._ctx)
+            if self._model.is_end(token):
+                return
+            yield token
+            began = time.monotonic()
+            self._fit(len(self._tokens) + 1)
+            self._one[0] = token
+            if not self._decode(self._one, 1):
+                return
+            self._tokens.append(token)
+            slow = time.monotonic() - began > SLOW_TOKEN
+            if self._watching != slow:
+                self._watch(slow)
 
     def _watch(self, on: bool) -> None:
         """Ask `cancelled` within decoding too: worth its price only where that takes long."""

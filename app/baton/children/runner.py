@@ -3,7 +3,7 @@
 `python -m baton.children.runner` speaks frames on stdin and stdout. Frames to it:
 
     load    path, context, threads, gpu_layers, gpu_share, idle_seconds
-    ask     id, messages, max_tokens, max_output, temperature, seed
+    ask     id, messages, max_tokens, max_output, temperature, seed, grammar
     cancel  id
     info    what: llama or onnxruntime
 
@@ -36,6 +36,7 @@ from baton.children.front import Failure, Front, keep_quiet_and_private, take_pi
 
 if TYPE_CHECKING:
     from baton.children import llama
+    from baton.children.sampling import Sampler, Sampling
     from baton.children.template import ChatTemplate, Messages
 
 TEXT_SECONDS = 0.03
@@ -135,6 +136,7 @@ class Runner:
     def _load_model(self, frame: framing.Frame) -> llama.Model:
         """Load with as many layers on the GPU as it takes: all that fit, half of them, none."""
         from baton.children import llama
+        from baton.children.native import LlamaError
 
         layers = frame["gpu_layers"]
         if layers < 0:
@@ -144,7 +146,7 @@ class Runner:
         while True:
             try:
                 return llama.Model(frame["path"], layers, progress)
-            except llama.LlamaError:
+            except LlamaError:
                 if not layers:
                     raise
                 layers //= 2
@@ -173,15 +175,24 @@ class Runner:
         )
 
     def _answer(self, frame: framing.Frame) -> None:
-        from baton.children import llama
+        from baton.children.native import LlamaError
+        from baton.children.sampling import GrammarRefused
 
         self._ask = frame["id"]
         try:
             prompt = self._tokens(frame["messages"])
             cap = self._cap(len(prompt), frame)
-            known = self._context.read(prompt, self._every(0, "reading", "done", "total"))
-            written = self._write(self._sampling(frame), cap)
-        except llama.LlamaError as error:
+            sampler = self._model.sampler(self._sampling(frame), frame["grammar"])
+            with contextlib.closing(sampler):
+                known = self._context.read(prompt, self._every(0, "reading", "done", "total"))
+                written = self._write(sampler, cap)
+        except GrammarRefused as error:
+            raise Failure(
+                "WorkerError",
+                f"This worker can't keep to the form that the answer must have: {error}.",
+                "Choose another worker.",
+            ) from error
+        except LlamaError as error:
             raise Failure("WorkerError", f"The model failed: {error}.", "Try again.") from error
         if self._is_cancelled():
             return self._front.send("stopped", id=self._ask)
@@ -246,17 +257,17 @@ class Runner:
             )
         return asked or min(most, room)
 
-    def _sampling(self, frame: framing.Frame) -> llama.Sampling:
+    def _sampling(self, frame: framing.Frame) -> Sampling:
         """Return what was asked for, else what the model file recommends, else our own."""
-        from baton.children import llama
+        from baton.children.sampling import Sampling
 
-        ours = llama.Sampling()
+        ours = Sampling()
         # A tiny model that takes the likeliest word each time soon goes round in circles.
         repeat = TINY_PENALTY if self._model.parameters < TINY else ours.repeat_penalty
         temperature = frame["temperature"]
         if temperature is None:
             temperature = self._recommended("temp", ours.temperature)
-        return llama.Sampling(
+        return Sampling(
             temperature,
             top_k=int(self._recommended("top_k", ours.top_k)),
             top_p=self._recommended("top_p", ours.top_p),
@@ -272,10 +283,10 @@ class Runner:
             return default
         return number if 0 <= number < 1000 else default
 
-    def _write(self, how: llama.Sampling, cap: int) -> int:
+    def _write(self, sampler: Sampler, cap: int) -> int:
         """Send the answer's text as it comes; return how many tokens it has."""
         text = Text(self._front)
-        with contextlib.closing(self._context.write(how)) as tokens:
+        with contextlib.closing(self._context.write(sampler)) as tokens:
             for token in itertools.islice(tokens, cap):
                 text.add(self._model.piece(token))
         text.finish()

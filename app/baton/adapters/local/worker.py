@@ -201,6 +201,7 @@ class LocalWorker:
     def _send(self, child: Child, request: Request) -> None:
         self._ask += 1
         temperature = request.temperature
+        grammar = request.shape.grammar if request.shape else None
         try:
             child.send(
                 "ask",
@@ -210,9 +211,11 @@ class LocalWorker:
                 max_output=self.card.max_output,
                 temperature=self._temperature if temperature is None else temperature,
                 seed=request.seed,
+                grammar=grammar,
             )
         except framing.FrameError as error:
-            needed = sum(about_tokens(message.text) for message in request.messages)
+            texts = [*(message.text for message in request.messages), grammar or ""]
+            needed = sum(map(about_tokens, texts))
             raise ContextTooLong(needed, self.card.context) from error
 
     async def _stop(self, child: Child) -> None:
