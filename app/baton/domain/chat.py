@@ -303,9 +303,7 @@ def keep_latest(turns: Sequence[Turn], tokens: int) -> int:
     return starts[-1] if starts else 0
 
 
-def conversation(
-    system: str, turns: Sequence[Turn], *, ended: bool = False
-) -> tuple[Message, ...]:
+def conversation(system: str, turns: Sequence[Turn], *, ended: bool = False) -> tuple[Message, ...]:
     """Return what a worker is shown of a conversation, oldest first.
 
     A prompt whose answer never got a word leaves together with it, so that roles alternate, as

@@ -71,10 +71,10 @@ class RunView:
     """A run as it stands after some of its events.
 
     `status` is running, finished, failed or cancelled. `planning` is who is being asked for a plan.
-    With `draft` the answer may still be replaced; `revisions` say why it was, or why there were more
-    steps than at first. `offers` are what could have left or did, `sent` what left. `notice` is the
-    last thing worth telling that isn't an error (a retry, turns left out). `seconds` is the time of
-    the last event.
+    With `draft` the answer may still be replaced (`before` is the one that a new plan replaces);
+    `revisions` say why it was, or why there were more steps than at first. `offers` are what could
+    have left or did, `sent` what left. `notice` is the last thing worth telling that isn't an error
+    (a retry, turns left out). `seconds` is the time of the last event.
     """
 
     status: str = "running"
@@ -82,6 +82,7 @@ class RunView:
     routed: Routed | None = None
     planning: str = ""
     plan: Plan | None = None
+    before: str = ""
     draft: bool = False
     revisions: tuple[str, ...] = ()
     steps: tuple[StepView, ...] = ()
@@ -94,9 +95,13 @@ class RunView:
 
     @property
     def answer(self) -> str:
-        """The answer's text so far: the answer steps' texts, in order."""
+        """The answer's text so far: the answer steps' texts, in order.
+
+        Until those that replace a draft have a word, it is the draft.
+        """
         numbers = self.plan.answer if self.plan else ()
-        return "\n\n".join(self.steps[n - 1].text for n in numbers if self.steps[n - 1].text)
+        texts = [self.steps[n - 1].text for n in numbers]
+        return "\n\n".join(filter(None, texts)) or self.before
 
     @property
     def final(self) -> str:
@@ -154,10 +159,8 @@ class RunView:
                 return view._plan(event)
             case Trimmed(turns=turns):
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
-            case Called() | Offered() | Sent():
+            case Called() | Offered() | Sent() | Checked():
                 return view._note(event)
-            case Checked():
-                return view._check(event)
             case Finished():
                 return replace(view, status="finished")
             case Failed():
@@ -174,21 +177,21 @@ class RunView:
             self,
             planning="",
             plan=event.plan,
+            before=self.answer,
             draft=not event.final,
             steps=(*self.steps, *(StepView(n, step, step.worker) for n, step in new)),
             revisions=(*self.revisions, event.why) if event.why else self.revisions,
         )
 
-    def _check(self, event: Checked) -> RunView:
-        old = self.steps[event.step - 1]
-        return self._with(replace(old, checks=(*old.checks, event)))
-
     def _with(self, step: StepView) -> RunView:
         steps = (*self.steps[: step.number - 1], step, *self.steps[step.number :])
         return replace(self, steps=steps)
 
-    def _note(self, event: Called | Offered | Sent) -> RunView:
+    def _note(self, event: Called | Offered | Sent | Checked) -> RunView:
         match event:
+            case Checked(step=step):
+                old = self.steps[step - 1]
+                return self._with(replace(old, checks=(*old.checks, event)))
             case Called():
                 over = event.cost > event.held > 0
                 notice = OVER.format(worker=event.worker) if over else self.notice

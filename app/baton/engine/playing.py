@@ -16,7 +16,7 @@ from baton.domain import events as ev
 from baton.domain.chat import Card, Message, Purpose, Request, Role, Sent, Shape, Text
 from baton.domain.errors import BudgetExceeded, PlanError, StoreError
 from baton.domain.ledger import Scope, Standing
-from baton.domain.plan import Material, Outcome, Plan
+from baton.domain.plan import Material, Outcome, Plan, single
 from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
@@ -100,17 +100,13 @@ class Playing:
         await self.stage.emit(
             ev.Routed(0, proposal.where, proposal.why, dict(situation.route.scores), task.name)
         )
-        proposal = replace(proposal, why="")
-        first = True
-        while proposal is not None:
-            await self._adopt(proposal)
-            if first and task.limits.preview:
-                await self._show_plan()
-            first = False
+        await self._adopt_first(replace(proposal, why=""))
+        await self._play_steps()
+        while task.strategy is not None:
+            proposal = await task.strategy.next(self, self.outcome)
+            if proposal is None or not await self._adopt_more(proposal):
+                break
             await self._play_steps()
-            proposal = None
-            if task.strategy is not None:
-                proposal = await task.strategy.next(self, self.outcome)
         self._conclude()
 
     async def _look_around(self) -> Situation:
@@ -143,22 +139,47 @@ class Playing:
                 part.text, part.is_over = text, True
                 part.cut = number in kept.cut
 
+    async def _adopt_first(self, proposal: Proposal) -> None:
+        """Begin with a plan; with the ordinary one, if nobody could play that."""
+        try:
+            await self._adopt(proposal)
+        except PlanError as error:
+            worker, files = self.situation.worker, self.material.files
+            ordinary = single(worker, files, self.situation.route.need)
+            await self._adopt(Proposal(ordinary, why=error.message))
+        if self.stage.task.limits.preview:
+            await self._show_plan()
+
+    async def _adopt_more(self, proposal: Proposal) -> bool:
+        """Go on with a grown plan; tell whether anybody could play it."""
+        try:
+            await self._adopt(proposal)
+        except PlanError:
+            return False  # what there is, stands
+        return True
+
     async def _adopt(self, proposal: Proposal) -> None:
         """Make a proposal the plan, with workers that may be used, whatever it says."""
         played = self.plan.steps if self.plan is not None else ()
         if proposal.plan.steps[: len(played)] != played:
             raise PlanError("A plan may not change the steps that were played.")
-        # Here, as most prompts need no search.
-        from baton.engine.assign import assign
-
-        left = (await self.funds()).left
-        plan = assign(proposal.plan, self.situation.roster, left=left, after=len(played))
+        plan = await self._staffed(proposal.plan, len(played))
         self._before, self.plan = self.text, plan
         self.final, self.why = proposal.final, proposal.why
         await self.stage.emit(ev.Planned(0, plan, proposal.final, proposal.why))
         if self.stage.task.kept is not None and not played:
             for number, part in self._parts.items():
                 await self.stage.emit(ev.StepFinished(0, number, part.finish, part.text))
+
+    async def _staffed(self, plan: Plan, played: int) -> Plan:
+        """Give every step that was not played yet to a worker that may be used."""
+        allowed = {card.id for card in self.situation.roster}
+        if all(step.worker in allowed for step in plan.steps[played:]):
+            return plan
+        from baton.engine.assign import assign
+
+        left = (await self.funds()).left
+        return assign(plan, self.situation.roster, left=left, after=played)
 
     async def _show_plan(self) -> None:
         """Let the person decide before anything of the plan is called. Raises Withdrawn."""
