@@ -157,8 +157,8 @@ class Called:
 
     `first_token` counts from the call; `loading` is the part of it spent on loading the model.
     `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
-    where it isn't `confirmed`, that is all that was `held`. `call` is its id in the ledger. Step 0 is
-    the run itself: planning.
+    where it isn't `confirmed`, that is all that was `held`. `call` is its id in the ledger. A call
+    of step 0 belongs to no step: planning, checks.
     """
 
     at: float

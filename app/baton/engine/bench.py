@@ -6,12 +6,12 @@ What it comes to stands beside what could be had without any strategy, where rec
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from baton.domain.chat import Card, Prompt
-from baton.domain.errors import BatonError
-from baton.domain.events import Decision
+from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded
+from baton.domain.events import Decision, Event, Failed, Offered, StepFailed
 from baton.domain.grading import (
     PYTHON,
     Dataset,
@@ -30,6 +30,9 @@ from baton.engine.policy import Limits
 Execute = Callable[[str], Awaitable[str]]
 """Runs Python where it can do no harm and returns what it prints. Raises WorkerError."""
 
+REFUSED = "BudgetExceeded"
+_BROKEN = ("SecretMissing", "ModelFileError", "ConfigError", "StoreError")
+
 NO_SANDBOX = "Nothing executes code safely here, so it was not graded."
 
 
@@ -38,8 +41,8 @@ class Played:
     """How one question went. `score` is from 0 to 1, None where it can't be graded.
 
     `outside` counts those of the `calls` that went elsewhere. `cost` is in nano-dollars. `worker`
-    wrote the answer ("" where several did); `note` says what went wrong. `refused`: money was
-    missing.
+    wrote the answer ("" where several did); `note` says what went wrong, `error` is its class
+    where that was no fault of the answer's.
     """
 
     question: str
@@ -52,7 +55,17 @@ class Played:
     outside: int = 0
     worker: str = ""
     note: str = ""
-    refused: bool = False
+    error: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a call was refused because money was missing."""
+        return self.error == REFUSED
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it says nothing of the strategy: a key, a model file or a setting is missing."""
+        return self.error in _BROKEN
 
 
 class Grader:
@@ -101,14 +114,15 @@ def author(view: RunView) -> str:
 
 async def play(orchestra: Orchestra, question: Question, limits: Limits, grader: Grader) -> Played:
     """Play one question to its end and grade what came out."""
-    view = RunView()
+    view, error, why = RunView(), "", ""
     prompt = Prompt(question.prompt, system=question.system)
     async with orchestra.play(prompt, limits=limits) as run:
         async for event in run:
             view = view.apply(event)
+            if (told := _external(event)) is not None:
+                error, why = told
     score, note = await grader(question, view)
     elsewhere = {card.id for card in orchestra.roster if card.is_outside}
-    short = view.failure is not None and view.failure.error == "BudgetExceeded"
     return Played(
         question.id,
         score,
@@ -119,9 +133,45 @@ async def play(orchestra: Orchestra, question: Question, limits: Limits, grader:
         len(view.calls),
         sum(call.worker in elsewhere for call in view.calls),
         author(view),
-        note,
-        short or any(offer.decision is Decision.CEILING for offer in view.offers),
+        why or note,
+        error,
     )
+
+
+def _external(event: Event) -> tuple[str, str] | None:
+    """Return what an event tells of money, keys or files that are missing, if it does."""
+    match event:
+        case Offered(decision=Decision.CEILING, message=message):
+            return REFUSED, message
+        case StepFailed(error=error, message=message) | Failed(error=error, message=message):
+            return (error, message) if error in (REFUSED, *_BROKEN) else None
+    return None
+
+
+async def play_all(
+    orchestra: Orchestra,
+    questions: Iterable[Question],
+    limits: Limits,
+    grader: Grader,
+    budget: int | None = None,
+) -> AsyncIterator[Played]:
+    """Play questions one after the other, as their order decides what money is left for the next.
+
+    Raises BudgetExceeded once a `budget` (in nano-dollars, for all of them) or another ceiling
+    stands in the way: what a strategy does without money is not what is measured then. Without a
+    budget it is. Raises what makes every other question as pointless, too.
+    """
+    spent = 0
+    for question in questions:
+        if budget is not None:
+            if spent >= budget:
+                raise BudgetExceeded("The bench's budget is used up.")
+            limits = replace(limits, budget=budget - spent)
+        played = await play(orchestra, question, limits, grader)
+        if played.is_broken or (budget is not None and played.refused):
+            raise BY_NAME[played.error](played.note)
+        spent += played.cost
+        yield played
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +232,9 @@ def summed(name: str, played: Sequence[Played], *, baseline: bool = False) -> Ro
 
 # What recordings tell without playing anything
 
+ALWAYS = "always "
+"""How the name begins of what one worker reaches alone."""
+
 
 def always(dataset: Dataset, questions: Sequence[Question], card: Card) -> list[Played]:
     """Return how the questions go where one worker answers them all."""
@@ -217,31 +270,27 @@ def baselines(
 ) -> tuple[Row, ...]:
     """Return what the recordings tell of these workers: each alone, and the oracle."""
     alone = [
-        summed(f"always {card.id}", always(dataset, questions, card), baseline=True)
-        for card in cards
+        summed(ALWAYS + card.id, always(dataset, questions, card), baseline=True) for card in cards
     ]
     best = summed("oracle", oracle(dataset, questions, cards), baseline=True)
     return (*alone, best)
 
 
-def mixed(rows: Sequence[Row], cost: int) -> float | None:
-    """Return the accuracy of sending questions elsewhere at random, at this cost.
+def ends(rows: Sequence[Row]) -> tuple[Row, Row] | None:
+    """Return what random mixing lies between: the best that is free, and the dearest.
 
-    Of those that always ask one worker, the best that is free and the dearest; None without both.
+    Of those that always ask one worker; None where there aren't both.
     """
-    alone = [row for row in rows if row.baseline and row.name.startswith("always ")]
-    free = max((row for row in alone if not row.cost), key=_accuracy, default=None)
-    paid = max((row for row in alone if row.cost), key=lambda row: row.cost, default=None)
-    if free is None or paid is None:
+    alone = [row for row in rows if row.baseline and row.name.startswith(ALWAYS)]
+    free = max((row for row in alone if not row.cost), key=lambda r: r.accuracy, default=None)
+    paid = max((row for row in alone if row.cost), key=lambda r: r.cost, default=None)
+    return None if free is None or paid is None else (free, paid)
+
+
+def mixed(rows: Sequence[Row], cost: int) -> float | None:
+    """Return the accuracy of sending questions elsewhere at random, at this cost; None: no ends."""
+    if (found := ends(rows)) is None:
         return None
+    free, paid = found
     share = min(1.0, cost / paid.cost)
     return free.accuracy + share * (paid.accuracy - free.accuracy)
-
-
-def _accuracy(row: Row) -> float:
-    return row.accuracy
-
-
-def renamed(row: Row, name: str) -> Row:
-    """Return the row under another name."""
-    return replace(row, name=name)

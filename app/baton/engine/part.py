@@ -129,7 +129,7 @@ class Part:
 
         roster = [c for c in playing.situation.roster if _may_replace(c, card, error)]
         left = (await playing.funds()).left
-        self.worker = substitute(self.step, roster, tried, left)
+        self.worker = substitute(self.step, roster, tried, left, playing.material)
         return 0.0 if self.worker else None
 
     async def _attempt(self) -> None:

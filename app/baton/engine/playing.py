@@ -179,7 +179,8 @@ class Playing:
         from baton.engine.assign import assign
 
         left = (await self.funds()).left
-        return assign(plan, self.situation.roster, left=left, after=played)
+        roster, material = self.situation.roster, self.material
+        return assign(plan, roster, left=left, after=played, material=material)
 
     async def _show_plan(self) -> None:
         """Let the person decide before anything of the plan is called. Raises Withdrawn."""
