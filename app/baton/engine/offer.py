@@ -75,10 +75,15 @@ class Offers:
         """Tell whether the person must agree: to spending, and to leaving without being asked."""
         return not (card.price or FREE).is_free or (bool(draft) and card.remote)
 
-    async def _decide(self, offer: Offer) -> tuple[Decision, str]:
-        policy = self._policy or self._purse.terms.policy
+    @property
+    def policy(self) -> Policy:
+        """When this run may spend."""
         if self._purse.terms.policy is Policy.NEVER:
-            policy = Policy.NEVER  # leave that a conversation once got doesn't outlive it
+            return Policy.NEVER  # leave that a conversation once got doesn't outlive it
+        return self._policy or self._purse.terms.policy
+
+    async def _decide(self, offer: Offer) -> tuple[Decision, str]:
+        policy = self.policy
         ask = must_ask(policy, self._purse.limits)
         if ask is None:
             reason, mend = "nobody was there to be asked", _ALLOW

@@ -20,7 +20,7 @@ from baton.domain.plan import Material, Outcome, Plan, single
 from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
-from baton.engine.policy import check, may_use
+from baton.engine.policy import check, may_use, must_ask
 from baton.engine.ports import Choice, Funds, Proposal, Question, Situation
 from baton.engine.stage import Stage
 
@@ -261,8 +261,13 @@ class Playing:
         return self._situation
 
     async def funds(self) -> Funds:
-        """Return what may be spent now: nothing where the ledger can't be read."""
+        """Return what may be spent now.
+
+        Nothing where the ledger can't be read, or nobody is there to be asked for leave.
+        """
         purse = self.stage.purse
+        if must_ask(self.stage.offers.policy, purse.limits) is None:
+            return Funds(0, 1.0)
         try:
             standing = await purse.ledger.standing(purse.terms.ceilings, purse.session)
         except StoreError:
