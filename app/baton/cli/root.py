@@ -33,13 +33,17 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "ask": Entry("baton.cli.ask:ask", "Answer one prompt on stdout."),
+    "plan": Entry("baton.cli.plan:plan", "Draw the plan for a prompt, and play nothing of it."),
+    "resume": Entry("baton.cli.resume:resume", "Go on with an interrupted run, or play a plan."),
     "history": Entry("baton.cli.history:history", "List, search, show and export conversations."),
+    "why": Entry("baton.cli.why:why", "Say in a sentence or two who answered, and why."),
     "trace": Entry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
     "workers": Entry("baton.cli.workers:workers", "Show and test what can answer."),
     "budget": Entry("baton.cli.budget:budget", "Show and set what may be spent."),
     "keys": Entry("baton.cli.keys:keys", "Set, list, remove and test the providers' keys."),
     "usage": Entry("baton.cli.usage:usage", "Show what was spent, by day, worker or purpose."),
     "egress": Entry("baton.cli.egress:egress", "Show everything that left this machine."),
+    "bench": Entry("baton.cli.bench:bench", "Compare strategies on questions with known answers."),
     "config": Entry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": Entry("baton.cli.doctor:doctor", "Check that everything here works."),
     "completion": Entry("baton.cli.completion:completion", "Print the completions for your shell."),
@@ -55,6 +59,8 @@ Examples:
   baton ask "What is the capital of France?"
   git diff | baton ask "Write a commit message for this"
   baton ask -c "And of Spain?"            go on with the latest conversation
+  baton plan "Compare these two drafts"   see who would do what; `baton resume` plays it
+  baton why                               who answered last, and why
   baton history search lisbon
   baton keys set openai                   keep a key, typed hidden
   baton budget set day 2                  allow $2 a day for cloud workers

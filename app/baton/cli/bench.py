@@ -1,0 +1,145 @@
+"""`baton bench`: strategies compared on questions whose answers are known."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli import interrupts
+from baton.cli.completion import complete_worker
+from baton.cli.failures import complain
+from baton.cli.output import emit, emit_json
+from baton.domain.errors import BudgetExceeded, ConfigError
+from baton.domain.sanitise import one_line
+
+if TYPE_CHECKING:
+    from baton.cli.benches import Bench
+    from baton.engine.bench import Played, Row
+
+_EXAMPLES = """\b
+A line of DATASET is a question, graded by its kind (number, choice, regex, python, text):
+  {"id": "1", "question": "What is 6 times 7?", "answer": 42, "kind": "number"}
+  {"id": "2", "question": "Write f.", "kind": "python", "tests": "assert f() == 1"}
+`system` and `choices` may be there. A .csv or .csv.gz holds recorded answers of real
+models (columns id, text, answer and, for each model, m:NAME, p:NAME and l:NAME), which
+are replayed: no model is loaded and nothing is sent.
+
+\b
+Examples:
+  baton bench questions.jsonl --workers small,gpt --strategy single,hybrid --budget 0.50
+  baton bench gsm.csv.gz --workers gemma-2-9b-it,gpt-4o --cloud gpt-4o@2.50,10
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("dataset", type=click.Path(path_type=Path))
+@click.option(
+    "--strategy", metavar="A,B", default="single,hybrid", show_default=True, help="What to compare."
+)
+@click.option(
+    "--workers",
+    metavar="X,Y",
+    required=True,
+    shell_complete=complete_worker,
+    help="Who may be used; the first answers unless the strategy says otherwise.",
+)
+@click.option(
+    "--cloud",
+    metavar="NAME[@IN,OUT]",
+    multiple=True,
+    help="A replayed model that costs money, with its dollars per million tokens.",
+)
+@click.option("--budget", metavar="USD", help="What all of it may cost; a replay's is play money.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N questions.")
+@click.option("--seed", metavar="N", type=int, help="Shuffle the questions, and seed the workers.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Where each result is kept, and found again.  [default: DATASET.results.jsonl, here]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Draw a plot as well.")
+def bench(dataset: Path, svg: Path | None, as_json: bool, **typed: Any) -> int:
+    """Compare strategies on questions whose answers are known: accuracy, money, time.
+
+    A bench that was broken off goes on where it was. Nothing goes into your history; real money
+    counts against your ceilings like any other.
+    """
+    from baton.adapters.datasets import read_dataset
+    from baton.cli.benches import Live, Options, Replay
+    from baton.engine.strategies import strategy
+
+    options = Options(**typed)
+    for name in options.strategies:
+        strategy(name)  # says which ones there are
+    interrupts.hand_over()
+    read = read_dataset(dataset)
+    made: Bench = (Replay if read.recorded else Live)(options, read)
+    return asyncio.run(_compare(made, as_json, svg))
+
+
+async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
+    """Play each strategy; show the table even where money did not last."""
+    from baton.engine.bench import summed
+
+    stopped: BudgetExceeded | None = None
+    rows = list(bench.baselines())
+    async with bench:
+        for name in bench.options.strategies:
+            played: list[Played] = []
+            try:
+                async for one in bench.go_on(name):
+                    played.append(one)
+                    _progress(name, len(played), len(bench.questions))
+            except BudgetExceeded as error:
+                stopped = bench.explained(error, name, len(played))
+            rows.append(summed(name, played))
+            if stopped is not None:
+                break
+    _show(bench, rows, as_json, svg)
+    return 0 if stopped is None else complain(stopped)
+
+
+def _progress(name: str, done: int, count: int) -> None:
+    if sys.stderr.isatty():
+        end = "\r" if done < count else "\r\x1b[2K"
+        print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
+
+
+def _show(bench: Bench, rows: Sequence[Row], as_json: bool, svg: Path | None) -> None:
+    from baton.cli import figures
+    from baton.cli.plot import as_svg, in_characters, legend
+
+    drawn = figures.plot(bench.dataset.name, rows)
+    if svg is not None and drawn.points:
+        _write(svg, as_svg(drawn))
+    if as_json:
+        return emit_json(
+            {
+                "schema": figures.SCHEMA,
+                "dataset": bench.dataset.name,
+                "sha256": bench.dataset.digest,
+                "workers": list(bench.workers),
+                "replayed": bool(bench.dataset.recorded),
+                "rows": [figures.as_object(row, rows) for row in rows],
+            }
+        )
+    emit(figures.table(rows))
+    for remark in figures.remarks(rows):
+        emit(remark)
+    if any(point.cost for point in drawn.points):
+        emit("\nright, over what all questions cost:\n" + in_characters(drawn))
+        emit("\n".join(f"  {mark}  {one_line(point.name, 70)}" for mark, point in legend(drawn)))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} can't be written: {error.strerror}.", "Check --svg.") from error
