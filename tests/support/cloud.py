@@ -37,7 +37,8 @@ __all__ = ["BASES", "HARMLESS", "REFUSED", "Bill", "Cloud", "Fault", "Manner", "
 class Cloud:
     """See the module's text. A model's price is the one under the longest name that its ends with.
 
-    `choose` gives a POST's fault when nothing waits in `next`. `journal` is a file that gets a
+    `choose` gives a POST's fault when nothing waits in `next`, `write` its answer (None: `reply`).
+    `journal` is a file that gets a
     line for each POST when it is read, and one for each bill.
     """
 
@@ -45,6 +46,7 @@ class Cloud:
     reply: Reply = field(default_factory=Reply)
     manner: Manner = field(default_factory=Manner)
     choose: Callable[[Received], Fault | None] | None = None
+    write: Callable[[Received], Reply | None] | None = None
     models: tuple[str, ...] = ("kit-1",)
     journal: Path | None = None
     port: int = 0
@@ -206,7 +208,8 @@ class Cloud:
             fault = self.choose(received) if self.choose else None
         asked = asked_of(received, path)
         price = price_of(self.prices, asked.model)
-        return Answer(received, asked, fault, self.reply, self.manner, price)
+        reply = (self.write and self.write(received)) or self.reply
+        return Answer(received, asked, fault, reply, self.manner, price)
 
     def _other(self, method: str, path: str) -> tuple[int, bytes]:
         """Return the answer to anything that isn't a call."""
