@@ -1,0 +1,184 @@
+"""A bench plays questions like any prompt, grades what comes out, and stops where money does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
+import pytest_asyncio
+
+from baton.adapters.ledger import Ledger
+from baton.adapters.scripted import Script, ScriptedWorker
+from baton.adapters.store import Store
+from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.domain.errors import BudgetExceeded, SecretMissing, WorkerError
+from baton.domain.grading import Dataset, Question, Recorded
+from baton.domain.labels import Label
+from baton.domain.ledger import Policy, Scope
+from baton.domain.money import NANO
+from baton.domain.prices import Price, Rates
+from baton.engine.bench import (
+    Grader,
+    Played,
+    baselines,
+    ends,
+    mixed,
+    play,
+    play_all,
+    summed,
+)
+from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits, Terms
+
+SINGLE = Limits(strategy="single", attended=False)
+PRICE = Price(Rates(NANO, NANO, NANO, NANO))
+HERE = Card("here", "scripted", "here", context=4096)
+FAR = Card(
+    "far", "cloud", "far", Label.CLOUD, 4096, max_output=300, price=PRICE, provider="x", remote=True
+)
+SIX = Question("six", "What is six?", "6", "number")
+
+Make = Callable[..., Orchestra]
+
+
+@pytest_asyncio.fixture
+async def make() -> AsyncIterator[Make]:
+    """Give what makes an orchestra of one scripted worker, with as much money as it likes."""
+    store, ledger = Store.open(None), Ledger.open(None)
+
+    def made(script: Script, card: Card = HERE) -> Orchestra:
+        worker = ScriptedWorker(script, card)
+        terms = Terms({Scope.DAY: 1000 * NANO}, Policy.BUDGET)
+        return Orchestra({card.id: worker}, store, card.id, ledger=ledger, terms=terms)
+
+    yield made
+    await ledger.aclose()
+    await store.aclose()
+
+
+def says(*items: Chunk | BaseException | str) -> Script:
+    return lambda request: [Text(item) if isinstance(item, str) else item for item in items]
+
+
+def costs(tokens: int) -> Script:
+    def script(request: Request) -> Iterable[Chunk]:
+        return [Sent("x", 10), Text("6"), Usage(tokens, 1, Finish.STOP)]
+
+    return script
+
+
+async def test_a_question_is_played_and_graded(make: Make) -> None:
+    usage = Usage(5, 3, Finish.STOP)
+    right = await play(make(says("It is 6.", usage)), SIX, SINGLE, Grader())
+    assert (right.score, right.worker, right.calls, right.outside) == (1.0, "here", 1, 0)
+    assert (right.tokens_in, right.tokens_out, right.cost) == (5, 3, 0)
+    wrong = await play(make(says("It is 7.")), SIX, SINGLE, Grader())
+    assert wrong.score == 0.0
+
+
+async def test_a_run_that_fails_is_wrong_and_says_why(make: Make) -> None:
+    played = await play(make(says(WorkerError("It broke."))), SIX, SINGLE, Grader())
+    assert played.score == 0.0
+    assert "It broke." in played.note
+
+
+async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) -> None:
+    asked = Question("f", "Write f.", "", "python", tests="assert f() == 1")
+    orchestra = make(says("```python\ndef f(): return 1\n```"))
+
+    async def execute(code: str) -> str:
+        printed: list[str] = []
+        exec(code, {"print": printed.append})
+        return "\n".join(printed)
+
+    async def refuse(code: str) -> str:
+        raise WorkerError("It took too long.")
+
+    async def ignore(code: str) -> str:
+        return "passed"
+
+    async def score(grader: Grader) -> Played:
+        return await play(orchestra, asked, SINGLE, grader)
+
+    assert (await score(Grader(execute=execute))).score == 1.0
+    assert (await score(Grader(execute=refuse))).score == 0.0
+    assert (await score(Grader(execute=ignore))).score == 0.0
+    ungraded = await score(Grader())
+    assert ungraded.score is None
+    assert "not graded" in ungraded.note
+    assert summed("x", [ungraded]).graded == 0
+
+
+async def test_recordings_grade_a_workers_own_text_by_what_it_was_worth(make: Make) -> None:
+    recorded = {"here": {"six": Recorded(0.25, "6", 8)}}
+    played = await play(make(says("6")), SIX, SINGLE, Grader(recorded))
+    assert played.score == 0.25
+    stranger = await play(make(says("6")), SIX, SINGLE, Grader({"other": recorded["here"]}))
+    assert stranger.score == 1.0  # by its text
+    cut = says("6", Usage(1, 1, Finish.LENGTH))
+    assert (await play(make(cut), SIX, SINGLE, Grader(recorded))).score == 0.0
+
+
+async def test_it_stops_at_its_own_budget_and_never_spends_more(make: Make) -> None:
+    orchestra = make(costs(1000), FAR)
+    questions = [Question(str(n), f"What is six, number {n}?", "6", "number") for n in range(9)]
+    budget = 5_000_000
+    played: list[Played] = []
+
+    async def play_on() -> None:
+        async for one in play_all(orchestra, questions, SINGLE, Grader(), budget):
+            played.append(one)
+
+    with pytest.raises(BudgetExceeded):
+        await play_on()
+    assert 1 <= len(played) < 9
+    assert all(one.score == 1.0 and one.outside == 1 for one in played)
+    assert sum(one.cost for one in played) == len(played) * 1001 * 1000 <= budget
+
+
+async def test_what_makes_every_question_pointless_ends_it(make: Make) -> None:
+    orchestra = make(says(SecretMissing("There is no key.", "Set it.")))
+    playing = aiter(play_all(orchestra, [SIX], SINGLE, Grader()))
+    with pytest.raises(SecretMissing, match="There is no key"):
+        await anext(playing)
+
+
+DATASET = Dataset(
+    "made.csv",
+    "0",
+    tuple(Question(str(n), f"Q{n}", "1", "number") for n in range(4)),
+    {
+        "here": {str(n): Recorded(score, "1", 40) for n, score in enumerate((1, 0, 0, 0))},
+        "far": {str(n): Recorded(score, "1", 40) for n, score in enumerate((1, 1, 1, 0))},
+    },
+)
+
+
+def test_what_could_be_had_without_a_strategy() -> None:
+    here, far, oracle = baselines(DATASET, DATASET.questions, [HERE, FAR])
+    assert (here.name, here.accuracy, here.cost, here.local_share) == ("always here", 0.25, 0, 1)
+    one = 1000 * (7 + 1 + 10)  # the system's text, the question, the answer
+    assert (far.accuracy, far.cost, far.local_share) == (0.75, 4 * one, 0)
+    # It pays where that helps: not for what is right here, nor where nobody is.
+    assert (oracle.accuracy, oracle.cost, oracle.local_share) == (0.75, 2 * one, 0.5)
+    rows = [here, far, oracle]
+    assert ends(rows) == (here, far)
+    assert mixed(rows, 0) == 0.25
+    assert mixed(rows, 2 * one) == 0.5
+    assert mixed(rows, 9 * one) == 0.75
+    assert mixed([here, oracle], one) is None
+
+
+def test_a_row_adds_up() -> None:
+    played = [
+        Played("1", 1.0, 10, 5, 100, 1.0, 2, 1),
+        Played("2", 0.5, 10, 5, 0, 1.0, 1, 0),
+        Played("3", None, 10, 5, 0, 1.0, 1, 0, error="BudgetExceeded"),
+    ]
+    row = summed("x", played)
+    assert (row.questions, row.graded, row.accuracy) == (3, 2, 0.75)
+    assert (row.tokens_in, row.tokens_out, row.cost, row.calls) == (30, 15, 100, 4)
+    assert (row.local_share, row.refused) == (2 / 3, 1)
+    low, high = row.interval
+    assert low < 0.75 < high
+    assert summed("x", []).interval == (0.0, 1.0)
