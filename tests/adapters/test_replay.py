@@ -121,6 +121,14 @@ def test_what_is_wrong_with_a_file_is_said(
         read_dataset(tmp_path / name)
 
 
+def test_the_same_text_is_asked_once(tmp_path: Path) -> None:
+    twice = row("q1", 42, ("41", "42", "42"))
+    table = [twice, {**twice, "id": "again", f"p:{SMALL}": "43"}, *rows(3)]
+    dataset = read_dataset(write(tmp_path / "made.csv", table))
+    assert [question.id for question in dataset.questions] == ["q1", "q0", "q2"]
+    assert dataset.recorded[SMALL]["q1"].answer == "41"
+
+
 SETTING = Setting("made.csv", "0123", "single", ("a", "b"))
 
 

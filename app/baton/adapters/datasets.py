@@ -120,7 +120,10 @@ def _question(line: _Line) -> Question:
 
 
 def _recorded(name: str, digest: str, text: str) -> Dataset:
-    """Read a table with a row for each question, and columns `m:`, `p:` and `l:` for each model."""
+    """Read a table with a row for each question, and columns `m:`, `p:` and `l:` for each model.
+
+    Of rows with the same text only the first is kept.
+    """
     table = csv.DictReader(io.StringIO(text, newline=""))
     columns = list(table.fieldnames or ())
     models = [column.removeprefix("m:") for column in columns if column.startswith("m:")]
@@ -132,8 +135,12 @@ def _recorded(name: str, digest: str, text: str) -> Dataset:
         )
     questions: list[Question] = []
     recorded: dict[str, dict[str, Recorded]] = {model: {} for model in models}
+    texts: set[str] = set()
     try:
         for row in table:
+            if row["text"] in texts:
+                continue  # a worker that is asked knows only the text
+            texts.add(row["text"])
             questions.append(_row_question(row))
             for model in models:
                 recorded[model][row["id"]] = _cell(row, model)
