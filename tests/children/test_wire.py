@@ -26,8 +26,17 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
-def checked(dialect: str, body: Any, cap: int = 100, bound: int = 5) -> None:
-    check(json.dumps(body).encode(), dialect, "m", cap, bound)
+SCHEMA = {"type": "object", "properties": {"é": {"type": "string"}}}
+FORMS: dict[str, dict[str, Any]] = {
+    "chat": {"response_format": SCHEMA},
+    "responses": {"text": SCHEMA},
+    "messages": {"output_format": SCHEMA},
+    "gemini": {"generationConfig": {"max_output_tokens": 100, "response_json_schema": SCHEMA}},
+}
+
+
+def checked(dialect: str, body: Any, cap: int = 100, bound: int = 5, shaped: bool = False) -> None:
+    check(json.dumps(body).encode(), dialect, "m", cap, bound, shaped=shaped)
 
 
 @pytest.mark.parametrize("dialect", BODIES)
@@ -46,6 +55,19 @@ def test_a_higher_cap_more_text_or_anything_else_may_not(dialect: str) -> None:
     for name in ("tools", "web_search_options", "service_tier", "cachedContent", "plugins"):
         with pytest.raises(Unfit, match=name):
             checked(dialect, body | {name: []})
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -> None:
+    body = BODIES[dialect] | FORMS[dialect]
+    size = len(json.dumps(SCHEMA, ensure_ascii=False, separators=(",", ":")).encode())
+    checked(dialect, body, bound=5 + size, shaped=True)
+    with pytest.raises(Unfit, match="bytes"):
+        checked(dialect, body, bound=4 + size, shaped=True)
+    with pytest.raises(Unfit, match="nobody asked for"):
+        checked(dialect, body, bound=1000)
+    with pytest.raises(Unfit, match="tools"):
+        checked(dialect, body | {"tools": []}, bound=1000, shaped=True)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from baton.domain.chat import (
     Attachment,
     Message,
     Role,
+    Shape,
     Turn,
     TurnStatus,
     about_tokens,
@@ -88,3 +89,10 @@ def test_the_input_bound_holds_in_whatever_form_a_tokenizer_reads_the_text(text:
     bound = input_bound([Message(Role.USER, text)])
     for form in ("NFC", "NFKC"):
         assert bound >= len(unicodedata.normalize(form, text).encode()) + 700  # Grok's own prompt
+
+
+def test_the_input_bound_covers_a_schema_and_what_is_put_into_words_of_it() -> None:
+    messages = [Message(Role.USER, "Hello")]
+    schema = '{"type":"integer","description":"Zähler","minimum":1,"maximum":3}'
+    with_form = input_bound(messages, Shape("", schema))
+    assert with_form >= input_bound(messages) + 2 * len(schema.encode())

@@ -172,6 +172,8 @@ class Answer:
         message = f"The kit refuses with {status}."
         if self.fault is Fault.TOO_LONG:
             message = too_long(self.asked.dialect, self.tokens_in)
+        elif self.fault is Fault.NO_FORM:
+            message = "This response_format type is unavailable now."
         elif self.fault is Fault.ECHO_KEY:
             message = f"Incorrect API key provided: {self.received.key}."
         extra = {"retry-after": self.manner.retry_after} if status == 429 else {}

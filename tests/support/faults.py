@@ -15,6 +15,7 @@ class Fault(StrEnum):
     NOT_FOUND = "404"
     RATE_LIMITED = "429"
     TOO_LONG = "400 too long"
+    NO_FORM = "400 over the answer's form"
     SERVER_ERROR = "500"
     OVERLOADED = "529"
     ECHO_KEY = "401 echoes the key"
@@ -51,6 +52,7 @@ REFUSED: Mapping[Fault, int] = {
     Fault.NOT_FOUND: 404,
     Fault.RATE_LIMITED: 429,
     Fault.TOO_LONG: 400,
+    Fault.NO_FORM: 400,
     Fault.SERVER_ERROR: 500,
     Fault.OVERLOADED: 529,
     Fault.ECHO_KEY: 401,

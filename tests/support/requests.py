@@ -29,6 +29,10 @@ CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTo
 """Where a request shows its cap; Google takes both spellings of its own."""
 
 
+FORMS = ("response_format", "text", "output_format", "response_json_schema")
+"""Where a request holds the schema of its answer, which providers bill as they do text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """One request as it arrived; `key` is whatever credential came with it."""
@@ -107,6 +111,7 @@ def asked_of(received: Received, path: str) -> Asked:
         for text in _texts(data.get(name))
     ]
     options = {**data, **(data.get("generationConfig") or {})}
+    texts += [json.dumps(options[name]) for name in FORMS if name in options]
     caps = next((options[name] for name in CAPS if name in options), None)
     usage = bool((data.get("stream_options") or {}).get("include_usage"))
     return Asked(received.dialect, received.provider, model, stream, caps, usage, tuple(texts))

@@ -403,6 +403,8 @@ def refusal(dialect: str, status: int, message: str) -> bytes:
         kind = _GEMINI.get(status, "INTERNAL")
         return _json({"error": {"code": status, "message": message, "status": kind}})
     kind, code = _OPENAI.get(status, ("server_error", ""))
+    if status == 400 and "context" not in message:
+        code = ""
     return _json({"error": {"message": message, "type": kind, "param": None, "code": code or None}})
 
 

@@ -18,7 +18,8 @@ class Call:
     whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
     of text the request may have, `context` the worker's, `first` how many seconds it may take to
     the first word (a model may think that long in silence), `most` the highest prices in dollars
-    per million tokens, for OpenRouter, which asks others whose prices differ. `announce` tells the
+    per million tokens, for OpenRouter, which asks others whose prices differ. `schema` is the JSON
+    Schema that the answer shall keep to, "" where none can be asked for. `announce` tells the
     front what will be sent; nothing is until `go` is set. `ended_well` is whether all of the answer
     came.
     """
@@ -40,6 +41,7 @@ class Call:
     seed: int | None
     announce: Callable[[str, bytes], None]
     most: dict[str, float] | None = None
+    schema: str = ""
     dialect: str = "chat"
     key: str = ""
     go: asyncio.Event = field(default_factory=asyncio.Event)

@@ -31,7 +31,7 @@ from typing import Any
 from baton.children import framing, refusals
 from baton.children.calls import Call
 from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
-from baton.children.library import Library
+from baton.children.library import Library, response_format, text_format
 from baton.children.outward import Outward, Rules
 from baton.children.relay import Relay
 
@@ -135,6 +135,8 @@ class Gateway:
         if not call.through_library:
             return _encoded(_chat_body(call))
         call.speak(await self._library.dialect(call))
+        if call.schema and not await self._library.shapes(call):
+            call.schema = ""
         if call.dialect == "responses":
             # litellm speaks it only with the package `mcp`, which has no business here.
             return _encoded(_responses_body(call, await self._library.effort(call)))
@@ -248,6 +250,8 @@ def _chat_body(call: Call) -> dict[str, Any]:
         body["temperature"] = call.temperature
     if call.seed is not None:
         body["seed"] = call.seed
+    if call.schema:
+        body["response_format"] = response_format(call.schema)
     return body
 
 
@@ -263,6 +267,8 @@ def _responses_body(call: Call, effort: str | None) -> dict[str, Any]:
         body["service_tier"] = call.tier
     if effort:
         body["reasoning"] = {"effort": effort}
+    if call.schema:
+        body["text"] = text_format(call.schema)
     return body
 
 

@@ -7,6 +7,7 @@ retry and print: all of that is off, before it is imported.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import secrets
@@ -31,6 +32,9 @@ DIALECTS = {"anthropic": "messages", "gemini": "gemini"}
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 SHORT = 2048
 """With a smaller cap, thoughts would leave no room for an answer."""
+
+FORMLESS = ("deepseek", "groq")
+"""Who can't be asked for a form: DeepSeek knows no schema, and Groq doesn't stream with one."""
 
 LATER_SECONDS = 0.1
 
@@ -92,8 +96,28 @@ class Library:
             wanted = "minimal"
         return _nearest(wanted, _levels(known))
 
+    async def shapes(self, call: Call) -> bool:
+        """Tell whether a call's model is known to keep to a schema; others get the prompt alone."""
+        if call.provider in FORMLESS:
+            return False
+        litellm = await self.ready()
+        names = [f"{call.provider}/{call.model}"]
+        if call.provider == "openrouter":
+            names.append(call.model)
+        return any(litellm.supports_response_schema(model=name) for name in names)
+
     async def write(self, call: Call) -> bytes:
-        """Return the request for a call, as litellm writes it. Raises whatever litellm does."""
+        """Return the request for a call, as litellm writes it. Raises whatever litellm does.
+
+        Where it would make a tool of the schema, whose use is no text, the schema is left out.
+        """
+        body = await self._written(call)
+        if call.schema and "tools" in json.loads(body):
+            call.schema = ""
+            body = await self._written(call)
+        return body
+
+    async def _written(self, call: Call) -> bytes:
         litellm = await self.ready()
         secret = secrets.token_hex(32)
         written = self._relay.expect(secret)
@@ -125,6 +149,8 @@ class Library:
             options["seed"] = call.seed
         if call.most:
             options["extra_body"] = {"provider": {"max_price": call.most}}
+        if call.schema:
+            options["response_format"] = response_format(call.schema)
         if call.tier:
             options["service_tier"] = call.tier
         answer = await litellm.acompletion(
@@ -142,6 +168,20 @@ class Library:
             **options,
         )
         await anext(aiter(answer), None)  # for some providers it posts only now
+
+
+def response_format(schema: str) -> dict[str, Any]:
+    """Return how Chat Completions are asked for a form."""
+    return {"type": "json_schema", "json_schema": _named(schema)}
+
+
+def text_format(schema: str) -> dict[str, Any]:
+    """Return how Responses are."""
+    return {"format": {"type": "json_schema", **_named(schema)}}
+
+
+def _named(schema: str) -> dict[str, Any]:
+    return {"name": "answer", "schema": json.loads(schema), "strict": True}
 
 
 def _load() -> Any:

@@ -92,7 +92,9 @@ class Outward:
         try:
             if call.key and call.key.encode() in body:
                 raise wire.Unfit("it holds the key itself")
-            wire.check(body, call.dialect, call.model, call.cap, call.bound)
+            wire.check(
+                body, call.dialect, call.model, call.cap, call.bound, shaped=bool(call.schema)
+            )
         except wire.Unfit as error:
             raise Failure(
                 "WorkerError",
@@ -221,6 +223,8 @@ def _headers(call: Call) -> dict[str, str]:
     }
     if call.dialect == "messages":
         headers["anthropic-version"] = "2023-06-01"
+        if call.schema:
+            headers["anthropic-beta"] = "structured-outputs-2025-11-13"
     if call.key:
         name = {"messages": "x-api-key", "gemini": "x-goog-api-key"}.get(call.dialect)
         headers[name or "authorization"] = call.key if name else f"Bearer {call.key}"

@@ -38,6 +38,13 @@ _TOO_LONG = re.compile(
 _VIOLATION = re.compile(r"usage guidelines|safety_check", re.IGNORECASE)
 """What xAI says of a prompt for which it charges its fee for violations, besides 403."""
 
+_FORM = re.compile(
+    r"response_?(format|json_?schema)|output_format|text\.format|json_?schema|structured output"
+    r"|schema|grammar",
+    re.IGNORECASE,
+)
+"""What is said of a request whose answer was to have a form, where that is the trouble."""
+
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
 
 
@@ -67,13 +74,7 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
         needed, limit = _sizes(call, said)
         return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
     if declined:
-        told = f": {said}" if said else f" (HTTP {status})."
-        return Failure(
-            "WorkerError",
-            f"{call.who} refused the request{told}",
-            "Nothing was charged.",
-            declined=True,
-        )
+        return _refused_request(call, said, status)
     if 300 <= status < 400:
         return Failure(
             "WorkerError",
@@ -160,6 +161,23 @@ def _said(call: Call, body: bytes) -> str:
     except (ValueError, RecursionError):
         said = ""
     return one_line(without(said, call.key), 300)
+
+
+def _refused_request(call: Call, said: str, status: int) -> Failure:
+    told = f": {said}" if said else f" (HTTP {status})."
+    if call.schema and _FORM.search(said):
+        return Failure(
+            "WorkerError",
+            f"{call.who} can't give an answer in a set form{told}",
+            "Nothing was charged. Choose another worker for that.",
+            declined=True,
+        )
+    return Failure(
+        "WorkerError",
+        f"{call.who} refused the request{told}",
+        "Nothing was charged.",
+        declined=True,
+    )
 
 
 def _refused_key(call: Call, said: str, declined: bool) -> Failure:

@@ -80,6 +80,14 @@ ALLOWED_IN_GENERATION = frozenset(
         "thinkingConfig",
     }
 )
+FORMS: dict[str, frozenset[str]] = {
+    "chat": frozenset({"response_format"}),
+    "responses": frozenset({"text"}),
+    "messages": frozenset({"output_format"}),
+    "gemini": frozenset({"response_json_schema", "response_mime_type"}),
+}
+"""Where a body holds the schema that its answer shall keep to, if one was asked for."""
+
 CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 SAID = ("messages", "input", "system", "contents", "system_instruction", "systemInstruction")
 """Where a body holds text."""
@@ -91,29 +99,43 @@ class Unfit(Exception):
     """A body may not be sent; the text is a sentence's second half."""
 
 
-def check(body: bytes, dialect: str, model: str, cap: int, bound: int) -> None:
+def check(
+    body: bytes, dialect: str, model: str, cap: int, bound: int, *, shaped: bool = False
+) -> None:
     """Raise Unfit unless the body asks for one answer of at most `cap` tokens from that model.
 
-    `bound` is the most tokens that the texts in it may come to.
+    `bound` is the most tokens that the texts in it may come to, with the schema of a `shaped` one.
     """
     asked = _parse(body)
-    _refuse_unknown(asked, ALLOWED[dialect])
     options = asked
+    forms = FORMS[dialect] if shaped else frozenset()
     if dialect == "gemini":
+        _refuse_unknown(asked, ALLOWED[dialect])
         options = asked.get("generationConfig") or {}
-        _refuse_unknown(options, ALLOWED_IN_GENERATION)
-    elif asked.get("model") != model or asked.get("stream") is not True:
+        _refuse_unknown(options, ALLOWED_IN_GENERATION | forms)
+    else:
+        _refuse_unknown(asked, ALLOWED[dialect] | forms)
+        _check_model(asked, model)
+    _check_options(asked, options)
+    _check_cap(options, cap)
+    said = sum(_bytes_of(asked[place]) for place in SAID if place in asked)
+    said += sum(_written_out(options[place]) for place in forms if place in options)
+    if said > bound:
+        raise Unfit(f"it holds {said:,} bytes of text instead of at most {bound:,}")
+
+
+def _check_model(asked: Mapping[str, Any], model: str) -> None:
+    if asked.get("model") != model or asked.get("stream") is not True:
         raise Unfit("it asks for another model, or for no stream")
+
+
+def _check_options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     if options.get("n", 1) != 1 or options.get("candidateCount", 1) != 1:
         raise Unfit("it asks for more than one answer")
     if (asked.get("provider") or {}).keys() - {"max_price"}:
         raise Unfit("it chooses another 'provider'")
     if asked.get("service_tier", "default") != "default":
         raise Unfit("it asks for a dearer service_tier")
-    _check_cap(options, cap)
-    said = sum(_bytes_of(asked[place]) for place in SAID if place in asked)
-    if said > bound:
-        raise Unfit(f"it holds {said:,} bytes of text instead of at most {bound:,}")
 
 
 def _parse(body: bytes) -> dict[str, Any]:
@@ -138,6 +160,11 @@ def _check_cap(options: Mapping[str, Any], cap: int) -> None:
     for value in shown:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= cap:
             raise Unfit(f"its cap is not the {cap:,} tokens that were asked for")
+
+
+def _written_out(form: Any) -> int:
+    """Return the bytes of a schema, of which every name and sign counts."""
+    return text_bound(json.dumps(form, ensure_ascii=False, separators=(",", ":")))
 
 
 def _bytes_of(said: Any) -> int:

@@ -269,13 +269,16 @@ def about_tokens(text: str) -> int:
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
-def input_bound(messages: Sequence[Message]) -> int:
+def input_bound(messages: Sequence[Message], shape: Shape | None = None) -> int:
     """Return a number of tokens that these messages can't exceed at any provider.
 
     The margin is for what templates put around each message, and for what some providers put before
-    the first: xAI counts some 680 tokens of its own with each prompt for Grok 4.
+    the first: xAI counts some 680 tokens of its own with each prompt for Grok 4. A schema counts
+    twice: litellm puts into words for Anthropic what that doesn't understand of it.
     """
-    return sum(text_bound(message.text) for message in messages) + 32 * len(messages) + 1024
+    said = sum(text_bound(message.text) for message in messages)
+    form = 2 * text_bound(shape.schema) if shape is not None else 0
+    return said + form + 32 * len(messages) + 1024
 
 
 def text_bound(text: str) -> int:

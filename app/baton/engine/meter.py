@@ -89,7 +89,7 @@ class Purse:
             model=card.model or card.id,
             purpose=request.purpose,
             price=card.price or FREE,  # an unknown one was refused before
-            input_bound=input_bound(request.messages),
+            input_bound=input_bound(request.messages, request.shape),
             wanted=min(request.max_tokens or card.max_output, card.max_output),
             ceilings=ceilings,
             typed=self.limits.budget is not None,

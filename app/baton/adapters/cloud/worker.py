@@ -93,7 +93,8 @@ class CloudWorker:
         try:
             line = self._gateway.open(self.card, **asked)
         except framing.FrameError as error:
-            needed = sum(about_tokens(message.text) for message in request.messages)
+            texts = [*(message.text for message in request.messages), asked["schema"]]
+            needed = sum(map(about_tokens, texts))
             raise ContextTooLong(needed, self.card.context) from error
         said = ""
         try:
@@ -146,15 +147,15 @@ class CloudWorker:
             "needs_key": self._needs_key,
             "through_library": cloud,
             "messages": [
-                {"role": m.role.value, "content": m.text.encode("utf-8", "replace").decode()}
-                for m in request.messages
+                {"role": m.role.value, "content": _clean(m.text)} for m in request.messages
             ],
             "cap": request.max_tokens or card.max_output,
-            "bound": input_bound(request.messages),
+            "bound": input_bound(request.messages, request.shape),
             "context": card.context,
             "first": patience.first_of_slow if slow else patience.first,
             "temperature": self._temperature if temperature is None else temperature,
             "seed": request.seed,
+            "schema": _clean(request.shape.schema) if request.shape else "",
             "most": _most(card),
         }
 
@@ -179,6 +180,11 @@ class CloudWorker:
             " held for it stays charged.",
             "Release the charge with `baton budget release` if the provider didn't bill it.",
         )
+
+
+def _clean(text: str) -> str:
+    """Return the text without what can't be sent: halves of characters."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _most(card: Card) -> dict[str, float] | None:
