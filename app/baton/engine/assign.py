@@ -21,7 +21,7 @@ from baton.engine.search import Option, Seat, choose
 from baton.engine.sizes import Size, step_size
 from baton.engine.skills import skill, tool_for
 
-__all__ = ["assign", "chance", "skill", "substitute"]
+__all__ = ["assign", "chance", "fitting", "skill", "substitute"]
 
 _DOLLAR = 6.0
 """What a dollar costs in chance of success: for a cent, a step must be 6 % likelier to go well."""
@@ -99,6 +99,47 @@ def substitute(
     others = [card for card in roster if card.id not in without]
     options = _options(step, others, step_size(step, material))
     return next((o.worker for o in options if left is None or o.most <= left), "")
+
+
+def fitting(
+    plan: Plan,
+    roster: Sequence[Card],
+    *,
+    left: int | None,
+    after: int = 0,
+    material: Material | None = None,
+) -> Plan:
+    """Return the plan without the names of workers that may not do their step.
+
+    They can't hold it, are a tool for something else, would check their own work, or cost more
+    than what is left in all.
+    """
+    cards = {card.id: card for card in roster}
+    steps = list(plan.steps)
+    most = 0
+    for position in range(after, len(steps)):
+        step = steps[position]
+        card, size = cards.get(step.worker), step_size(step, material)
+        if card is None or not _may_do(card, step, size) or _own_work(step, steps):
+            steps[position] = replace(step, worker="")
+        else:
+            most += _option(card, 0, step, size).most
+    if left is not None and most > left:
+        for position in range(after, len(steps)):
+            card = cards.get(steps[position].worker)
+            if card is not None and not (card.price and card.price.is_free):
+                steps[position] = replace(steps[position], worker="")
+    return replace(plan, steps=tuple(steps))
+
+
+def _may_do(card: Card, step: Step, size: Size) -> bool:
+    if card.is_tool:  # chosen for what it is, so its task was written for it
+        return tool_for(card, step.need.kind) and not step.is_direct
+    return _able(card, step, size)
+
+
+def _own_work(step: Step, steps: Sequence[Step]) -> bool:
+    return step.check and any(steps[n - 1].worker == step.worker for n in step.inputs)
 
 
 def _seat(
