@@ -35,13 +35,9 @@ STRATEGIES = {
     ),
     "reflect": Entry(f"{_HERE}.reflect:Reflect", "One worker revises its own answer."),
     "vote": Entry(f"{_HERE}.vote:Vote", "One worker answers several times; the majority wins."),
-    "majority": Entry(
-        f"{_HERE}.majority:Majority", "Several workers answer; the majority wins."
-    ),
+    "majority": Entry(f"{_HERE}.majority:Majority", "Several workers answer; the majority wins."),
     "moa": Entry(f"{_HERE}.moa:MixtureOfAgents", "Several workers propose, one writes the answer."),
-    "ultra": Entry(
-        f"{_HERE}.ultra:Ultra", "Plan, verify with another worker, repair once."
-    ),
+    "ultra": Entry(f"{_HERE}.ultra:Ultra", "Plan, verify with another worker, repair once."),
 }
 """By name. `--mode` picks one as well: see `by_mode`."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from baton.domain.chat import Finish
-from baton.domain.plan import Outcome, Plan, Step, direct
-from baton.engine.policy import help_wanted
+from baton.domain.chat import Card, Finish
+from baton.domain.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct
+from baton.engine.policy import help_wanted, strength
 from baton.engine.ports import Proposal, Situation
 
 
@@ -19,14 +20,80 @@ def answered_by(situation: Situation, worker: str, *, optional: bool = False) ->
 def alone(situation: Situation, why: str = "") -> Proposal:
     """Propose that the default worker answers, and nobody else."""
     card = situation.card(situation.worker)
-    told = (
-        f"{card.name} was asked for." if card.is_outside else f"{card.name} runs on this machine."
-    )
+    told = f"{card.name} runs on this machine."
+    if card.is_outside:
+        told = f"{card.name} was asked for."
     plan = Plan((answered_by(situation, card.id),), (1,))
     return Proposal(plan, "cloud" if card.remote else "local", why or told)
+
+
+def drafted(situation: Situation, workers: Iterable[str], why: str) -> Proposal:
+    """Propose that each of these answers by itself; who of them is right is for later."""
+    steps = tuple(answered_by(situation, worker, optional=True) for worker in workers)
+    remote = any(situation.card(step.worker).remote for step in steps)
+    return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", why, final=False)
+
+
+def everything(situation: Situation, steps: Iterable[int]) -> tuple[str, ...]:
+    """Return the access list of a step that sees the conversation and some results."""
+    files = (FILE + name for name in situation.material.files)
+    return (PROMPT, HISTORY, *files, *map(str, steps))
+
+
+def talkers(situation: Situation) -> list[Card]:
+    """Return all that can be talked to, the default worker first; only that one if it's alone."""
+    mine = situation.card(situation.worker)
+    if situation.limits.alone:
+        return [mine]
+    others = (card for card in situation.roster if card.id != mine.id and not card.is_tool)
+    return [mine, *others]
+
+
+def here(situation: Situation) -> list[Card]:
+    """Return those on this machine, the default worker first, then the strongest."""
+    found = [card for card in talkers(situation) if not card.is_outside and not card.is_tool]
+    others = [card for card in found if card.id != situation.worker]
+    others.sort(key=lambda card: _power(situation, card), reverse=True)
+    return [card for card in found if card.id == situation.worker] + others
+
+
+def strongest(situation: Situation, among: Iterable[Card]) -> Card:
+    """Return the one that does best what the prompt asks for; the first of equals."""
+    return max(among, key=lambda card: _power(situation, card))
+
+
+def best_of(situation: Situation, outcome: Outcome, among: Iterable[int]) -> int:
+    """Return the one of some steps whose worker is the strongest; the first of equals."""
+    cards = {card.id: card for card in situation.roster}
+    numbers = list(among)
+    known = [n for n in numbers if outcome.plan.steps[n - 1].worker in cards]
+    if not known:  # they were played in an earlier run, and are gone since
+        return numbers[0]
+    return max(known, key=lambda n: _power(situation, cards[outcome.plan.steps[n - 1].worker]))
+
+
+def _power(situation: Situation, card: Card) -> tuple[float, tuple[int, int]]:
+    from baton.engine.skills import skill
+
+    return skill(card, situation.route.need.kind), strength(card)
 
 
 def wanting(situation: Situation, outcome: Outcome, step: int) -> str:
     """Say in a sentence why a step's text calls for a second look, or return ""."""
     finish = Finish.LENGTH if step in outcome.cut else Finish.STOP
     return help_wanted(outcome.text(step), finish, situation.limits)
+
+
+def written(outcome: Outcome, among: Iterable[int]) -> list[int]:
+    """Return the steps that have a whole text."""
+    return [n for n in among if outcome.text(n).strip()]
+
+
+def is_lost(outcome: Outcome, step: int) -> bool:
+    """Tell whether a step is over without a word."""
+    return step in outcome.failed and not outcome.texts.get(step)
+
+
+def settled(outcome: Outcome, step: int, why: str) -> Proposal:
+    """Propose that a step's text is the answer."""
+    return Proposal(replace(outcome.plan, answer=(step,)), why=why)

@@ -1,40 +1,91 @@
-"""Baton's own: a draft here, and help where it won't do."""
+"""Baton's own: a rule first, then a draft or a plan, and help where it pays."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from baton.domain.chat import Card
 from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.drafts import alone, answered_by, wanting
+from baton.engine.ports import Desk, Proposal, Situation, Strategy
+from baton.engine.strategies.cascade import Cascade
+from baton.engine.strategies.draft import Draft
+from baton.engine.strategies.drafts import here
+from baton.engine.strategies.instead import Instead
+from baton.engine.strategies.short import wants_short
+from baton.engine.strategies.worth import is_worth, right_although
+
+_ALIKE = 0.75
+"""Workers whose skills differ by more don't check each other: the weaker one is just wrong."""
 
 
 class Hybrid:
-    """The default worker drafts; a stronger one is offered where the draft won't do."""
+    """Chooses one of the ways below by what the router says and who is there.
+
+    A tool answers what it can compute. Two workers here of about the same strength answer what has
+    a short answer, and the helper is asked where they disagree. What calls for a plan gets one,
+    where somebody can draw it. Else the default worker drafts. One worker by itself just answers.
+    """
+
+    def __init__(self) -> None:
+        self._way: Strategy | None = None
 
     async def first(self, desk: Desk) -> Proposal:
-        """Propose a draft, or the answer where there is nobody who could help."""
-        situation = desk.situation
-        here = not situation.card(situation.worker).is_outside
-        return replace(alone(situation), final=not (here and situation.helper))
+        """Propose what the chosen way does."""
+        self._way = await _choose(desk)
+        return await self._way.first(desk)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
-        """Propose a stronger worker's help where the draft calls for it."""
-        if len(outcome.plan.steps) == 1:
-            return _second_look(desk, outcome)
-        helped = outcome.plan.answer == (2,)
-        if helped and 2 in outcome.failed and not outcome.texts.get(2):
-            return Proposal(replace(outcome.plan, answer=(1,)), why="The local answer stays.")
-        return None
+        """Go on in that way."""
+        if self._way is None:
+            self._way = _recognise(outcome)
+        return await self._way.next(desk, outcome)
 
 
-def _second_look(desk: Desk, outcome: Outcome) -> Proposal | None:
+class Worthwhile(Cascade):
+    """A cascade that asks for help only where that is likely to be worth its price."""
+
+    async def is_worth_it(self, desk: Desk, outcome: Outcome) -> bool:
+        """Tell whether a third answer would be."""
+        from baton.engine.assign import chance
+
+        situation = desk.situation
+        cards = {card.id: card for card in situation.roster}
+        pair = [cards.get(step.worker) for step in outcome.plan.steps[:2]]
+        chances = [chance(card, situation.route.need) if card else 0.5 for card in pair]
+        return await is_worth(desk, right_although(chances[0], chances[1]))
+
+
+async def _choose(desk: Desk) -> Strategy:
     situation = desk.situation
-    here = not situation.card(situation.worker).is_outside
-    if not (here and situation.helper) or 1 in outcome.failed:
-        return None
-    if not (why := wanting(situation, outcome, 1)):
-        return None
-    # Optional: where the person keeps the draft, nobody else is to write another one.
-    step = answered_by(situation, situation.helper, optional=True)
-    return Proposal(outcome.plan.grown((step,), (2,)), "cloud", why)
+    route = situation.route
+    if route.tool in {card.id for card in situation.roster if card.is_tool}:
+        return Instead()
+    if situation.card(situation.worker).is_outside:
+        return Draft()
+    if situation.helper and wants_short(situation) and _has_pair(situation):
+        return Worthwhile()
+    if route.where == "cloud" and situation.helper:
+        from baton.engine.assign import chance
+
+        mine = chance(situation.card(situation.worker), route.need)
+        if await is_worth(desk, mine):
+            return Instead()
+    return Draft()
+
+
+def _recognise(outcome: Outcome) -> Strategy:
+    """Return the way that drew a plan in an earlier run."""
+    drafts = [step for step in outcome.plan.steps if step.is_direct]
+    if len(drafts) > 1 and all(step.optional for step in drafts[:2]):
+        return Worthwhile()
+    return Draft()
+
+
+def _has_pair(situation: Situation) -> bool:
+    from baton.engine.skills import skill
+
+    kind = situation.route.need.kind
+    cards = here(situation)
+
+    def power(card: Card) -> float:
+        return skill(card, kind)
+
+    return len(cards) > 1 and abs(power(cards[0]) - power(cards[1])) <= _ALIKE

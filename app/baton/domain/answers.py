@@ -1,0 +1,243 @@
+"""The short answer in a text, as far as two texts can be compared by it.
+
+Where two workers that were asked the same come to the same short answer, it is likely right. Every
+pattern looks at a bounded piece of text, so a hostile text takes no longer than its length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+_REACH = 240
+"""How far behind the words that announce it an answer is looked for, in characters."""
+
+_CUES = 24
+"""How many announcements are looked at, from the last one backwards."""
+
+_WORDS = 6
+"""An announced answer of more words is a sentence, which two workers would word differently."""
+
+_BOXED = re.compile(r"\\f?box(?:ed)?\s{0,9}\{")
+_CUE = re.compile(
+    r"#{4,9}|\\f?box(?:ed)?\s{0,9}\{"
+    r"|\banswer(?:\s{1,9}(?:is|are|would\s{1,9}be|must\s{1,9}be|=)|\s{0,9}[:=])",
+    re.IGNORECASE,
+)
+
+
+def extract(text: str) -> str:
+    """Return the short answer in a text, normalised, or "" where there is none to check.
+
+    The last one announced ("the answer is 18", "#### 18", a box) counts; else a text that is no
+    more than a choice, yes or no, or the last number of the last line.
+    """
+    return announced(text) or _bare(text)
+
+
+def announced(text: str) -> str:
+    """Return the last short answer that a text announces as such, or ""."""
+    plain = _without_marks(text)
+    cues = list(_CUE.finditer(plain))[-_CUES:]
+    for cue in reversed(cues):
+        boxed = cue[0].endswith("{")
+        piece = plain[cue.end() : cue.end() + _REACH]
+        found = _boxed(piece) if boxed else _after(piece)
+        if value := normal(found, exact=boxed):
+            return value
+    return ""
+
+
+def agree(a: str, b: str) -> bool:
+    """Tell whether two texts come to the same short answer; numbers count by their value.
+
+    Texts without one agree only where they are the same word for word.
+    """
+    return _same(_key(a), _key(b))
+
+
+def majority(texts: Sequence[str]) -> int | None:
+    """Return the index of the first text of the largest group that agrees, or None.
+
+    It takes two to agree, and no other group may be as large.
+    """
+    groups: list[tuple[str, list[int]]] = []
+    for index, key in enumerate(map(_key, texts)):
+        group = next((members for first, members in groups if _same(first, key)), None)
+        if group is None:
+            groups.append((key, [index]))
+        else:
+            group.append(index)
+    sizes = sorted((len(members) for _, members in groups), reverse=True)
+    if not sizes or sizes[0] < 2 or sizes[:2] == [sizes[0]] * 2:
+        return None
+    return next(members[0] for _, members in groups if len(members) == sizes[0])
+
+
+def _key(text: str) -> str:
+    """Return what a text is compared by; a space before it where that is the text itself."""
+    plain = " ".join(text.casefold().split())
+    return extract(text) or (f" {plain}" if plain else "")
+
+
+def _same(a: str, b: str) -> bool:
+    if a == b:
+        return bool(a)
+    x, y = _value(a), _value(b)
+    if x is None or y is None:
+        return False
+    return abs(x - y) <= Fraction(1, 10**6) * max(abs(x), abs(y))
+
+
+def _value(key: str) -> Fraction | None:
+    """Return the number that a normalised answer is, if it is one."""
+    return Fraction(key) if re.fullmatch(r"-?\d{1,80}(?:/[1-9]\d{0,80}|\.\d{1,80})?", key) else None
+
+
+# Where the answer stands
+
+
+_MARKS = str.maketrans({"*": "", "\u2212": "-", "\u00a0": " ", "\u202f": " ", "`": ""})
+
+
+def _without_marks(text: str) -> str:
+    return text.translate(_MARKS)
+
+
+def _boxed(piece: str) -> str:
+    """Return what stands up to the brace that closes the one before the piece."""
+    depth = 1
+    for place, sign in enumerate(piece):
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0:
+            return piece[:place]
+    return ""
+
+
+_SENTENCE = re.compile(r"(?<!\bvs)[.!?;](?=\s|$)")
+
+
+def _after(piece: str) -> str:
+    """Return the first sentence of the line that follows an announcement."""
+    lines = piece.lstrip(" \t\r\n:=").splitlines()
+    line = lines[0] if lines else ""
+    if box := _BOXED.search(line):
+        return _boxed(piece[piece.find(box[0]) + len(box[0]) :])
+    return _SENTENCE.split(line, maxsplit=1)[0]
+
+
+_JUDGED = re.compile(r"\W{0,9}(yes|no|true|false)(?=\s{0,9}(?:[.,!:;)\u2013\u2014-]|$))", re.I)
+_LETTER_ONLY = re.compile(r"\W{0,9}([A-J])(?:[).:]{0,2}|[).:]{1,2}\s.{0,200})$", re.DOTALL)
+_LISTED = re.compile(r"^\s{0,20}(?:[-+]\s|\(?\d{1,3}[.)]\s)")
+
+
+def _bare(text: str) -> str:
+    """Return the short answer of a text that announces none."""
+    plain = _without_marks(text).strip()
+    if found := _JUDGED.match(plain):
+        return found[1].lower()
+    if len(plain) <= _REACH and (letter := _LETTER_ONLY.match(plain)):
+        return letter[1]
+    last = plain[-2 * _REACH :].rsplit("\n", 1)[-1]
+    if len(last) == 2 * _REACH:
+        last = last.split(" ", 1)[-1]
+    last = _plain_latex(_LISTED.sub("", last))
+    *_, number = ("", *_numbers(last))
+    return number
+
+
+# What it comes to
+
+
+_LATEX = (
+    (re.compile(r"\\[dt]frac"), r"\\frac"),
+    (re.compile(r"\\frac\s?(\d)\s?(\d)(?!\d)"), r"\1/\2"),
+    (re.compile(r"\\frac\s?\{\s?(-?\w{1,30})\s?\}\s?\{\s?(\w{1,30})\s?\}"), r"\1/\2"),
+    (re.compile(r"\\frac\s?\{([^{}]{1,80})\}\s?\{([^{}]{1,80})\}"), r"(\1)/(\2)"),
+    (re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox)\s?\{([^{}]{0,80})\}"), r" \1"),
+    (re.compile(r"\^\s?\{?\\circ\s?\}?|\u00b0"), ""),
+    (re.compile(r"\\(?:left|right|displaystyle|[,;:!]|quad|\s)"), ""),
+    (re.compile(r"\\([%$#&])|\\[()\[\]]|\$"), r"\1"),
+    (re.compile(r"(?<=\d)\{,\}(?=\d)"), ","),
+)
+
+
+def _plain_latex(text: str) -> str:
+    """Write the LaTeX that is common in answers without it."""
+    for pattern, plain in _LATEX:
+        text = pattern.sub(plain, text)
+    return text.strip()
+
+
+_NUMBER = re.compile(
+    r"(?<![\w.,/^])([-+]?)\s?[$\u20ac\u00a3]?\s?((?:\d{1,3}(?:,\d{3}){1,9}|\d{1,60})(?:\.\d{1,60})?|\.\d{1,60})"
+    r"(?:\s?/\s?(\d{1,30}))?(?![\d_^]|\.\d|[A-Za-z](?![A-Za-z]))"
+)
+_MORE = re.compile(r"\s?(?:[-+*/^(=\\\u00d7\u00b7:]\s?[\w\\(]|,\s?[-\d(]|\\)")
+_CHOICE = re.compile(
+    r"(?:option|choice|letter)?\s?(?:\(([A-Ja-j])\)|([A-J])(?:[).:,]|$)|([B-HJ])(?=\s))"
+)
+_OPENING = re.compile(r"^(?:therefore|thus|so|that|the|about|approximately|exactly|option)\s", re.I)
+
+
+def normal(found: str, *, exact: bool = False) -> str:
+    """Return an answer as it is compared: `1,000 dollars` is `1000`; "" for a whole sentence.
+
+    An `exact` one is what it says, not a sentence that has the answer in it.
+    """
+    text = _plain_latex(found).strip(" :,;!\"'").rstrip(" .")
+    if letter := _CHOICE.match(text):
+        return str(next(filter(None, letter.groups()))).upper()
+    if judged := _JUDGED.match(text):
+        return judged[1].lower()
+    return _number(text, exact) or _phrase(text)
+
+
+def _number(text: str, exact: bool) -> str:
+    """Return the number that an announced answer is; a term or a list of numbers is none."""
+    last = text.rsplit("=", 1)[-1].strip()
+    first = _NUMBER.search(last)
+    if first is None:
+        return ""
+    leading = not last[: first.start()].strip()
+    if _MORE.match(last, first.end()) or (exact and not leading):
+        return ""
+    if not leading and len(text.split()) <= 2:
+        return ""  # "sqrt 2", "B-52": a name with a number in it
+    return _written(first)
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for found in _NUMBER.finditer(text):
+        if value := _written(found):
+            yield value
+
+
+def _written(found: re.Match[str]) -> str:
+    sign, digits, under = found.groups()
+    value = Fraction(digits.replace(",", ""))
+    if under is not None:
+        if not int(under):
+            return ""
+        value /= int(under)
+    value = -value if sign == "-" else value
+    if value.denominator == 1:
+        return str(value.numerator)
+    if under is not None:
+        return f"{value.numerator}/{value.denominator}"
+    whole, _, part = digits.replace(",", "").partition(".")
+    minus = "-" if value < 0 else ""
+    return f"{minus}{int(whole or 0)}.{part.rstrip('0')}"
+
+
+def _phrase(text: str) -> str:
+    """Return a few words or a term as they are compared, or "" for more than that."""
+    words = _OPENING.sub("", text).casefold().split()
+    if not 0 < len(words) <= _WORDS:
+        return ""
+    if " - " in text or any(
+        sign in text for sign in "\\^=+*/(["
+    ):  # a term: spaces say nothing in it
+        return "".join(words)
+    return " ".join(words)

@@ -1,0 +1,25 @@
+"""One worker answers several times, and what it says most often counts."""
+
+from __future__ import annotations
+
+from baton.domain.plan import Outcome
+from baton.engine.ports import Desk, Proposal
+from baton.engine.strategies.drafts import drafted
+from baton.engine.strategies.polled import Polled
+
+SAMPLES = 3
+
+
+class Vote(Polled):
+    """Several samples of the default worker; without a majority its first one counts."""
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the samples."""
+        situation = desk.situation
+        name = situation.card(situation.worker).name
+        why = f"{name} answers {SAMPLES} times, and what it says most often counts."
+        return drafted(situation, [situation.worker] * SAMPLES, why)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose the winner."""
+        return self.decided(outcome, best=1)
