@@ -1,0 +1,212 @@
+"""Workers that compute: they share one child process, started by the first call."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+
+from baton.children import framing
+from baton.children.process import Child, Died, environment
+from baton.children.sandbox import in_force
+from baton.domain.chat import Card, Chunk, Finish, Request, Role, Text, Usage
+from baton.domain.errors import WorkerError, WorkerUnavailable
+from baton.domain.sanitise import one_line
+
+GRACE_SECONDS = 4.0
+"""How long the child may take beyond a call's own limit; then it is ended, and started anew."""
+
+QUICK_SECONDS = 5.0
+"""The limit of a call that only computes; the first one imports what it needs."""
+
+CODE_SECONDS = 10.0
+"""How long code may run."""
+
+_TRIES = 2
+"""Tools have no memory, so a call that died with the child is simply made again, once."""
+
+
+class Toolbox:
+    """The tools' child process: started when it is first needed, and again after it was ended."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+        self._child: Child | None = None
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, tuple[Child, asyncio.Future[framing.Frame]]] = {}
+        self._router: tuple[Child, asyncio.Task[None]] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process, where it runs."""
+        return None if self._child is None or self._child.ended else self._child.pid
+
+    def warm(self) -> None:
+        """Start the child. Raises WorkerUnavailable."""
+        self._running()
+
+    async def compute(self, tool: str, text: str, seconds: float) -> str:
+        """Return what a tool makes of a text. Raises WorkerError."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return _text(await self._call(tool, text, seconds))
+            except Died as death:
+                if not left:
+                    raise WorkerUnavailable(
+                        f"The {tool} fell over. {death}", "Try again."
+                    ) from death
+        raise AssertionError
+
+    async def info(self) -> str:
+        """Say in a sentence which sandbox is in force in the child. Raises WorkerError."""
+        try:
+            return one_line(str((await self._ask(0.0, "info")).get("sandbox", "")))
+        except Died as death:
+            raise WorkerUnavailable(f"The tools can't be started. {death}") from death
+
+    async def aclose(self) -> None:
+        """End the child; the toolbox may be used again."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            await child.gone()
+
+    async def _call(self, tool: str, text: str, seconds: float) -> framing.Frame:
+        try:
+            return await self._ask(seconds, "call", tool=tool, text=text, seconds=seconds)
+        except framing.FrameError as error:
+            raise WorkerError(f"This is too long for the {tool}.") from error
+
+    async def _ask(self, limit: float, kind: str, **fields: object) -> framing.Frame:
+        """Send a frame and wait for its answer. Raises Died, also for a child that had to be."""
+        child, number = self._running(), next(self._numbers)
+        answer: asyncio.Future[framing.Frame] = asyncio.get_running_loop().create_future()
+        child.send(kind, id=number, **fields)
+        self._calls[number] = (child, answer)
+        self._route(child)
+        try:
+            async with asyncio.timeout(limit + GRACE_SECONDS):
+                return await answer
+        except TimeoutError as error:
+            child.kill()
+            raise WorkerError("It took too long and was stopped.") from error
+        except asyncio.CancelledError:
+            child.send("cancel", id=number)
+            raise
+        finally:
+            del self._calls[number]
+
+    def _running(self) -> Child:
+        if self._child is None or self._child.ended or self._child.killed:
+            try:
+                self._child = Child("tools", environment(self._environ))
+            except OSError as error:
+                raise WorkerUnavailable(
+                    f"The tools can't be started: {error.strerror}.",
+                    "Close other programs, then try again.",
+                ) from error
+        return self._child
+
+    def _route(self, child: Child) -> None:
+        """See to it that the child's frames reach their calls, in the loop that runs now."""
+        loop = asyncio.get_running_loop()
+        if self._router is not None:
+            served, task = self._router
+            if served is child and not task.done() and task.get_loop() is loop:
+                return
+        self._router = (child, loop.create_task(self._deliver(child)))
+
+    async def _deliver(self, child: Child) -> None:
+        """Hand out frames until the child dies or nobody waits any more."""
+        try:
+            while True:
+                frame = await child.receive()
+                _, answer = self._calls.get(frame.get("id", 0), (child, None))
+                if answer is not None and not answer.done():
+                    answer.set_result(frame)
+        except Died as death:
+            for served, answer in list(self._calls.values()):
+                if served is child and not answer.done():
+                    answer.set_exception(death)
+
+
+def _text(frame: framing.Frame) -> str:
+    match frame:
+        case {"type": "done", "text": str(text)}:
+            return text
+        case {"type": "failed", "error": str(), "message": str(message), "hint": str(hint)}:
+            raise WorkerError(one_line(message, 500), one_line(hint, 500))
+    raise Died("It answered nonsense.")
+
+
+class ToolWorker:
+    """One tool; it reads the newest message and nothing else."""
+
+    def __init__(self, card: Card, toolbox: Toolbox, seconds: float) -> None:
+        self.card = card
+        self.toolbox = toolbox
+        self._seconds = seconds
+
+    def warm(self) -> None:
+        """Start the child process; returns at once."""
+        with suppress(WorkerError):  # the first request meets it again, and tells
+            self.toolbox.warm()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Answer the request; see engine.ports.Worker."""
+        asked = [message.text for message in request.messages if message.role is Role.USER]
+        if not asked:
+            raise WorkerError(f"Nothing was asked of the {self.card.id}.")
+        text = await self.toolbox.compute(self.card.id, asked[-1], self._seconds)
+        yield Text(text, 0)
+        yield Usage(0, 0, Finish.STOP)
+
+    async def aclose(self) -> None:
+        """End the child process, which all tools share; it is started again when needed."""
+        await self.toolbox.aclose()
+
+
+def sandbox() -> str:
+    """Say in a sentence what code would run in here, or "" where none is executed."""
+    return in_force()
+
+
+def tools(
+    enabled: bool = True, environ: Mapping[str, str] = os.environ, seconds: float = CODE_SECONDS
+) -> Mapping[str, ToolWorker]:
+    """Return the tools of this machine by id; there is no `python` where there is no sandbox."""
+    if not enabled:
+        return {}
+    toolbox = Toolbox(environ)
+    cards = [(CALCULATOR, QUICK_SECONDS), (CLOCK, QUICK_SECONDS)]
+    if sandbox():
+        cards.append((PYTHON, seconds))
+    return {card.id: ToolWorker(card, toolbox, limit) for card, limit in cards}
+
+
+def _card(name: str, title: str, note: str, skills: Mapping[str, float]) -> Card:
+    return Card(
+        name, "tool", title, note=note, hardware="CPU only", system="", slots=4, skills=skills
+    )
+
+
+CALCULATOR = _card(
+    "calculator",
+    "Calculator",
+    "Computes one written expression exactly, or converts units. It can't read stories.",
+    {"calculation": 5},
+)
+CLOCK = _card(
+    "clock",
+    "Clock",
+    "Knows the date and the time in all zones, and counts days.",
+    {},
+)
+PYTHON = _card(
+    "python",
+    "Python",
+    "Runs a block of Python code in a sandbox: no files, no network, no processes.",
+    {},
+)
