@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 from baton.domain.chat import Card, Message, Request, Role
@@ -29,7 +28,7 @@ class Withdrawn(Exception):
 
 
 class Offers:
-    """Makes the offers of one run, one after another, and has them decided."""
+    """Makes the offers of one run, and has them decided."""
 
     def __init__(self, purse: Purse, store: Store, ask: Ask, begun: Begun) -> None:
         self._purse = purse
@@ -37,22 +36,23 @@ class Offers:
         self._ask = ask
         self._session = begun.conversation
         self._policy = begun.policy
-        self._one_at_a_time = asyncio.Lock()
 
     async def make(
-        self, card: Card, request: Request, why: str, *, draft: str = "", share: int = 1
+        self,
+        card: Card,
+        request: Request,
+        why: str,
+        *,
+        draft: str = "",
+        share: int = 1,
+        named: bool = False,
     ) -> tuple[Offered, int]:
         """Offer a worker's help; return what became of that, and the answer's cap it is for.
 
         With a longer answer the call could cost more than the person saw, once there is more money
-        left. `share` is among how many calls the headroom is divided. `at` is for the caller.
+        left. `share` is among how many calls the headroom is divided. `named` is whether the
+        person chose that worker, and no plan did. `at` is for the caller.
         """
-        async with self._one_at_a_time:
-            return await self._make(card, request, why, draft, share)
-
-    async def _make(
-        self, card: Card, request: Request, why: str, draft: str, share: int
-    ) -> tuple[Offered, int]:
         shown, hidden = await self._purse.redacted(card, request)
         told = Redacted((), hidden).told()
         size = sum(len(message.text.encode("utf-8", "replace")) for message in shown.messages)
@@ -65,15 +65,15 @@ class Offers:
             return Offered(0.0, card.id, why, most, size, told, decision, message), 0
         most = quoted.amount
         decision, message = Decision.SENT, ""
-        if self._costs_or_surprises(card, draft):
+        if self._costs_or_surprises(card, named):
             offer = Offer(card, why, written(shown.messages), told, most, None, "", draft)
             decision, message = await self._decide(offer)
         return Offered(0.0, card.id, why, most, size, told, decision, message), quoted.cap
 
     @staticmethod
-    def _costs_or_surprises(card: Card, draft: str) -> bool:
+    def _costs_or_surprises(card: Card, named: bool) -> bool:
         """Tell whether the person must agree: to spending, and to leaving without being asked."""
-        return not (card.price or FREE).is_free or (bool(draft) and card.remote)
+        return not (card.price or FREE).is_free or (card.remote and not named)
 
     @property
     def policy(self) -> Policy:

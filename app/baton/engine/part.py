@@ -141,6 +141,7 @@ class Part:
             worker, stage.purse, partial(self._playing.record, self.number), self._share
         )
         while True:
+            shown = self._playing.material
             request = self._request(worker.card)
             if worker.card.is_outside:
                 request = await self._allowed(worker.card, request)
@@ -149,7 +150,7 @@ class Part:
                     await stage.emit(ev.StepStarted(0, self.number, self.worker))
                     return await self._stream(metered, request)
             except ContextTooLong as error:
-                if not self.step.is_direct or not await self._trimmed(error):
+                if not self.step.is_direct or not await self._trimmed(error, shown):
                     raise
 
     def _share(self) -> int:
@@ -189,8 +190,7 @@ class Part:
         prompt back, BudgetExceeded.
         """
         playing = self._playing
-        share = len(playing.waiting_to_hold | {self.number})
-        offered, request = await playing.offer(card, request, self._why, share)
+        offered, request = await playing.offer(card, request, self._why, self.number)
         if offered.decision is ev.Decision.SENT:
             return request
         kept, edited = ev.Decision.KEPT, ev.Decision.EDIT
@@ -217,8 +217,14 @@ class Part:
 
     # A conversation that has grown too long
 
-    async def _trimmed(self, error: ContextTooLong) -> bool:
+    async def _trimmed(self, error: ContextTooLong, shown: Material) -> bool:
         """Leave the oldest turns out, if the person wants that; tell whether it was done."""
+        async with self._playing.trimming:
+            if self._playing.material is not shown:
+                return True  # for another step, which was as long
+            return await self._trim(error)
+
+    async def _trim(self, error: ContextTooLong) -> bool:
         playing, begun = self._playing, self._stage.begun
         turns = playing.material.turns
         first = keep_latest(turns, _room(error, turns))

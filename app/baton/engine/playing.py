@@ -38,6 +38,8 @@ class Playing:
         self.final = True
         self.why = ""
         self.waiting_to_hold: set[int] = set()
+        self.trimming = asyncio.Lock()
+        self._offering = asyncio.Lock()
         self.spent = 0
         self._parts: dict[int, Part] = {}
         self._before = ""
@@ -144,6 +146,7 @@ class Playing:
         try:
             await self._adopt(proposal)
         except PlanError as error:
+            self._parts.clear()  # they were of that plan
             worker, files = self.situation.worker, self.material.files
             ordinary = single(worker, files, self.situation.route.need)
             await self._adopt(Proposal(ordinary, why=error.message))
@@ -330,24 +333,35 @@ class Playing:
     # What parts and desk share
 
     async def offer(
-        self, card: Card, request: Request, why: str, share: int = 1
+        self, card: Card, request: Request, why: str, number: int = 0
     ) -> tuple[ev.Offered, Request]:
         """Offer the help of a worker elsewhere; return what became of that, and the request.
 
-        The request is what was offered: its answer is capped as the price says. A ledger that can't
-        be read leaves the text that is there; without one, raises StoreError.
+        The request is what was offered: its answer is capped as the price says. `number` is the
+        step's, which has a share in what is left as long as it waits to hold money. A ledger that
+        can't be read leaves the text that is there; without one, raises StoreError.
         """
-        try:
-            offered, cap = await self.stage.offers.make(
-                card, request, why, draft=self.text, share=share
-            )
-        except StoreError as error:
-            if not self.text:
-                raise
-            never, told = ev.Decision.NEVER, str(error)
-            offered, cap = ev.Offered(0, card.id, why, 0, 0, "", never, told), 0
+        async with self._offering:
+            draft, named = self.text, card.id in self._named
+            share = len(self.waiting_to_hold | {number}) if number else 1
+            try:
+                offered, cap = await self.stage.offers.make(
+                    card, request, why, draft=draft, share=share, named=named
+                )
+            except StoreError as error:
+                if not draft:
+                    raise
+                never, told = ev.Decision.NEVER, str(error)
+                offered, cap = ev.Offered(0, card.id, why, 0, 0, "", never, told), 0
+            if offered.decision is not ev.Decision.SENT:
+                self.waiting_to_hold.discard(number)
         await self.stage.emit(offered)
         return offered, replace(request, max_tokens=cap)
+
+    @property
+    def _named(self) -> tuple[str, str]:
+        """The workers that the person named, for the answer and for plans."""
+        return self.stage.task.worker, self.stage.house.conductor
 
     async def record(self, number: int, tally: Tally) -> None:
         """Keep what a call used."""

@@ -16,7 +16,7 @@ from baton.domain.errors import BatonError, StoreError
 from baton.engine.meter import Purse, uninterrupted
 from baton.engine.offer import Offers, Withdrawn
 from baton.engine.playing import Playing
-from baton.engine.ports import Ask, Begun
+from baton.engine.ports import Ask, Begun, Question
 from baton.engine.stage import House, Stage, Task
 
 FLUSH_SECONDS = 0.15
@@ -36,7 +36,8 @@ class Run:
         self._house = house
         self._store = house.store
         self._purse = purse
-        self._ask = ask
+        self._ask_person = ask
+        self._asking = asyncio.Lock()
         self._queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._start = time.monotonic()
@@ -68,7 +69,13 @@ class Run:
     def cancel(self) -> None:
         """Stop the run; its events end with Cancelled."""
         if self._task is not None:
-            self._task.cancel()
+            # Not before its first step: the prompt would not even be recorded.
+            self._task.get_loop().call_soon(self._task.cancel)
+
+    async def _ask(self, question: Question) -> str:
+        """Ask the person one thing at a time, however many steps have a question."""
+        async with self._asking:
+            return await self._ask_person(question)
 
     @property
     def _now(self) -> float:
