@@ -1,0 +1,245 @@
+"""`baton bench`: figures on questions with known answers, for no more money than was agreed to."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from baton.cli.plot import Plot, Point, in_characters
+from baton.domain.prices import Price, Rates
+from cli.calling import Call
+from support.cloud import Cloud, Reply
+from support.recordings import BIG, OTHER, SMALL, rows, write
+
+MODELS = f"{SMALL},{OTHER},{BIG}"
+PRICED = f"{BIG}@3,15"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def recordings(here: Path) -> Path:
+    return write(here / "made.csv.gz", rows(40))
+
+
+def by_name(out: str) -> dict[str, dict[str, object]]:
+    return {row["strategy"]: row for row in json.loads(out)["rows"]}
+
+
+def test_recordings_are_replayed_as_they_were(call: Call, recordings: Path) -> None:
+    done = call(
+        "bench", str(recordings), "--workers", MODELS, "--cloud", PRICED, "--json",
+        "--strategy", "single,cascade",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = by_name(done.out)
+    table = rows(40)
+    for model in (SMALL, OTHER, BIG):
+        right = sum(int(row[f"m:{model}"]) for row in table) / len(table)
+        assert found[f"always {model}"]["accuracy"] == right
+    assert found["single"]["accuracy"] == found[f"always {SMALL}"]["accuracy"]
+    agreed = [row[f"p:{SMALL}"] == row[f"p:{OTHER}"] for row in table]
+    cascade = found["cascade"]
+    assert cascade["local_share"] == sum(agreed) / 40
+    right = sum(
+        int(row[f"m:{SMALL}" if same else f"m:{BIG}"])
+        for row, same in zip(table, agreed, strict=True)
+    )
+    assert cascade["accuracy"] == right / 40
+    assert cascade["calls_per_question"] == 2 + (1 - sum(agreed) / 40)
+    assert found["oracle"]["accuracy"] == sum(
+        any(row[f"m:{model}"] == "1" for model in (SMALL, OTHER, BIG)) for row in table
+    ) / len(table)
+    tokens = 7 + 6.0  # the system's text and the question; the longest have one more
+    always = float(str(found[f"always {BIG}"]["cost_usd"]))
+    assert always == pytest.approx(40 * (tokens * 3 + 50 * 15) / 1e6, rel=0.02)
+
+
+def test_a_ceiling_is_part_of_what_is_replayed(call: Call, recordings: Path) -> None:
+    done = call(
+        "bench", str(recordings), "--workers", MODELS, "--cloud", PRICED, "--json",
+        "--strategy", "cascade", "--budget", "0.012",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    cascade = by_name(done.out)["cascade"]
+    assert cascade["questions"] == 40
+    assert 0 < float(str(cascade["cost_usd"])) <= 0.012
+    assert cascade["refused"]
+
+
+def test_it_goes_on_where_it_was_broken_off(call: Call, recordings: Path, here: Path) -> None:
+    words = ["bench", str(recordings), "--workers", MODELS, "--cloud", PRICED, "--json"]
+    assert call(*words, "--limit", "5").code == 0
+    results = here / "made.csv.gz.results.jsonl"
+    first = results.read_bytes()
+    assert first.count(b"\n") == 10
+    results.write_bytes(first[:-20])  # broken off in the middle of a line
+    done = call(*words, "--limit", "12")
+    assert done.code == 0, done.err
+    kept = first[: first.rstrip(b"\n").rfind(b"\n") + 1]
+    assert results.read_bytes().startswith(kept)
+    assert results.read_bytes().count(b"\n") == 24
+    again = call(*words, "--limit", "12")
+    assert results.read_bytes().count(b"\n") == 24
+    assert again.out == done.out
+
+
+def test_a_changed_dataset_is_not_mixed_with_the_old(call: Call, recordings: Path) -> None:
+    words = ["bench", str(recordings), "--workers", SMALL, "--strategy", "single"]
+    assert call(*words).code == 0
+    write(recordings, rows(40, seed=8))
+    done = call(*words)
+    assert done.code == 2
+    assert "has changed" in done.err
+    assert call(*words, "--out", "new.jsonl").code == 0
+
+
+def test_the_table_fits_a_terminal_and_the_plot_is_svg(
+    call: Call, recordings: Path, here: Path
+) -> None:
+    done = call(
+        "bench", str(recordings), "--workers", MODELS, "--cloud", PRICED, "--svg", "plot.svg",
+        "--strategy", "single,cascade",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert f"  c  always {BIG}" in done.out
+    assert "random mixing reaches" in done.out
+    tree = ET.parse(here / "plot.svg")
+    texts = [element.text for element in tree.iter() if element.tag.endswith("text")]
+    assert any(text and text.startswith("f   cascade: ") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--workers", "nobody"], "no answers of 'nobody'"),
+        (["--workers", SMALL, "--cloud", f"{BIG}@1,2"], "not among the workers"),
+        (["--workers", BIG, "--cloud", BIG], "price of grand-1 is not known"),
+        (["--workers", SMALL, "--strategy", "guess"], "no strategy 'guess'"),
+        (["--workers", SMALL, "--out", "."], "can't be read"),
+    ],
+)
+def test_what_cannot_be_benched_is_said(
+    call: Call, recordings: Path, words: list[str], why: str
+) -> None:
+    done = call("bench", str(recordings), *words)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+
+
+# Real workers
+
+
+CONFIG = """
+[[workers]]
+id = "far"
+kind = "server"
+model = "kit-1"
+base_url = "{url}"
+privacy = "cloud"
+price = {{ input = "1000", output = "1000" }}
+max_output = 300
+[[workers]]
+id = "other"
+kind = "server"
+model = "kit-1"
+base_url = "{url}"
+"""
+PRICE = Price(Rates(10**12, 10**12, 10**12, 10**12))
+
+QUESTIONS = [
+    {"id": "n", "question": "How many?", "answer": 42, "kind": "number"},
+    {"id": "c", "question": "Which?", "answer": "B", "kind": "choice", "choices": ["x", "y"]},
+    {"id": "r", "question": "Where?", "answer": "(?i)lis+bon", "kind": "regex"},
+]
+
+
+@pytest.fixture
+def questions(here: Path) -> Path:
+    file = here / "questions.jsonl"
+    file.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))
+    return file
+
+
+def configure(home: Path, cloud: Cloud) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_text(CONFIG.format(url=cloud.base("server")))
+
+
+def test_real_money_is_asked_for_kept_to_and_gone_on_from(
+    call: Call, home: Path, here: Path, questions: Path
+) -> None:
+    words = ["bench", str(questions), "--workers", "far", "--strategy", "single", "--json"]
+    with Cloud(prices={"": PRICE}, reply=Reply("The answer is 42. ", tokens=200)) as cloud:
+        configure(home, cloud)
+        unasked = call(*words)
+        assert unasked.code == 2
+        assert "--budget" in unasked.err
+        assert cloud.posts == 0
+        few = call(*words, "--budget", "1.5")
+        assert few.code == 4, few.err
+        assert "may cost about" in few.err
+        assert "Stopped at 1 of 3 questions of single" in few.err
+        assert (cloud.posts, by_name(few.out)["single"]["questions"]) == (1, 1)
+        more = call(*words, "--budget", "50")
+        assert more.code == 0, more.err
+        cloud.quiet()
+        assert cloud.posts == 3  # the first was not asked again
+    row = by_name(more.out)["single"]
+    assert (row["questions"], row["graded"], row["local_share"]) == (3, 3, 0)
+    assert row["accuracy"] == pytest.approx(1 / 3)
+    assert float(str(row["cost_usd"])) == cloud.billed / 1e9
+    usage = call("usage", "--json")
+    assert json.loads(usage.out)[0]["calls"] == 3  # the person's own ledger
+    assert json.loads(call("history", "ls", "--json").out) == []
+
+
+def test_code_is_not_executed_where_nothing_does_it_safely(
+    call: Call, home: Path, here: Path
+) -> None:
+    file = here / "code.jsonl"
+    asked = {"id": "p", "question": "Write f.", "kind": "python", "tests": "assert f() == 1"}
+    file.write_text(json.dumps(asked) + "\n")
+    words = ["bench", str(file), "--workers", "other", "--strategy", "single"]
+    with Cloud(reply=Reply("```python\ndef f(): return 1\n```")) as cloud:
+        configure(home, cloud)
+        (home / "config" / "config.toml").write_text(
+            "tools = false\n" + (home / "config" / "config.toml").read_text()
+        )
+        done = call(*words)
+    assert done.code == 0, done.err
+    assert "1 of 1 could not be graded" in done.out
+
+
+def test_other_workers_are_not_used(call: Call, home: Path, questions: Path) -> None:
+    with Cloud(prices={"": PRICE}, reply=Reply("I cannot answer that.")) as cloud:
+        configure(home, cloud)
+        done = call("bench", str(questions), "--workers", "other", "--strategy", "hybrid", "--json")
+        assert done.code == 0, done.err
+        cloud.quiet()
+        assert cloud.posts >= 3
+    (day,) = json.loads(call("usage", "--json").out)
+    assert day["charged_usd"] == "0"
+
+
+# The plot
+
+
+def test_points_stand_where_their_figures_are() -> None:
+    points = (Point("low", 0, 0.5, 0.4, 0.6, True), Point("high", 10**9, 0.9, 0.8, 1.0))
+    drawn = in_characters(Plot("x", points, ((0, 0.5), (10**9, 0.9)))).splitlines()
+    above = next(n for n, line in enumerate(drawn) if line.rstrip().endswith("b"))
+    below = next(n for n, line in enumerate(drawn) if "|a" in line)
+    assert above < below
+    assert drawn[-1].endswith("$1")
+    assert in_characters(Plot("empty", ())) == ""
