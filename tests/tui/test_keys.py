@@ -70,7 +70,7 @@ async def test_keys_on_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await stage.press("k", "y")
         await stage.until(lambda: copied.texts[3:] == ["code"])
         await stage.press("j", "w")
-        await stage.until(lambda: screen_of(stage) == "WhyScreen")
+        await stage.until(lambda: screen_of(stage) == "WorkflowScreen")
         assert "small" in stage.see()
         await stage.press("w")
         await stage.until(lambda: screen_of(stage) == "ChatScreen")
@@ -182,7 +182,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     from baton.tui.screens.egress import EgressScreen
     from baton.tui.screens.models import ModelsScreen
     from baton.tui.screens.money import MoneyScreen
-    from baton.tui.screens.why import WhyScreen
+    from baton.tui.screens.workflow import StepScreen, WorkflowScreen
     from baton.tui.widgets.question import ChoiceView
 
     async with staged(tmp_path) as stage:
@@ -194,7 +194,8 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             "Messages (Tab or Esc from the prompt)": type(stage.chat.transcript),
             "Conversations": ConversationsScreen,
             "Models": ModelsScreen,
-            "Why this way": WhyScreen,
+            "Why this way": WorkflowScreen,
+            "A step's text": StepScreen,
             "Money": MoneyScreen,
             "What left this machine": EgressScreen,
         }
@@ -296,4 +297,4 @@ async def test_the_editor_waits_for_the_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["vim '", "/no/such/editor"])
 def test_an_editor_that_is_none_is_a_sentence(named: str) -> None:
     with pytest.raises(ConfigError, match="editor"):
-        edit("text", {"EDITOR": named})
+        edit("text", environ={"EDITOR": named})

@@ -296,10 +296,12 @@ async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
         await stage.press("escape", "w")
         await stage.until(lambda: "Why this way" in stage.see())
         seen = flat(stage)
-        assert "Held $0.009, charged $0.002. Sent to api.openai.com: 1,834 bytes (Enter" in seen
-        assert "its draft: I'm sorry" in seen
+        assert "Held $0.009, charged $0.002. Sent to api.openai.com: 1,834 bytes (e shows" in seen
         assert "Offered: gpt-5-mini, at most $0.009 · sent" in seen
-        await stage.press("enter")
+        await stage.press("k")
+        await stage.until(lambda: "I'm sorry" in stage.see())
+        assert "Its draft" in stage.see()
+        await stage.press("e")
         await stage.until(lambda: "this run's" in stage.see())
         assert "another run's" not in stage.see()
 

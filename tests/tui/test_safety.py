@@ -24,7 +24,7 @@ from baton.tui import crash, themes
 from baton.tui.app import BatonApp
 from baton.tui.markdown import parse, pen
 from baton.tui.screens.egress import SentScreen
-from baton.tui.screens.why import WhyScreen
+from baton.tui.screens.workflow import WorkflowScreen
 from tui.stage import GPT, Stage, staged
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -189,7 +189,7 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
         await stage.press("escape")
         assert await asked.wait() == "a"
         chat = stage.chat
-        screens = (SentScreen(left), WhyScreen(lambda: run, chat.roster, stage.desk.ledger))
+        screens = (SentScreen(left), WorkflowScreen(lambda: run, chat.roster, stage.desk.ledger))
         for screen in screens:
             await stage.app.push_screen(screen)
             await stage.pilot.pause()

@@ -183,7 +183,7 @@ async def keys(pilot: Pilot[None]) -> None:
 async def why(pilot: Pilot[None]) -> None:
     await answer(pilot)
     await pilot.press("escape")
-    await over(pilot, "w", "WhyScreen")
+    await over(pilot, "w", "WorkflowScreen")
 
 
 CASES = [
@@ -269,7 +269,7 @@ async def declined(pilot: Pilot[None]) -> None:
 async def why_afar(pilot: Pilot[None]) -> None:
     await replaced(pilot)
     await pilot.press("escape")
-    await over(pilot, "w", "WhyScreen")
+    await over(pilot, "w", "WorkflowScreen")
 
 
 async def typed(pilot: Pilot[None], command: str, name: str) -> None:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: `action` is the screen's action, `takes` names its argument for the hint."""
+    """One command: `action` is the screen's action, `takes` names its argument for the hint.
+
+    `long` is whether that may have several lines.
+    """
 
     name: str
     action: str
     words: str
     takes: str = ""
+    long: bool = False
 
 
 COMMANDS = (
@@ -22,6 +26,11 @@ COMMANDS = (
     Command("rename", "rename", "Rename this conversation", "TITLE"),
     Command("export", "export", "Save this conversation as Markdown", "PATH"),
     Command("regenerate", "regenerate", "Answer the newest prompt again"),
+    Command("plan", "plan", "See the plan before anything is done", "TEXT", long=True),
+    Command("why", "route", "Say in a sentence why the answer came about so"),
+    Command("continue", "go_on", "Go on with an answer that was interrupted"),
+    Command("mode", "mode", "Choose how answers are come to", "auto|local|mini|ultra"),
+    Command("strategy", "strategy", "Choose a strategy or a workflow by its name", "NAME"),
     Command("model", "models", "Choose which worker answers", "WORKER"),
     Command("private", "private", "Keep this conversation on this machine", "on|off"),
     Command("offline", "offline", "Connect to nothing but this machine", "on|off"),
@@ -31,7 +40,7 @@ COMMANDS = (
     Command("help", "app.help", "Show the keys and commands"),
     Command("quit", "app.quit", "Leave Baton"),
 )
-_COMMAND = re.compile(r"/([a-z?]+)(?:[ \t]+([^\n]*))?\s*\Z", re.IGNORECASE)
+_COMMAND = re.compile(r"/([a-z?]+)(?:[ \t]+(.*))?\s*\Z", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +54,15 @@ class Typed:
 def parse(text: str) -> Typed | None:
     """Return the command in a prompt, or None for what is text.
 
-    Text is what begins with `//`, paths, several lines, and words after a command that takes none.
+    Text is what begins with `//`, paths, several lines (but for commands that take them), and words
+    after a command that takes none.
     """
     if (found := _COMMAND.match(text)) is None:
         return None
     typed = Typed(found[1].lower(), (found[2] or "").strip())
     meant = matching(typed.name)
+    if "\n" in typed.argument and not (len(meant) == 1 and meant[0].long):
+        return None
     return None if typed.argument and len(meant) == 1 and not meant[0].takes else typed
 
 

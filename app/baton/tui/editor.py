@@ -1,4 +1,4 @@
-"""Writing a prompt in the person's own editor."""
+"""Writing a prompt or a plan in the person's own editor."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pathlib import Path
 from baton.domain.errors import ConfigError
 
 
-def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError."""
+def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ) -> str:
+    """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError.
+
+    The file's `name` tells the editor what it is.
+    """
     named = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"
     try:
         command = shlex.split(named)
     except ValueError as error:
         raise ConfigError(f"The editor {named!r} has a quote too few.", "Set $EDITOR.") from error
     with tempfile.TemporaryDirectory(prefix="baton-") as folder:  # 0700
-        path = Path(folder, "prompt.md")
+        path = Path(folder, name)
         path.write_text(text, "utf-8")
         try:
             code = subprocess.run([*command, str(path)], check=False).returncode
@@ -29,5 +32,5 @@ def edit(text: str, environ: Mapping[str, str] = os.environ) -> str:
                 f"The editor {command[0]!r} can't be started: {error.strerror}.", "Set $EDITOR."
             ) from error
         if code != 0:
-            raise ConfigError(f"The editor ended with code {code}; the prompt is as it was.")
+            raise ConfigError(f"The editor ended with code {code}; the text is as it was.")
         return path.read_text("utf-8", "replace").removesuffix("\n")

@@ -18,12 +18,22 @@ Roster = Mapping[str, Card]
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an answer; `afar` is who wrote it elsewhere, and for how much ("": local)."""
+
+    text: str
+    afar: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of an answer, and its place among its versions.
 
     `steps` says of each step that was begun where it was done: local, network or cloud. `afar` is
-    who wrote the answer elsewhere, and for how much; `notes` are quiet lines under it. `withdrawn`
-    is whether the person decided not to send the prompt.
+    who wrote the answer elsewhere, and for how much; where several wrote it, `parts` say who wrote
+    what. `notes` are quiet lines under it. `withdrawn` is whether the person decided not to send
+    the prompt, `interrupted` after what a run ended that can be gone on with; nothing of it was
+    done if it is `unplayed`.
     """
 
     seconds: float | None = None
@@ -32,8 +42,11 @@ class Facts:
     steps: tuple[str, ...] = ()
     cost: int = 0
     afar: str = ""
+    parts: tuple[Part, ...] = ()
     notes: tuple[str, ...] = ()
     withdrawn: bool = False
+    interrupted: str = ""
+    unplayed: bool = False
     version: int = 1
     versions: int = 1
 
@@ -52,12 +65,13 @@ class Facts:
 
 def facts_of(run: RunView, roster: Roster) -> Facts:
     """Return what a run tells about its answer, as far as it is."""
-    author = author_of(run)
-    begun = [step for step in run.steps if step.status != "waiting"]
+    author, parts = author_of(run), parts_of(run, roster)
+    begun = [step for step in run.steps if step.status not in ("waiting", "skipped")]
     facts = Facts(
-        steps=tuple(place_of(step.step.worker, run, roster) for step in begun),
+        steps=tuple(place_of(step.worker, run, roster) for step in begun),
         cost=run.cost,
         afar=_afar(author, run, roster) if author else "",
+        parts=parts if len(parts) > 1 else (),
         notes=tuple(_notes(run, roster)),
     )
     if run.status == "running":
@@ -67,11 +81,43 @@ def facts_of(run: RunView, roster: Roster) -> Facts:
     speed = _speed(calls[-1]) if calls and len(begun) == 1 else None
     return replace(
         facts,
-        seconds=run.worked,
+        seconds=run.worked if run.status != "lost" else None,
         tokens_per_second=speed,
         failure=failure or "",
         withdrawn=run.withdrawn,
+        interrupted=interrupted(run),
+        unplayed=run.status == "cancelled" and all(s.status == "waiting" for s in run.steps),
     )
+
+
+def parts_of(run: RunView, roster: Roster) -> tuple[Part, ...]:
+    """Return the answer so far, cut where its author changes between here and elsewhere."""
+    parts: list[Part] = []
+    for number in run.plan.answer if run.plan else ():
+        step = run.steps[number - 1]
+        if not step.text:
+            continue
+        part = Part(step.text, _afar(step, run, roster))
+        if parts and not part.afar and not parts[-1].afar:
+            part = Part(f"{parts.pop().text}\n\n{part.text}")
+        parts.append(part)
+    if not parts and (author := author_of(run)) is not None and author.text:
+        parts.append(Part(author.text, _afar(author, run, roster)))  # a draft
+    return tuple(parts)
+
+
+def interrupted(run: RunView) -> str:
+    """Say after which step a run ended that can be gone on with, or return ""."""
+    if run.status in ("running", "finished") or run.withdrawn or len(run.steps) < 2:
+        return ""
+    if all(step.status == "waiting" for step in run.steps):
+        return f"This plan of {len(run.steps)} steps was not played."
+    done = [step.number for step in run.steps if step.status == "done"]
+    if not done or len(done) == len(run.steps):
+        return ""
+    if done == list(range(1, len(done) + 1)):
+        return f"Interrupted after step {done[-1]} of {len(run.steps)}."
+    return f"Interrupted with {len(done)} of {len(run.steps)} steps done."
 
 
 def author_of(run: RunView) -> StepView | None:
@@ -81,8 +127,10 @@ def author_of(run: RunView) -> StepView | None:
     answering = [run.steps[n - 1] for n in (run.plan.answer if run.plan else ()) if n in wrote]
     if answering:
         return answering[-1]
-    written = [step for step in run.steps if step.number in wrote]
-    return written[0] if written else next(iter(run.steps), None)
+    drafts = [step for step in run.steps if step.step.is_direct and step.number in wrote]
+    if drafts:
+        return drafts[-1]
+    return run.steps[0] if len(run.steps) == 1 else None
 
 
 def name_of(worker: str, roster: Roster) -> str:
@@ -102,7 +150,7 @@ def place_of(worker: str, run: RunView, roster: Roster) -> str:
 
 def _afar(author: StepView, run: RunView, roster: Roster) -> str:
     """Return who wrote the answer elsewhere, and for how much; nothing before the first word."""
-    worker = author.step.worker
+    worker = author.worker
     wrote = author.text or any(c.tokens_out for c in run.calls if c.step == author.number)
     if not wrote or place_of(worker, run, roster) == "local":
         return ""
@@ -123,10 +171,7 @@ def _notes(run: RunView, roster: Roster) -> list[str]:
         direct = run.status == "cancelled"
         told = (told_offer(offer, name_of(offer.worker, roster), direct) for offer in run.offers)
         notes += [line for line in told if line]
-        for step in run.steps:
-            if step.status == "failed":
-                name = name_of(step.step.worker, roster)
-                notes.append(f"{name} could not help, so the local answer stays: {run.notice}")
+        notes += [line for step in run.steps if (line := _lacking(step, run, roster))]
     unconfirmed = sum(call.cost for call in run.calls if not call.confirmed)
     if unconfirmed:
         notes.append(f"{show_usd(unconfirmed)} of this is charged, unconfirmed: see /budget.")
@@ -135,14 +180,33 @@ def _notes(run: RunView, roster: Roster) -> list[str]:
     return notes
 
 
+def _lacking(step: StepView, run: RunView, roster: Roster) -> str:
+    """Tell of a step that the answer had to do without, unless an offer tells of it."""
+    name = name_of(step.worker, roster)
+    if step.status == "skipped" and all(offer.worker != step.worker for offer in run.offers):
+        most = f"; it could have cost {at_least(step.most)}" if step.most else ""
+        return f"Step {step.number} was left out: {step.why.rstrip('.')}{most}."
+    if step.status != "failed":
+        return ""
+    author = author_of(run)
+    if author is not None and not _afar(author, run, roster) and author.number < step.number:
+        return f"{name} could not help, so the local answer stays: {step.why}"
+    return f"Step {step.number} failed: {step.why}"
+
+
 def _waiting(run: RunView, roster: Roster) -> list[str]:
     """Say that a draft is what stands there, as long as that is so."""
     current, author = run.current, author_of(run)
-    if current is None or author is None or not author.text or current.number <= author.number:
+    if author is None or not author.text or run.plan is None:
         return []
-    if run.plan is None or author.number in run.plan.answer:
+    if author.number in run.plan.answer:
+        replaceable = run.draft and author.is_over
+        return ["This is a draft: it may still be replaced."] if replaceable else []
+    if current is None or current.number <= author.number:
         return []
-    name = name_of(current.step.worker, roster)
+    if len(run.steps) > 2:
+        return ["This is a draft; the next steps will replace it."]
+    name = name_of(current.worker, roster)
     return [f"This is the local draft; {name} was asked and will replace it."]
 
 

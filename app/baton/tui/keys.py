@@ -67,6 +67,7 @@ TRANSCRIPT: list[BindingType] = [
     _key("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
     _key("turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True),
     _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
+    _key("turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer", show=True),
     _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
     _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
     _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
@@ -87,10 +88,21 @@ QUESTION: list[BindingType] = [
 OVERLAY: list[BindingType] = [
     _key("screen.close", "escape", "close", "back", show=True),
 ]
-WHY: list[BindingType] = [
-    _key("why.egress", "enter", "egress", "what was sent", "see what left this machine", show=True),
+WORKFLOW: list[BindingType] = [
+    _key("workflow.open", "enter", "open", "read it", "read all of a step", show=True, first=True),
+    _key(
+        "workflow.egress", "e", "egress", "what was sent", "see what left this machine", show=True
+    ),
+    _key("workflow.down", "j,down", "move(1)", "next step", first=True),
+    _key("workflow.up", "k,up", "move(-1)", "step before", first=True),
+    _key("workflow.read_on", "pagedown", "page(1)", "read on about the step", first=True),
+    _key("workflow.read_back", "pageup", "page(-1)", "read back", first=True),
     *OVERLAY,
-    _key("why.close", "w", "close", "back"),
+    _key("workflow.close", "w", "close", "back"),
+]
+STEP: list[BindingType] = [
+    *OVERLAY,
+    _key("step.close", "enter,w", "close", "back to the steps"),
 ]
 MONEY: list[BindingType] = [
     _key("money.release", "r", "release", "release", "release an unconfirmed charge", show=True),
@@ -135,7 +147,8 @@ GROUPS: dict[str, list[BindingType]] = {
     "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
     "Conversations": CONVERSATIONS,
     "Models": MODELS,
-    "Why this way": WHY,
+    "Why this way": WORKFLOW,
+    "A step's text": STEP,
     "Money": MONEY,
     "What left this machine": EGRESS,
 }

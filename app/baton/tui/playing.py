@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 from baton.domain.chat import Prompt
 from baton.domain.errors import BatonError
 from baton.domain.events import Started
 from baton.domain.history import RunRecord
 from baton.domain.labels import Label
+from baton.domain.plan import Plan
 from baton.domain.view import RunView
-from baton.engine.run import Run
+
+if TYPE_CHECKING:
+    from baton.engine.run import Run
 
 FRAME_SECONDS = 0.1
 """How often a running answer is drawn."""
@@ -35,25 +39,24 @@ class Chat:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A prompt on its way: `after` and `again` as in Place; `worker` None is the chosen one."""
+    """A prompt on its way: `after` and `again` as in Place; `worker` None is the chosen one.
+
+    With `preview` its plan is shown first; `plan` was shown, and edited; `record` is a run that was
+    interrupted and is gone on with.
+    """
 
     chat: Chat
     prompt: Prompt
     after: str | None = None
     again: str | None = None
     worker: str | None = None
+    preview: bool = False
+    plan: Plan | None = None
+    record: RunRecord | None = None
 
 
-class Canvas(Protocol):
-    """Where an answer is drawn piece by piece."""
-
-    def write(self, text: str) -> None:
-        """Draw one more piece."""
-        ...
-
-    def rewrite(self, text: str) -> None:
-        """Draw this instead of all that is there."""
-        ...
+Draw = Callable[[RunView], None]
+"""Draws an answer as far as it is."""
 
 
 class Stage(Protocol):
@@ -64,7 +67,7 @@ class Stage(Protocol):
         ...
 
     async def began(self, follower: Follower) -> None:
-        """The prompt is stored; now is the time to give the follower a canvas."""
+        """The prompt is stored; now is the time to say how its answer is drawn."""
         ...
 
     def is_typing(self) -> bool:
@@ -96,12 +99,7 @@ class Follower:
     run: Run
     stage: Stage
     view: RunView = field(default_factory=RunView)
-    _canvas: Canvas | None = None
-    _drawn: str | None = None
-
-    def draw_on(self, canvas: Canvas | None) -> None:
-        """Draw on this canvas from now on, whatever is on it."""
-        self._canvas, self._drawn = canvas, None
+    draw: Draw | None = None
 
     async def follow(self) -> None:
         """Play the run to its end."""
@@ -128,18 +126,8 @@ class Follower:
             if self.view is not seen:
                 seen, last = self.view, time.monotonic()
                 self.stage.changed(self)
-                self._paint()
-
-    def _paint(self) -> None:
-        """Draw what is new; a draft stays until the answer that replaces it has a word."""
-        text, drawn = self.view.answer, self._drawn
-        if self._canvas is None or not text or text == drawn:
-            return
-        if drawn is not None and text.startswith(drawn):
-            self._canvas.write(text[len(drawn) :])
-        else:
-            self._canvas.rewrite(text)
-        self._drawn = text
+                if self.draw is not None:
+                    self.draw(self.view)
 
 
 class Player:
@@ -157,9 +145,9 @@ class Player:
         """Whether an answer is being written."""
         return self.current is not None
 
-    def send(self, pending: Pending) -> None:
-        """Play this prompt, after those that were sent before."""
-        self.waiting.append(pending)
+    def send(self, pending: Pending, *, first: bool = False) -> None:
+        """Play this prompt, after those that were sent before, or `first`."""
+        self.waiting.insert(0 if first else len(self.waiting), pending)
         if self._task is None:
             self._task = asyncio.create_task(self._play())
             self._task.add_done_callback(self._done)
@@ -220,4 +208,4 @@ def replay(record: RunRecord) -> RunView:
     view = RunView()
     for event in record.events:
         view = view.apply(event)
-    return view
+    return replace(view, status="lost") if record.status == "lost" else view

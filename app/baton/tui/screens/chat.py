@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual import work
 from textual.app import ComposeResult
 
 from baton.domain.chat import Prompt as Asked
+from baton.domain.chat import Turn
 from baton.domain.errors import BatonError
 from baton.domain.events import Offered
 from baton.domain.sanitise import one_line
@@ -19,8 +20,8 @@ from baton.tui import keys
 from baton.tui.desk import Desk
 from baton.tui.facts import name_of, told_offer
 from baton.tui.playing import Pending, Player
+from baton.tui.screens.conducting import ConductingScreen
 from baton.tui.screens.presenter import Presenter
-from baton.tui.screens.spending import SpendingScreen
 from baton.tui.widgets.question import ChoiceView, QuestionView, ask_with
 from baton.tui.widgets.turn import TurnView
 
@@ -30,7 +31,7 @@ DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""
 
 
-class ChatScreen(SpendingScreen):
+class ChatScreen(ConductingScreen):
     """Where prompts are answered: opens conversations, plays prompts and puts questions."""
 
     BINDINGS = keys.CHAT
@@ -74,6 +75,8 @@ class ChatScreen(SpendingScreen):
         card = self.roster.get(self.worker)
         if card is not None and card.remote and self.header.policy == "local first":
             self.header.policy = f"{card.privacy.value} worker"
+        parts = (self.header.policy, *self.told_way())
+        self.header.policy = " · ".join(part for part in parts if part)
 
     async def begin(self) -> None:
         """Show what Baton was opened with, unless a prompt was quicker: its answer stays."""
@@ -144,6 +147,9 @@ class ChatScreen(SpendingScreen):
                 return bool(self.player.waiting)
             case "stop":
                 return self.player.busy
+            case "go_on":
+                view = self.transcript.selected
+                return view is not None and bool(view.facts.interrupted)
             case "leave_edit":
                 return self.composer.editing is not None
             case _:
@@ -158,9 +164,15 @@ class ChatScreen(SpendingScreen):
         after: str | None = None,
         again: str | None = None,
         worker: str | None = None,
+        preview: bool = False,
     ) -> None:
         """Have a prompt answered as soon as those before it are: see Pending."""
-        self.player.send(Pending(self.chat, prompt, after, again, worker))
+        preview = self.take_preview() or preview
+        self.player.send(Pending(self.chat, prompt, after, again, worker, preview))
+
+    def play_first(self, pending: Pending) -> None:
+        """Have this played before whatever waits."""
+        self.player.send(pending, first=True)
 
     def run_of(self, view: TurnView) -> Callable[[], RunView] | None:
         """Return what tells how the run stands that is writing this answer, if one is."""
@@ -201,12 +213,12 @@ class ChatScreen(SpendingScreen):
 
     # Questions to the person
 
-    async def ask(self, question: Question) -> str:
+    async def ask(self, question: Question, turns: Sequence[Turn] = ()) -> str:
         """Put a question to the person, in the conversation; after those that are open."""
         async with self._asking:
             if self._left or not self.is_running:
                 return question.default
-            return await self._put(ask_with(question))
+            return await self._put(ask_with(question, self.roster, turns))
 
     async def _put(self, view: QuestionView) -> str:
         self._question = view
@@ -309,4 +321,4 @@ class ChatScreen(SpendingScreen):
 def may_leave(run: RunView) -> bool:
     """Tell whether something of a run could still leave this machine."""
     routed = run.routed
-    return routed is None or routed.draft or routed.where != "local"
+    return routed is None or run.draft or bool(run.planning) or routed.where != "local"

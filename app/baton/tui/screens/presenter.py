@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from baton.domain.chat import TurnStatus
+from baton.domain.chat import Turn, TurnStatus
 from baton.domain.errors import BatonError
 from baton.domain.events import Decision
 from baton.domain.labels import strictest
@@ -15,13 +15,13 @@ from baton.domain.sanitise import one_line
 from baton.domain.view import RunView, doing
 from baton.engine.policy import may_use
 from baton.engine.ports import Choice, Place, Question
-from baton.engine.run import Run
-from baton.tui.facts import author_of, facts_of
+from baton.tui.facts import author_of, facts_of, parts_of
 from baton.tui.playing import Follower, Pending, context_used
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.turn import TurnView
 
 if TYPE_CHECKING:
+    from baton.engine.run import Run
     from baton.tui.screens.chat import ChatScreen
 
 TOO_LONG = Question(
@@ -39,19 +39,21 @@ class Presenter:
         self._moment: tuple[object, ...] = ()
         self._spent: tuple[int, ...] = ()
         self._shown = asyncio.Event()
+        self._edited: Pending | None = None
 
     def begin(self, pending: Pending) -> Run:
         """Make the run for a prompt."""
         screen, desk = self._screen, self._screen.desk
         self._shown, self._spent = asyncio.Event(), ()
         label = strictest([desk.limits.label, pending.chat.label])
-        return desk.orchestra.play(
-            pending.prompt,
-            Place(pending.chat.id, pending.after, pending.again),
-            replace(desk.limits, label=label),
-            partial(self._ask, pending),
-            pending.worker or screen.worker,
-        )
+        limits = replace(desk.limits, label=label, strategy=screen.strategy)
+        limits = replace(limits, preview=pending.preview)
+        ask = partial(self._ask, pending)
+        if pending.record is not None:
+            return desk.orchestra.resume(pending.record, replace(limits, strategy=""), ask)
+        place = Place(pending.chat.id, pending.after, pending.again)
+        worker = pending.worker or screen.worker
+        return desk.orchestra.play(pending.prompt, place, limits, ask, worker, pending.plan)
 
     async def _ask(self, pending: Pending, question: Question) -> str:
         """Put a run's question to the person, unless what it offers was forbidden meanwhile."""
@@ -62,7 +64,22 @@ class Presenter:
         if pending.chat is not self._screen.chat and pending.chat.title:
             whose = one_line(pending.chat.title, 40)
             question = replace(question, text=f"In \u201c{whose}\u201d: {question.text}")
-        return await self._screen.ask(question)
+        turns = self._sent(pending) if question.plan is not None else ()
+        choice = await self._screen.ask(question, turns)
+        if question.plan is not None and choice == "edit":
+            self._edited = pending  # once this run is over
+        return choice
+
+    def _sent(self, pending: Pending) -> tuple[Turn, ...]:
+        """Return the turns that a run is about, up to its prompt, if they are on the screen."""
+        chat, turns = self._screen.chat, self._screen.transcript.turns
+        current = self._screen.player.current
+        if pending.chat is not chat or current is None or current.view.started is None:
+            return ()
+        ids = [turn.id for turn in turns]
+        prompt, first = current.view.started.prompt, chat.sent_from
+        start = ids.index(first) if first in ids else 0
+        return tuple(turns[start : ids.index(prompt) + 1]) if prompt in ids else ()
 
     async def began(self, follower: Follower) -> None:
         """Show the prompt and its answer to come; one that can't be shown is written anyway."""
@@ -92,14 +109,22 @@ class Presenter:
             if not screen.chat.title:
                 screen.chat.title = (await store.conversation(started.conversation)).title
             screen.describe()
-        follower.draw_on(self.view_of(follower))
+        self._draw(follower)
 
     def rejoin(self, follower: Follower | None) -> None:
         """Go on drawing a run whose conversation is on the screen again."""
         chat = self._screen.chat
         if follower is not None and follower.pending.chat.id == chat.id is not None:
             follower.pending.chat = chat
-            follower.draw_on(self.view_of(follower))
+            self._draw(follower)
+
+    def _draw(self, follower: Follower) -> None:
+        """Have an answer drawn where it stands on the screen, if it does."""
+        view, roster = self.view_of(follower), self._screen.roster
+        if view is None:
+            follower.draw = None
+        else:
+            follower.draw = lambda run: view.draw(parts_of(run, roster))
 
     def view_of(self, follower: Follower) -> TurnView | None:
         """Return what shows the answer of a run, if it is on the screen."""
@@ -145,7 +170,9 @@ class Presenter:
         run = follower.view
         what = doing(run)
         step = run.current or author_of(run)
-        worker = step.step.worker if step else follower.pending.worker or self._screen.worker
+        worker = step.worker if step else follower.pending.worker or self._screen.worker
+        if run.planning and run.status == "running":
+            worker = run.planning
         return what if what.startswith(("loading", "asking")) else f"{worker} · {what}"
 
     async def ended(self, follower: Follower) -> None:
@@ -158,7 +185,7 @@ class Presenter:
             text = run.answer or (author.text if author is not None else "")
             turn = replace(view.turn, text=text, status=_status_of(run))
             if author is not None and run.calls:
-                turn = replace(turn, worker=author.step.worker)
+                turn = replace(turn, worker=author.worker)
             self._screen.transcript.replace(turn)
             facts = facts_of(run, self._screen.roster)
             view.settle(turn, facts.among(view.facts.version, view.facts.versions))
@@ -166,6 +193,9 @@ class Presenter:
             await self._mend(pending, run)
         if run.offers:
             await self._after_offer(pending, run)
+        if self._edited is pending and run.plan is not None and run.started is not None:
+            self._edited = None
+            await self._screen.edit_plan(pending, run.plan, run.started.prompt)
 
     async def _after_offer(self, pending: Pending, run: RunView) -> None:
         """Go back to the answer there was, or to the prompt, where nothing was sent."""

@@ -136,17 +136,22 @@ class ReadingScreen(Screen[None]):
     @work(group="why")
     async def action_why(self) -> None:
         """Show how the selected answer came about."""
-        from baton.tui.screens.why import WhyScreen
+        from baton.tui.screens.workflow import WorkflowScreen
 
         view = self.transcript.selected
         if view is None or view.turn.role is not Role.ASSISTANT:
             self.footer.say("choose an answer first")
             return
-        run = self.run_of(view)
-        if run is None:
-            record = await self.desk.store.run(view.turn.run) if view.turn.run else None
-            run = partial(replay, record) if record else RunView
-        self.app.push_screen(WhyScreen(run, self.roster, self.desk.ledger))
+        run = await self.story_of(view)
+        text = view.source
+        self.app.push_screen(WorkflowScreen(run, self.roster, self.desk.ledger, text))
+
+    async def story_of(self, view: TurnView) -> Callable[[], RunView]:
+        """Return what tells how the run of an answer stands, or stood."""
+        if (run := self.run_of(view)) is not None:
+            return run
+        record = await self.desk.store.run(view.turn.run) if view.turn.run else None
+        return partial(replay, record) if record else RunView
 
     def run_of(self, view: TurnView) -> Callable[[], RunView] | None:
         """Return what tells how the run stands that is writing this answer, if one is."""

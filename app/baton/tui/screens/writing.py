@@ -25,8 +25,18 @@ class WritingScreen(ReadingScreen):
         super().__init__(desk)
         self.composer = Composer()
 
-    def play(self, prompt: Asked, *, after: str | None = None, worker: str | None = None) -> None:
-        """Have a prompt answered, at the end of the conversation or `after` a turn as in Place."""
+    def play(
+        self,
+        prompt: Asked,
+        *,
+        after: str | None = None,
+        worker: str | None = None,
+        preview: bool = False,
+    ) -> None:
+        """Have a prompt answered, at the end of the conversation or `after` a turn as in Place.
+
+        With `preview` its plan is shown first.
+        """
         raise NotImplementedError
 
     @on(Prompt.Sent)
@@ -38,7 +48,7 @@ class WritingScreen(ReadingScreen):
             if (typed := commands.parse(text)) is not None:
                 await self._command(typed)
                 return
-            files = await asyncio.to_thread(_read_mentions, text)
+            files = await asyncio.to_thread(read_mentions, text)
         except BatonError as error:
             await self.complain(error)
             return
@@ -107,23 +117,27 @@ class WritingScreen(ReadingScreen):
 
     async def action_editor(self) -> None:
         """Write the prompt in the person's own editor."""
+        text = await self.edited(self.composer.text)
+        self.composer.put(self.composer.text if text is None else text, self.composer.pasted)
+        self.composer.prompt.focus()
+
+    async def edited(self, text: str, name: str = "prompt.md") -> str | None:
+        """Return a text as the person's own editor left it, or None where that can't be had."""
         from textual.app import SuspendNotSupported
 
         from baton.tui import editor
 
-        text = self.composer.text
         try:
             with self.app.suspend():
-                text = editor.edit(text)
+                return editor.edit(text, name)
         except SuspendNotSupported:
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:
             await self.complain(error)
-        self.composer.put(text, self.composer.pasted)
-        self.composer.prompt.focus()
+        return None
 
 
-def _read_mentions(text: str) -> tuple[Attachment, ...]:
+def read_mentions(text: str) -> tuple[Attachment, ...]:
     """Read the files that a prompt names. Raises ConfigError."""
     if "@" not in text:
         return ()

@@ -7,6 +7,7 @@ wait for the layout of hundreds of widgets while an answer streams in.
 from __future__ import annotations
 
 from rich.style import Style
+from textual.content import Content
 from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
@@ -21,6 +22,7 @@ class Answer(Widget):
 
     def __init__(self, text: str = "") -> None:
         super().__init__(markup=False)
+        self._text = text
         self._whole: list[Block] = []  # nothing that is appended changes these any more
         self._tail = ""  # the source of the block after them
         self._lines: list[Strip] = []  # all blocks, drawn `_width` columns wide
@@ -29,14 +31,32 @@ class Answer(Widget):
         self._base = Style()
         self._take(text)
 
+    def show(self, text: str) -> None:
+        """Show this text, of which the beginning may be there already."""
+        if self._text and text.startswith(self._text):
+            self.append(text[len(self._text) :])
+        else:
+            self.update(text)
+
+    def sign(self, author: str) -> None:
+        """Say over the text who wrote it elsewhere, and mark it ("": it is not marked)."""
+        self.border_title = Content(author)
+        self.set_class(bool(author), "-signed")
+
     def append(self, text: str) -> None:
         """Add to the text."""
+        if not text:
+            return
+        self._text += text
         height = len(self._lines)
         self._take(self._tail + text)
         self.refresh(layout=len(self._lines) != height)
 
     def update(self, text: str) -> None:
         """Replace the text."""
+        if text == self._text:
+            return
+        self._text = text
         self._whole, self._width = [], 0
         self._take(text)
         self.refresh(layout=True)

@@ -11,23 +11,36 @@ from baton.domain.sanitise import sanitise
 
 
 class Plain(ScrollView):
-    """Shows a text from outside exactly as it is, but for what a terminal would obey."""
+    """Shows a text from outside exactly as it is, but for what a terminal would obey.
+
+    A line that is broken goes on `hanging` columns from the left.
+    """
 
     BAR = 1
     """The column of the scroll bar, kept free so that it never covers a text."""
 
-    def __init__(self, text: str, *, focusable: bool = False) -> None:
+    def __init__(self, text: str, *, focusable: bool = False, hanging: int = 0) -> None:
         super().__init__()
+        self._hanging = hanging
         self.can_focus = focusable
         self._text = sanitise(text).expandtabs(4)
         self._lines: list[str] = []
         self._width = 0
 
+    def put(self, text: str) -> None:
+        """Show another text."""
+        if (clean := sanitise(text).expandtabs(4)) != self._text:
+            self._text, self._width = clean, 0
+            self._fit(self.size.width - self.BAR)
+            self.refresh(layout=True)
+
     def _fit(self, width: int) -> None:
         if width == self._width or width <= 0:
             return
         self._width = width
-        self._lines = [part for line in self._text.split("\n") for part in wrap(line, width)]
+        self._lines = [
+            part for line in self._text.split("\n") for part in hang(line, width, self._hanging)
+        ]
         self.virtual_size = Size(width, len(self._lines))
 
     @property
@@ -50,6 +63,15 @@ class Plain(ScrollView):
         index = y + self.scroll_offset.y
         line = self._lines[index] if index < len(self._lines) else ""
         return Strip([Segment(line, base)]).adjust_cell_length(width, base)
+
+
+def hang(line: str, width: int, hanging: int) -> list[str]:
+    """Break one line as `wrap` does; all but the first part begin with so many spaces."""
+    first, *rest = wrap(line, width)
+    if not rest or hanging >= width // 2:
+        return [first, *rest]
+    more = wrap("".join(rest).lstrip(" "), width - hanging)
+    return [first, *(" " * hanging + part for part in more)]
 
 
 def wrap(line: str, width: int) -> list[str]:

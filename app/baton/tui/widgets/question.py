@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
@@ -11,9 +12,11 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from baton.domain.chat import Turn
 from baton.domain.sanitise import one_line, sanitise
 from baton.engine.ports import Choice, Question
 from baton.tui import keys
+from baton.tui.facts import Roster
 
 
 class ChoiceView(Static):
@@ -68,6 +71,7 @@ class QuestionView(Vertical):
     def __init__(self, question: Question) -> None:
         super().__init__()
         self.question = question
+        self.note = Static(self.NOTE, markup=False, classes="note")
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def compose(self) -> ComposeResult:
@@ -77,7 +81,7 @@ class QuestionView(Vertical):
         with Horizontal(classes="choices"):
             for choice in sorted(self.question.choices, key=lambda c: c.id != default):
                 yield ChoiceView(choice)
-        yield Static(self.NOTE, markup=False, classes="note")
+        yield self.note
 
     def body(self) -> ComposeResult:
         """Lay out the question."""
@@ -105,10 +109,14 @@ class QuestionView(Vertical):
             self._answer.set_result(choice)
 
 
-def ask_with(question: Question) -> QuestionView:
-    """Return what puts a question to the person."""
-    if question.offer is None:
-        return QuestionView(question)
-    from baton.tui.widgets.offer import OfferView
+def ask_with(question: Question, roster: Roster, turns: Sequence[Turn] = ()) -> QuestionView:
+    """Return what puts a question to the person; `turns` are those that a plan is for."""
+    if question.offer is not None:
+        from baton.tui.widgets.offer import OfferView
 
-    return OfferView(question, question.offer)
+        return OfferView(question, question.offer)
+    if question.plan is not None:
+        from baton.tui.widgets.plan import PlanView
+
+        return PlanView(question, question.plan, roster, turns)
+    return QuestionView(question)

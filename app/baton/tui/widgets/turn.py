@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -14,7 +15,8 @@ from textual.widgets import Static
 from baton.domain.chat import Attachment, Role, Turn, TurnStatus, about_tokens
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line, sanitise
-from baton.tui.facts import Facts
+from baton.tui import keys
+from baton.tui.facts import Facts, Part
 from baton.tui.widgets.line import Line
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class TurnView(Vertical):
         self._marker = marker
         self._head = Line(classes="head")
         self._note = Static(classes="note", markup=False)
-        self._answer: Answer | None = None
+        self._answers: list[Answer] = []
 
     def compose(self) -> ComposeResult:
         """Lay out the head, the text and the note under it."""
@@ -65,8 +67,8 @@ class TurnView(Vertical):
         else:
             from baton.tui.widgets.answer import Answer
 
-            self._answer = Answer(_shown(self.source))
-            yield self._answer
+            self._answers = [Answer(_shown(self.source))]
+            yield self._answers[0]
         yield self._note
 
     def on_mount(self) -> None:
@@ -81,35 +83,59 @@ class TurnView(Vertical):
         """Show what has become known about the turn."""
         if facts != self.facts:
             self.facts = facts
+            self._cut()
             self._describe()
 
-    def write(self, text: str) -> None:
-        """Show one more piece of the answer."""
-        clean = sanitise(text)
-        self.source += clean
-        if self._answer is not None and len(self.source) <= SHOWN_CHARACTERS:
-            self._answer.append(clean)
-
-    def rewrite(self, text: str) -> None:
-        """Show this instead of what there is of the answer."""
-        self.source = sanitise(text)
-        if self._answer is not None:
-            self._answer.update(_shown(self.source))
+    def draw(self, parts: Sequence[Part]) -> None:
+        """Show the answer as far as it is; a draft stays until what replaces it has a word."""
+        if parts:
+            self.source = "\n\n".join(sanitise(part.text) for part in parts)
+            self._show(parts)
 
     def settle(self, turn: Turn, facts: Facts) -> None:
         """Show the turn as it ended: once more from its whole source, so that nothing is askew."""
         self.turn, self.facts = turn, facts
         self.source = sanitise(turn.text)
-        if self._answer is not None:
-            self._answer.update(_shown(self.source))
+        for answer in self._answers:
+            answer.update("")
+        self._cut()
         self._describe()
+
+    def _cut(self) -> None:
+        """Show who wrote which part, where several wrote a text that is known."""
+        if self.turn.status is TurnStatus.STREAMING:
+            return  # it is drawn as it grows
+        parts = self.facts.parts
+        whole = "\n\n".join(sanitise(part.text) for part in parts) == self.source
+        if self.turn.role is Role.ASSISTANT:
+            self._show(parts if whole and parts else [Part(self.source)])
+
+    def _show(self, parts: Sequence[Part]) -> None:
+        """Draw each part in a widget of its own."""
+        from baton.tui.widgets.answer import Answer
+
+        if not self._answers:
+            return  # not on the screen yet
+        while len(self._answers) < len(parts):
+            self._answers.append(Answer())
+            self.mount(self._answers[-1], before=self._note)
+        while len(self._answers) > len(parts):
+            self._answers.pop().remove()
+        left = SHOWN_CHARACTERS
+        for index, (answer, part) in enumerate(zip(self._answers, parts, strict=True)):
+            text = sanitise(part.text)[:left]
+            left -= len(text)
+            answer.show(text)
+            answer.set_class(index > 0, "-next")
+            answer.sign(one_line(part.afar, 60) if len(parts) > 1 else "")
 
     def _describe(self) -> None:
         if not self.is_attached:
             return
         self._head.left = self._heading()
-        self._head.right = Content.styled(one_line(self.facts.afar, 60), "$accent")
-        self.set_class(bool(self.facts.afar), "-afar")
+        afar = "" if self.facts.parts else one_line(self.facts.afar, 60)
+        self._head.right = Content.styled(afar, "$accent")
+        self.set_class(bool(afar), "-afar")
         note = self._ending()
         self._note.update(note)
         self._note.display = bool(note)
@@ -134,15 +160,23 @@ class TurnView(Vertical):
         return Content.assemble((name, "bold"), (rest, "$muted"))
 
     def _ending(self) -> str:
-        note = "" if self.facts.withdrawn else _STATUS[self.turn.status]
+        silent = self.facts.withdrawn or self.facts.unplayed
+        note = "" if silent else _STATUS[self.turn.status]
         if self.turn.status is TurnStatus.FAILED and self.facts.failure:
             note = sanitise(self.facts.failure)
         hidden = len(self.source) - SHOWN_CHARACTERS
         if hidden > 0:
             note = f"{hidden:,} more characters are not shown here; copy gives all. {note}"
-        return "\n".join(
-            filter(None, (note.strip(), *(one_line(n, 400) for n in self.facts.notes)))
-        )
+        notes = [one_line(told, 400) for told in self.facts.notes]
+        return "\n".join(filter(None, (note.strip(), *notes, self._going_on())))
+
+    def _going_on(self) -> str:
+        """Say how an interrupted run is gone on with."""
+        if not self.facts.interrupted:
+            return ""
+        key = keys.shown(keys.BY_ID["turn.go_on"], self.app._keymap)
+        what = "plays it" if self.facts.unplayed else "goes on from there"
+        return f"{self.facts.interrupted} {key} {what}; so does /continue."
 
 
 def _shown(text: str) -> str:
