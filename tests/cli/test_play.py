@@ -11,15 +11,21 @@ from contextlib import contextmanager
 
 import pytest
 import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from baton.adapters.scripted import Script, ScriptedWorker
 from baton.adapters.store import Store
-from baton.cli.play import Manner, play, told
+from baton.cli.output import Output
+from baton.cli.play import Asker, AsText, Manner, play, told
+from baton.domain import events as ev
 from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
 from baton.domain.errors import ContextTooLong, ModelFileError, WorkerUnavailable
+from baton.domain.plan import Plan, Step
+from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
-from baton.engine.ports import Offer, Place
+from baton.engine.ports import Choice, Offer, Place, Question
 
 PLAINLY = Manner()
 ANEW = Place()
@@ -206,3 +212,212 @@ def test_an_offer_names_no_less_than_it_can_cost_and_no_more_than_is_left() -> N
     card = Card("gpt", "cloud", "gpt-5-mini")
     offer = Offer(card, "Why not?", "You: Hi", "", 14_400_000, 15_600_000, "day")
     assert "at most $0.02 · $0.01 left today" in told(offer)
+
+
+# The forms, fed with events: what a pipe gets, and what a terminal
+
+
+class Screen(Output):
+    """Records what is put where instead of writing it."""
+
+    def __init__(self, to_terminal: bool) -> None:
+        super().__init__()
+        self.to_terminal = self._may_talk = self._may_overwrite = to_terminal
+        self.put: list[tuple[str, str]] = []
+
+    def data(self, text: str) -> None:
+        if text:
+            self._at_line_start = text.endswith("\n")
+            self.put.append(("out", text))
+
+    def status(self, text: str) -> None:
+        if text and self._may_overwrite:
+            self.put.append(("status", text))
+
+    def warn(self, text: str) -> None:
+        self.put.append(("err", text))
+
+    @property
+    def out(self) -> str:
+        return "".join(text for kind, text in self.put if kind == "out")
+
+
+@contextmanager
+def shown(to_terminal: bool, whole: bool = False) -> Iterator[tuple[Screen, AsText]]:
+    screen = Screen(to_terminal)
+    yield screen, AsText(screen, whole)
+    screen.close()
+
+
+def fed(form: AsText, *events: ev.Event, view: RunView | None = None) -> RunView:
+    view = view or RunView()
+    for event in events:
+        view = view.apply(event)
+        form.take(event, view)
+    return view
+
+
+TWO = Plan((Step("a", "One."), Step("b", "Two."), Step("c", "Three.")), (3, 1))
+
+
+def begun(*numbers: int) -> list[ev.Event]:
+    return [ev.StepStarted(0.1, n, "x") for n in numbers]
+
+
+def done(step: int, text: str = "") -> ev.StepFinished:
+    return ev.StepFinished(0.9, step, Finish.STOP, text)
+
+
+@pytest.mark.parametrize("to_terminal", [False, True])
+def test_parts_of_an_answer_stand_in_their_order_however_they_are_written(
+    to_terminal: bool,
+) -> None:
+    with shown(to_terminal) as (screen, form):
+        view = fed(form, ev.Planned(0.0, TWO), *begun(1, 2, 3), ev.StepText(0.2, 1, "last"))
+        assert screen.out == ""
+        view = fed(form, ev.StepText(0.2, 3, "fir"), ev.StepText(0.2, 3, "st"), view=view)
+        assert screen.out == "first"
+        view = fed(form, ev.StepText(0.3, 2, "unseen"), done(3), view=view)
+        assert screen.out == "first\n\nlast"
+        view = fed(form, ev.StepText(0.3, 1, "!"), done(1), done(2), ev.Finished(1.0), view=view)
+        form.end(view)
+    assert screen.out == "first\n\nlast!\n" == view.answer + "\n"
+
+
+def test_an_empty_part_leaves_no_gap() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        failed = ev.StepFailed(0.3, 3, "WorkerError", "No.")
+        view = fed(form, ev.Planned(0.0, TWO), *begun(1, 3), failed, ev.StepText(0.4, 1, "all"))
+        form.end(fed(form, done(1), ev.Finished(1.0), view=view))
+    assert screen.out == "all\n"
+
+
+DRAFT = Plan((Step("a", "Draft."),), (1,))
+BETTER = Plan((*DRAFT.steps, Step("gpt", "Better.")), (2,))
+
+
+def test_a_pipe_gets_no_draft() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        view = fed(form, *events, ev.Planned(0.3, BETTER), *begun(2))
+        assert screen.out == ""
+        view = fed(form, ev.StepText(0.4, 2, "Paris"), view=view)
+        assert screen.put == [("out", "Paris")]
+        form.end(fed(form, done(2), ev.Finished(0.5), view=view))
+    assert screen.out == "Paris\n"
+
+
+def test_a_draft_that_stands_is_shown_once_it_does() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Paris"), done(1)]
+        view = fed(form, *events, ev.Planned(0.3, DRAFT))
+        assert screen.out == "Paris"
+        form.end(fed(form, ev.Finished(0.5), view=view))
+    assert screen.out == "Paris\n"
+
+
+def test_a_terminal_is_shown_the_draft_and_told_who_answers_instead() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        view = fed(form, *events)
+        assert screen.out == "Hm"
+        view = fed(form, ev.Planned(0.3, BETTER), *begun(2), view=view)
+        kind, text = screen.put[-1]
+        assert kind == "status"
+        assert text.endswith("loading x")
+        form.end(fed(form, ev.StepText(0.4, 2, "Paris"), done(2), ev.Finished(0.5), view=view))
+    assert [text for kind, text in screen.put if kind == "err"] == [
+        "baton: That was a draft; gpt answers."
+    ]
+    assert screen.out == "Hm\nParis\n"
+
+
+def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        other = [ev.Planned(0.3, BETTER, False), *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)]
+        back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
+        form.end(fed(form, *events, *other, back, ev.Finished(0.6)))
+    assert screen.out == "Hm\nPa\nHm\n"
+
+
+def test_an_answer_that_grows_is_no_draft() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        longer = ev.Planned(0.3, Plan(BETTER.steps, (1, 2)))
+        form.end(fed(form, *events, longer, *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)))
+    assert screen.out == "Hm\n\nPa\n"
+    assert not [text for kind, text in screen.put if kind == "err"]
+
+
+def test_a_draft_whose_worker_falls_over_begins_anew() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hmmm")]
+        again = [ev.StepRetried(0.3, 1, "a died.", 0.0), *begun(1), ev.StepText(0.4, 1, "Pa")]
+        form.end(fed(form, *events, *again, done(1), ev.Finished(0.5)))
+    assert screen.out == "Hmmm\nPa\n"
+
+
+def test_finished_steps_that_a_run_begins_with_are_shown() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        view = fed(form, ev.Planned(0.0, TWO), done(3, "first"), done(1, "last"))
+        assert screen.out == "first\n\nlast"
+        form.end(view)
+
+
+def test_whole_answers_come_at_the_end() -> None:
+    with shown(to_terminal=True, whole=True) as (screen, form):
+        view = fed(form, ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1))
+        assert screen.out == ""
+        form.end(view)
+    assert screen.out == "Hm\n"
+
+
+@given(st.data())
+def test_a_pipe_has_at_any_time_exactly_what_stays(data: st.DataObject) -> None:
+    """Random interleavings of the steps' pieces: stdout is `view.final`, and only ever grows."""
+    count = data.draw(st.integers(1, 4))
+    answer = data.draw(st.permutations(range(1, count + 1)))[: data.draw(st.integers(1, count))]
+    plan = Plan(tuple(Step("x", "Do.") for _ in range(count)), tuple(answer))
+    pieces = st.lists(st.sampled_from(["a", "", "\n", "bc"]), max_size=4)
+    scripts = [[*data.draw(pieces), None] for _ in range(count)]
+    with shown(to_terminal=False) as (screen, form):
+        view = fed(form, ev.Planned(0.0, plan, data.draw(st.booleans())), *begun(1))
+        while any(scripts):
+            number = data.draw(st.sampled_from([n for n, s in enumerate(scripts, 1) if s]))
+            piece = scripts[number - 1].pop(0)
+            event = done(number) if piece is None else ev.StepText(0.2, number, piece)
+            view = fed(form, event, view=view)
+            assert screen.out == view.final
+        view = fed(form, ev.Planned(0.3, plan), view=view)
+        assert screen.out == view.final
+        view = fed(form, ev.Finished(0.4), view=view)
+        form.end(view)
+    assert screen.out == view.answer + "\n" * (not view.answer.endswith("\n") and view.answer != "")
+
+
+def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    original = RunView.final
+
+    def counted(view: RunView) -> str:
+        nonlocal made
+        made += 1
+        return original.fget(view)  # type: ignore[attr-defined, no-any-return]
+
+    monkeypatch.setattr(RunView, "final", property(counted))
+    with shown(to_terminal=False) as (screen, form):
+        pieces = [ev.StepText(0.2, 1, "word ")] * 2000
+        form.end(fed(form, ev.Planned(0.0, DRAFT), *begun(1), *pieces, done(1), ev.Finished(1.0)))
+    assert screen.out == "word " * 2000 + "\n"
+    assert made < 5
+
+
+async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
+    output = Screen(to_terminal=True)
+    question = Question(
+        "Play this plan?", (Choice("go", "Play it"), Choice("stop", "Stop")), "stop", plan=DRAFT
+    )
+    assert await Asker(output, drop_oldest=False)(question) == "stop"
+    assert output.put == []
+    output.close()

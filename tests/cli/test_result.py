@@ -11,6 +11,8 @@ from baton.domain.chat import Finish, Purpose
 from baton.domain.errors import ConfigError
 from baton.domain.plan import single
 from baton.domain.view import RunView
+from cli.recorded import BEGUN
+from cli.recorded import EVENTS as PLAYED
 
 CALL = ev.Called(
     at=0.9,
@@ -31,7 +33,7 @@ CALL = ev.Called(
 
 EVENTS: list[ev.Event] = [
     ev.Started(0.0, "r1", "c1", "p1", "a1"),
-    ev.Routed(0.0, "local", "It is simple.", {"simple": 0.9}),
+    ev.Routed(0.0, "local", "It is simple.", {"simple": 0.9}, "hybrid"),
     ev.Planned(0.1, single("small", ("a.txt",))),
     ev.StepStarted(0.1, 1, "small"),
     ev.StepText(0.6, 1, "Par"),
@@ -54,7 +56,12 @@ def test_the_object_has_the_fixed_shape() -> None:
         "answer": "Paris",
         "run_id": "r1",
         "conversation_id": "c1",
-        "route": {"where": "local", "why": "It is simple.", "scores": {"simple": 0.9}},
+        "route": {
+            "where": "local",
+            "why": "It is simple.",
+            "scores": {"simple": 0.9},
+            "strategy": "hybrid",
+        },
         "plan": [
             {
                 "step": 1,
@@ -68,6 +75,7 @@ def test_the_object_has_the_fixed_shape() -> None:
         "answer_steps": [1],
         "calls": [
             {
+                "step": 1,
                 "worker": "small",
                 "purpose": "answer",
                 "tokens_in": 40,
@@ -110,3 +118,27 @@ def test_every_event_is_one_line_of_json_with_money_as_text() -> None:
     assert [line["event"] for line in shown] == [type(event).__name__ for event in EVENTS]
     assert shown[6]["cost_usd"] == "0.004"
     assert "cost" not in shown[6]
+
+
+def test_a_plan_says_who_really_did_each_step_and_how_that_ended() -> None:
+    shown = as_object(view(*PLAYED))
+    steps = [(step["step"], step["worker"], step["status"]) for step in shown["plan"]]
+    assert steps == [
+        (1, "small", "done"),
+        (2, "large", "cut"),
+        (3, "gpt", "done"),
+        (4, "large", "failed"),
+    ]
+    assert shown["plan"][1]["need"] == {"kind": "math", "difficulty": 4}
+    assert shown["plan"][2]["access"] == ["1", "2"]
+    assert shown["answer_steps"] == [3]
+    assert [call["step"] for call in shown["calls"]] == [0, 1, 2, 3]
+    assert (shown["answer"], shown["cost_usd"]) == ("It is well.", "0.002")
+
+
+def test_only_a_plan_of_which_nothing_was_played_is_planned() -> None:
+    drawn = view(*BEGUN[:5], ev.Cancelled(0.8))
+    assert as_object(drawn, preview=True)["status"] == "planned"
+    assert as_object(drawn)["status"] == "cancelled"
+    begun = view(*BEGUN, ev.Cancelled(2.1))
+    assert as_object(begun, preview=True)["status"] == "cancelled"

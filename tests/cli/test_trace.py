@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+
+import pytest
 
 from baton.adapters.ledger import Ledger
 from baton.adapters.store import Store
+from baton.cli.mermaid import flowchart
+from baton.cli.otel import spans
+from baton.cli.steps import view_of
 from baton.cli.trace import trace_text
 from baton.domain import events as ev
 from baton.domain.chat import Finish, Prompt, Purpose
 from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.domain.money import NANO
-from baton.domain.plan import single
+from baton.domain.plan import Plan, Step, single
 from baton.engine.ports import NEW
 from baton.settings import find_paths
 from cli.calling import Call
+from cli.recorded import BEGUN, EVENTS, record, stored
 from cli.spent import BODY, bill
 
 
@@ -61,14 +68,9 @@ def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     assert "free; you kept what there was" in told(kept)
 
 
-def test_what_was_sent_and_drafted_is_told() -> None:
-    text = told(
-        ev.Planned(0.0, single("gpt")),
-        ev.Sent(0.2, 2, "gpt", "api.openai.com", 1834),
-        ev.Drafted(0.3, 1, "x" * 1200),
-    )
-    assert "step 2 sent 1,834 bytes to api.openai.com" in text
-    assert "step 1's text is kept as a draft (1,200 characters)" in text
+def test_what_was_sent_is_told() -> None:
+    text = told(ev.Planned(0.0, single("gpt")), ev.Sent(0.2, 1, "gpt", "api.openai.com", 1834))
+    assert "step 1 sent 1,834 bytes to api.openai.com" in text
 
 
 def test_what_a_call_cost_is_told_and_how_sure_that_is() -> None:
@@ -102,3 +104,172 @@ def test_what_left_can_be_looked_at(call: Call) -> None:
     assert "`baton egress show N` with N = 2" in shown
     assert json.loads(call("trace", run, "--json").out)["egress"] == [2]
     assert json.loads(call("egress", "show", "2", "--json").out)["run_id"] == run
+
+
+def test_the_steps_are_a_tree_with_all_that_is_known_of_them() -> None:
+    text = trace_text(record(*EVENTS))
+    tree = text.split("\n\n")[1]
+    assert tree.splitlines()[0] == "planned by large in 0.5 s"
+    numbers = re.findall(r"^([│ ]*)[├└]─ (\d)", tree, re.MULTILINE)
+    # 3 builds on 1 and 2, so it is below the later one; 4 is below 3.
+    assert [(len(indent) // 3, n) for indent, n in numbers] == [
+        (0, "1"),
+        (0, "2"),
+        (1, "3"),
+        (2, "4"),
+    ]
+    for part in (
+        "1 small, local, done in 0.5 s: 100 tokens read, 20 written",
+        "2 large, local, cut at its cap in 1.2 s",
+        "math, difficulty 4 of 5, optional, in place of small; sees the prompt",
+        "checked, sums: wrong (2 + 2 is 4)",
+        "3 gpt, cloud (api.openai.com), done in 0.7 s, answers",
+        "written, $0.002",
+        "sees result 1, result 2",
+        "4 large, local, failed in 0.1 s",
+        "reasoning, difficulty 3 of 5, checks; sees the prompt, result 3",
+        "large died.",
+    ):
+        assert part in " ".join(tree.replace("│", " ").split()), part
+    for part in ("large is asked for a plan", "step 2 tried again", "(strategy conductor)"):
+        assert part in text
+
+
+def test_outside_text_in_a_tree_stays_on_its_line() -> None:
+    plan = Plan((Step("small", "a\n└─ 9 forged", ("prompt",)), Step("small", "b")), (2,))
+    text = trace_text(record(ev.Planned(0.0, plan)))
+    assert "\n└─ 9" not in text
+
+
+def test_a_deep_plan_stays_on_the_screen() -> None:
+    steps = [Step("small", "Begin.", ("prompt",))]
+    steps += [Step("small", "Go on with it. " * 9, (str(n),)) for n in range(1, 32)]
+    text = trace_text(record(ev.Planned(0.0, Plan(tuple(steps), (32,)))))
+    tree = text.split("\n\n")[1]
+    assert max(map(len, tree.splitlines())) < 80
+    assert "32 small, waiting, answers" in tree
+
+
+def test_an_interrupted_run_says_how_it_goes_on(call: Call) -> None:
+    run = stored(*BEGUN)
+    shown = call("trace", run).out
+    assert "· lost\n" in shown
+    assert f"Interrupted after step 2 of 4; `baton resume {run}` goes on." in shown
+    assert f"`baton resume {run}`" not in trace_text(record(*EVENTS))
+    conversation = json.loads(call("history", "ls", "--json").out)[0]["id"]
+    assert (
+        f"Interrupted after step 2 of 4; `baton resume {run}` goes on."
+        in call("history", "show", conversation).out
+    )
+
+
+def test_the_full_texts_are_shown_on_request(call: Call) -> None:
+    run = stored(*EVENTS)
+    assert "Facts: one." not in call("trace", run).out
+    shown = call("trace", run, "--texts").out
+    assert "--- step 1, small ---\nFacts: one.\n\n--- step 2, large ---\n2 + 2 = 5" in shown
+    plain = (ev.Planned(0.0, single("small")), ev.Finished(0.1))
+    assert "--- step 1, small ---\nIt is\n" in call("trace", stored(*plain), "--texts").out
+    nothing = call("trace", stored(ev.Cancelled(0.1)), "--texts").out
+    assert "No step wrote anything." in nothing
+
+
+def test_forms_exclude_each_other(call: Call) -> None:
+    stored(*EVENTS)
+    assert call("trace", "--json", "--otel").code == 2
+
+
+NODE = r'  [a-z]+\d*(\["[^"\n]*"\]|\(\["[^"\n]*"\]\))'
+EDGE = r"  [a-z]+\d* --> [a-z]+\d*"
+CLASS = r"  (classDef \w+ [a-z#0-9:, -]+|class [a-z]+\d* \w+)"
+
+
+def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
+    chart = call("trace", stored(*EVENTS), "--mermaid").out
+    first, *lines = chart.splitlines()
+    assert first == "flowchart TD"
+    assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
+    edges = {tuple(line.split(" --> ")) for line in map(str.strip, lines) if "-->" in line}
+    assert edges == {
+        ("prompt", "step1"),
+        ("file1", "step1"),
+        ("prompt", "step2"),
+        ("step1", "step3"),
+        ("step2", "step3"),
+        ("prompt", "step4"),
+        ("step3", "step4"),
+        ("step3", "answer"),
+    }
+    assert "class step3 elsewhere" in chart
+    assert "class step4 failed" in chart
+    assert "Write it #34;well#34; #60;b#62;#38;#60;/b#62;." in chart
+
+
+@pytest.mark.parametrize(
+    "text", ['"] --> x; click y "z"', "`**x**`", "#quot;", "a\nend\n%% b", "{{x}} |y| \\"]
+)
+def test_a_hostile_instruction_is_only_a_label(text: str) -> None:
+    plan = Plan((Step(text, text, (f"file:{text}",)),), (1,))
+    chart = flowchart(view_of(record(ev.Planned(0.0, plan))))
+    _, *lines = chart.splitlines()
+    assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
+    assert len([line for line in lines if "-->" in line]) == 2
+
+
+def test_the_spans_are_otlp_and_always_the_same(call: Call) -> None:
+    run = stored(*EVENTS)
+    printed = call("trace", run, "--otel").out
+    assert call("trace", run, "--otel").out == printed
+    found = [json.loads(line)["resourceSpans"][0] for line in printed.splitlines()]
+    assert found[0]["resource"]["attributes"] == [
+        {"key": "service.name", "value": {"stringValue": "baton"}}
+    ]
+    shown = [one["scopeSpans"][0]["spans"][0] for one in found]
+    assert len(shown) == 1 + 4 + 4  # the run, its steps, its calls
+    root, *others = shown
+    ids = {span["spanId"] for span in shown}
+    assert len(ids) == len(shown)
+    assert {span["traceId"] for span in shown} == {root["traceId"]}
+    for span in shown:
+        assert re.fullmatch("[0-9a-f]{32}", span["traceId"])
+        assert re.fullmatch("[0-9a-f]{16}", span["spanId"])
+        assert int(span["startTimeUnixNano"]) <= int(span["endTimeUnixNano"])
+        assert root["startTimeUnixNano"] <= span["startTimeUnixNano"]
+        assert span["endTimeUnixNano"] <= root["endTimeUnixNano"]
+    assert root["parentSpanId"] == ""
+    assert all(span["parentSpanId"] in ids for span in others)
+
+
+def attributes(span: dict[str, object]) -> dict[str, object]:
+    pairs = span["attributes"]
+    assert isinstance(pairs, list)
+    return {pair["key"]: next(iter(pair["value"].values())) for pair in pairs}
+
+
+def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
+    lines = map(json.loads, spans(record(*EVENTS)))
+    shown = [line["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for line in lines]
+    by_name = {span["name"]: span for span in shown}
+    assert by_name["invoke_workflow baton"]["startTimeUnixNano"] == "1700000000250000000"
+    facts = attributes(by_name["chat gpt"])
+    assert facts["gen_ai.operation.name"] == "chat"
+    assert facts["gen_ai.request.model"] == "gpt"
+    assert facts["gen_ai.usage.input_tokens"] == "100"
+    assert facts["gen_ai.usage.output_tokens"] == "20"
+    assert facts["server.address"] == "api.openai.com"
+    assert facts["baton.cost_usd"] == 0.002
+    assert by_name["chat gpt"]["parentSpanId"] == by_name["step 3 gpt"]["spanId"]
+    assert by_name["chat gpt"]["kind"] == 3
+    failed = by_name["step 4 large"]
+    assert failed["status"] == {"code": 2, "message": "large died."}
+    assert attributes(failed)["error.type"] == "WorkerUnavailable"
+    events = [event["name"] for event in by_name["step 2 large"]["events"]]
+    assert events == ["StepRetried", "Checked"]
+    # What workers wrote, and what was asked, isn't exported.
+    assert "Facts: one." not in json.dumps(shown)
+
+
+def test_a_lost_run_is_a_failed_span() -> None:
+    [line, *_] = spans(record(*BEGUN, status="lost"))
+    span = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    assert span["status"]["code"] == 2

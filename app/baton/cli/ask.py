@@ -16,15 +16,26 @@ import click
 from baton.cli import interrupts
 from baton.cli.options import (
     LATEST,
+    WithStrategies,
+    budget_option,
+    check_strategy,
     continue_option,
+    events_option,
+    files_option,
+    json_option,
+    mode_option,
+    no_stream_option,
     offline_option,
+    private_option,
+    quiet_option,
+    strategy_option,
     with_worker,
     worker_option,
 )
 from baton.cli.output import show_size, talk
 from baton.domain.errors import ConfigError
 from baton.domain.money import parse_usd
-from baton.settings import MODES, Settings, find_paths, load
+from baton.settings import Settings, find_paths, load
 
 if TYPE_CHECKING:
     from baton.adapters.store import Store
@@ -38,51 +49,49 @@ _FEWEST_DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was typed, as click hands it over: see the options below."""
+    """What was typed, as click hands it over: see the options below.
+
+    With `preview` the plan is drawn, and nothing of it played (`baton plan`).
+    """
 
     text: tuple[str, ...]
     worker: str | None
-    system: str | None
     conversation: str | None
     files: tuple[Path, ...]
     mode: str | None
+    strategy: str | None
     offline: bool
     private: bool
-    no_history: bool
     budget: str | None
     as_json: bool
-    as_events: bool
-    no_stream: bool
     quiet: bool
-    max_tokens: int | None
-    temperature: float | None
-    seed: int | None
-    drop_oldest: bool
+    system: str | None = None
+    no_history: bool = False
+    as_events: bool = False
+    no_stream: bool = False
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    drop_oldest: bool = False
+    preview: bool = False
 
 
-@click.command()
+@click.command(cls=WithStrategies)
 @click.argument("text", nargs=-1)
 @worker_option
 @click.option("-s", "--system", metavar="TEXT", help="Say how the worker shall behave.")
 @continue_option
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    metavar="PATH",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Attach a file: text, code, Markdown, CSV or PDF. Can be repeated.",
-)
-@click.option("--mode", type=click.Choice(MODES), help="How far to go for an answer.")
+@files_option
+@mode_option
+@strategy_option
 @offline_option
-@click.option("--private", is_flag=True, help="Never let this conversation leave this machine.")
+@private_option
 @click.option("--no-history", is_flag=True, help="Keep nothing of this.")
-@click.option("--budget", metavar="USD", help="The most this prompt may cost, in US dollars.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, on failure too.")
-@click.option("--events", "as_events", is_flag=True, help="Print what happens as JSON Lines.")
-@click.option("--no-stream", is_flag=True, help="Print the answer only when it is complete.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
+@budget_option
+@json_option
+@events_option
+@no_stream_option
+@quiet_option
 @click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="The answer's length cap.")
 @click.option(
     "--temperature", type=click.FloatRange(0, 2), metavar="T", help="0 always answers alike."
@@ -103,11 +112,13 @@ def ask(**typed: Any) -> int:
       git diff | baton ask "Write a commit message for this"
       baton ask -f report.pdf "What are the three main points?"
       baton ask -c "And shorter?"
+      baton ask --strategy vote "What is 17 times 23?"
     """
-    return _ask(Options(**typed))
+    return answer(Options(**typed))
 
 
-def _ask(options: Options) -> int:
+def answer(options: Options) -> int:
+    """Answer what was typed, or draw a plan for it; return the exit code."""
     settings, worker = _settings(options)
     text = _utf8(" ".join(options.text))
     if not (text.strip() or options.conversation or options.files) and os.isatty(0):
@@ -130,7 +141,7 @@ def _ask(options: Options) -> int:
             )
             # Outside the loop, where Ctrl+C ends a wait for piped text that never comes.
             prompt = _prompt(options, text)
-            return runner.run(_answer(baton, options, worker, conversation, prompt))
+            return runner.run(_play(baton, options, worker, conversation, prompt))
         finally:
             runner.run(baton.aclose())
 
@@ -143,6 +154,7 @@ def _settings(options: Options) -> tuple[Settings, str | None]:
         raise ConfigError("--no-history knows no conversation to go on with.", "Leave out one.")
     if options.budget is not None:
         parse_usd(options.budget)
+    check_strategy(options.strategy)
     typed = {"offline": options.offline, "mode": options.mode}
     flags = {name: value for name, value in typed.items() if value}
     settings = load(find_paths().config_file, flags=flags)
@@ -195,7 +207,7 @@ def _nothing_to_ask() -> ConfigError:
     )
 
 
-async def _answer(
+async def _play(
     baton: Baton, options: Options, worker: str | None, conversation: str | None, prompt: Prompt
 ) -> int:
     from baton.cli.play import Manner, play
@@ -212,10 +224,37 @@ async def _answer(
         budget=None if options.budget is None else parse_usd(options.budget),
         attended=os.isatty(0) and os.isatty(2),
         keep=not options.no_history,
-        alone=options.worker is not None,
+        alone=options.worker is not None and options.strategy is None,
+        strategy=options.strategy or "",
+        preview=options.preview,
     )
-    manner = Manner(_form(options), options.quiet, options.drop_oldest, not options.no_history)
-    return await play(baton.orchestra, prompt, Place(conversation), limits, worker, manner)
+    manner = Manner(
+        _form(options),
+        options.quiet,
+        options.drop_oldest,
+        kept=not options.no_history,
+        preview=options.preview,
+    )
+    special = None
+    if options.preview and not options.as_json:
+        from baton.cli.plan import drawing
+
+        earlier = await baton.store.thread(conversation) if conversation is not None else ()
+        special = drawing(prompt, earlier, baton.orchestra.roster)
+    if conversation is not None and not options.quiet and os.isatty(2):
+        await _tell_unfinished(baton.store, conversation)
+    place = Place(conversation)
+    return await play(baton.orchestra, prompt, place, limits, worker, manner, special)
+
+
+async def _tell_unfinished(store: Store, conversation: str) -> None:
+    """Say how the conversation's last answer can be gone on with, if Baton was ended during it."""
+    last = await store.last_run(conversation)
+    if last is not None and last.status == "lost":
+        from baton.cli.resume import way_on
+
+        if told := way_on(last):
+            talk(f"baton: The answer before this one: {told}")
 
 
 def _form(options: Options) -> str:

@@ -51,6 +51,49 @@ def complete_conversation(
         return []
 
 
+def complete_strategy(
+    _: click.Context, __: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offer the strategies' and the templates' names."""
+    from click.shell_completion import CompletionItem
+
+    from baton.cli.options import strategies
+
+    known = strategies().items()
+    return [
+        CompletionItem(name, help=one_line(told))
+        for name, told in known
+        if name.startswith(incomplete)
+    ]
+
+
+def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the newest runs' ids, with how they ended and when."""
+    import asyncio
+    import time
+
+    from click.shell_completion import CompletionItem
+
+    from baton.cli.stored import opened
+
+    async def newest() -> list[CompletionItem]:
+        async with opened() as store:
+            listed = await store.runs(limit=50)
+        return [
+            CompletionItem(
+                run.id,
+                help=f"{run.status}, {time.strftime('%d %b %H:%M', time.localtime(run.created))}",
+            )
+            for run in listed
+            if run.id.startswith(incomplete)
+        ]
+
+    try:
+        return asyncio.run(newest())
+    except BatonError:
+        return []
+
+
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:

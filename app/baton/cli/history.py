@@ -15,6 +15,7 @@ from baton.adapters.store import Store
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_conversation
 from baton.cli.output import emit, emit_json, talk
+from baton.cli.resume import way_on
 from baton.cli.stored import with_store
 from baton.domain.chat import Role, Turn, TurnStatus
 from baton.domain.errors import BatonError, ConfigError
@@ -149,7 +150,8 @@ async def _transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
         f"{one_line(conversation.title)}\n"
         f"{conversation.id} · {_when(conversation.created)} · {len(turns)} turns{private}"
     )
-    text = "\n\n".join([head, *(_shown(turn, branches[turn.id]) for turn in turns)])
+    blocks = [_shown(turn, branches[turn.id]) + await _way_on(store, turn) for turn in turns]
+    text = "\n\n".join([head, *blocks])
     listed = [asdict(turn) | {"branches": list(branches[turn.id])} for turn in turns]
     return text, asdict(conversation) | {"thread": listed}
 
@@ -162,6 +164,15 @@ def _shown(turn: Turn, branches: tuple[str, ...]) -> str:
         notes.append(turn.status.value)
     notes += [f"file {one_line(file.name)}" for file in turn.files]
     return f"{' · '.join(notes)}\n{turn.text}"
+
+
+async def _way_on(store: Store, turn: Turn) -> str:
+    """Say how an answer can be gone on with, where its run was interrupted."""
+    ended = (TurnStatus.CANCELLED, TurnStatus.FAILED, TurnStatus.LOST)
+    if turn.run is None or turn.status not in ended:
+        return ""
+    told = way_on(await store.run(turn.run))
+    return f"\n({told})" if told else ""
 
 
 async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:

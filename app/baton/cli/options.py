@@ -1,4 +1,4 @@
-"""The options that `baton ask` and the app share, and what they come to."""
+"""The options that several commands share, and what they come to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.completion import complete_conversation, complete_worker
+from baton.cli.completion import complete_conversation, complete_strategy, complete_worker
+from baton.domain.errors import BatonError, ConfigError
+from baton.settings import MODES, find_paths
 
 if TYPE_CHECKING:
     from baton.settings import Settings
@@ -36,6 +38,89 @@ continue_option = click.option(
 offline_option = click.option(
     "--offline", is_flag=True, help="Connect to nothing but this machine."
 )
+
+files_option = click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="PATH",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Attach a file: text, code, Markdown, CSV or PDF. Can be repeated.",
+)
+mode_option = click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    help="How far to go for an answer: `mini` never waits for a plan, `ultra` plans and verifies.",
+)
+strategy_option = click.option(
+    "--strategy",
+    metavar="NAME",
+    shell_complete=complete_strategy,
+    help="How to come to an answer, in place of what --mode would choose: see below.",
+)
+private_option = click.option(
+    "--private", is_flag=True, help="Never let this conversation leave this machine."
+)
+budget_option = click.option(
+    "--budget", metavar="USD", help="The most this prompt may cost, in US dollars."
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object, on failure too."
+)
+events_option = click.option(
+    "--events", "as_events", is_flag=True, help="Print what happens as JSON Lines."
+)
+no_stream_option = click.option(
+    "--no-stream", is_flag=True, help="Print the answer only when it is complete."
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
+
+
+class WithStrategies(click.Command):
+    """A command whose help ends with the strategies there are, which are imported only for it."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List them."""
+        with formatter.section("Strategies"):
+            formatter.write_dl(list(strategies().items()))
+        super().format_epilog(ctx, formatter)
+
+
+def strategies() -> dict[str, str]:
+    """Return the help of every strategy and template, by name.
+
+    Templates that can't be read are left out: whoever names one is told what is wrong with it.
+    """
+    from baton.adapters.templates import read_templates
+    from baton.engine.strategies import STRATEGIES
+
+    known = {name: entry.help for name, entry in STRATEGIES.items()}
+    try:
+        templates = read_templates(find_paths().config / "templates")
+    except BatonError:
+        return known
+    return known | {n: f"{t.about} (a template)" for n, t in templates.items() if n not in known}
+
+
+def check_strategy(name: str | None) -> None:
+    """Refuse a strategy that there isn't, naming the nearest one. Raises ConfigError."""
+    if name is None:
+        return
+    from baton.engine.strategies import STRATEGIES
+
+    if name in STRATEGIES:
+        return
+    import difflib
+
+    from baton.adapters.templates import read_templates
+
+    known = [*STRATEGIES, *read_templates(find_paths().config / "templates")]
+    if name in known:
+        return
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+    raise ConfigError(f"There is no strategy {name!r}.", hint)
 
 
 def with_worker(settings: Settings, worker: str | None) -> tuple[Settings, str | None]:

@@ -10,23 +10,34 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from baton.cli import interrupts
 from baton.cli.failures import complain, unwritable
 from baton.cli.output import Output
-from baton.cli.result import as_object, event_object
+from baton.cli.result import as_object, event_object, is_drawn
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError
-from baton.domain.events import Decision, Event, Planned, StepText
+from baton.domain.events import (
+    Decision,
+    Event,
+    Planned,
+    StepFailed,
+    StepFinished,
+    StepRetried,
+    StepSkipped,
+    StepText,
+)
 from baton.domain.ledger import Scope
+from baton.domain.plan import Plan
 from baton.domain.spending import at_least, at_most
 from baton.domain.view import RunView, doing
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
-from baton.engine.ports import Offer, Place, Question
+from baton.engine.ports import Ask, Offer, Place, Question
+from baton.engine.run import Run
 
 _PATIENCE = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""
@@ -36,13 +47,14 @@ _PATIENCE = 0.5
 class Manner:
     """How an answer is shown: `form` is text, whole (text at the end), json or events.
 
-    `kept` says whether the answer is in the history as well.
+    `kept` says whether the answer is in the history as well; a `preview` only draws the plan.
     """
 
     form: str = "text"
     quiet: bool = False
     drop_oldest: bool = False
     kept: bool = True
+    preview: bool = False
 
 
 class Form(Protocol):
@@ -57,49 +69,93 @@ class Form(Protocol):
         ...
 
 
+Special = Callable[[Output], Form]
+"""Makes a form that is not one of Manner's."""
+
+
 class AsText:
-    """The answer and nothing else, as it is written (or `whole`, at the end)."""
+    """The answer and nothing else, as it is written (or `whole`, at the end).
+
+    A pipe gets what no second look can change; a terminal is shown drafts as well. A long answer is
+    never copied as a whole for each of its pieces.
+    """
 
     def __init__(self, output: Output, whole: bool = False) -> None:
         self._output = output
         self._whole = whole
-        self._shown: dict[tuple[int, ...], int] = {}
+        self._shown = 0
+        self._answer: tuple[int, ...] = ()
 
     def take(self, event: Event, view: RunView) -> None:
         """Show the next piece, and in between what is happening."""
-        answer = view.plan.answer if view.plan is not None else ()
-        # Several answer steps are written side by side, so their order is only known at the end.
-        alone = answer == (getattr(event, "step", None),)
-        if isinstance(event, StepText) and alone and self._is_final(view):
-            self._shown[answer] = self._shown.get(answer, 0) + len(event.text)
-            self._output.data(event.text)
-        if isinstance(event, Planned) and self._shown and answer not in self._shown:
-            self._output.end_line()
-            worker = event.plan.steps[-1].worker
-            self._output.warn(f"baton: That was a draft; {worker} answers.")
-        if self._shown and self._output.shares_terminal:
-            return
-        self._output.status(doing(view))
+        if not self._whole and view.plan is not None:
+            self._show(event, view)
+        if not (self._shown and self._output.shares_terminal and not self._is_between(view)):
+            self._output.status(doing(view))
 
-    def _is_final(self, view: RunView) -> bool:
-        """Tell whether a piece may be shown now; a terminal shows drafts as well."""
-        if self._whole:
+    def _show(self, event: Event, view: RunView) -> None:
+        if isinstance(event, Planned):
+            self._change(event.plan)
+        if view.draft and not self._output.to_terminal:
+            return
+        if isinstance(event, StepText) and event.text:
+            self._add(event, view)
+        elif isinstance(event, StepRetried) and event.step in self._answer and self._shown:
+            self._begin_again("That was a draft; it is written anew.")
+        elif isinstance(event, Planned | StepFinished | StepFailed | StepSkipped):
+            self._catch_up(_settled(view))
+
+    def _change(self, plan: Plan) -> None:
+        """Take note of what the answer is from now on; say so where another one stands there."""
+        if self._shown and plan.answer[: len(self._answer)] != self._answer:
+            worker = plan.steps[plan.answer[-1] - 1].worker
+            self._begin_again(f"That was a draft; {worker} answers.")
+        self._answer = plan.answer
+
+    def _begin_again(self, told: str) -> None:
+        self._output.end_line()
+        self._output.warn(f"baton: {told}")
+        self._shown = 0
+
+    def _add(self, event: StepText, view: RunView) -> None:
+        """Show a piece of the first part of the answer that isn't over; the others wait."""
+        steps = view.steps
+        if event.step == next((n for n in self._answer if not steps[n - 1].is_over), 0):
+            is_first = len(steps[event.step - 1].text) == len(event.text)
+            self._put("\n\n" * (is_first and self._shown > 0) + event.text)
+
+    def _catch_up(self, text: str) -> None:
+        self._put(text[self._shown :])
+
+    def _put(self, text: str) -> None:
+        self._shown += len(text)
+        self._output.data(text)
+
+    def _is_between(self, view: RunView) -> bool:
+        """Tell whether what stands there is whole, while more is being done behind it."""
+        at_work = view.current is not None or bool(view.planning)
+        if not at_work or not all(view.steps[n - 1].is_over for n in self._answer):
             return False
-        draft = view.routed is not None and view.routed.draft and len(view.steps) == 1
-        return self._output.to_terminal or not draft
+        self._output.end_line()
+        return True
 
     def end(self, view: RunView) -> None:
         """Show the rest, and end the line."""
-        answer = view.plan.answer if view.plan is not None else ()
-        self._output.data(view.answer[self._shown.get(answer, 0) :])
+        self._catch_up(view.answer)
         self._output.end_line()
+
+
+def _settled(view: RunView) -> str:
+    """Return the answer up to the first part that isn't over, be it a draft or not."""
+    return replace(view, draft=False).final
 
 
 class AsJson:
     """One object at the end."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, preview: bool = False) -> None:
         self._output = output
+        self._preview = preview
 
     def take(self, event: Event, view: RunView) -> None:
         """Show what is happening."""
@@ -107,7 +163,9 @@ class AsJson:
 
     def end(self, view: RunView) -> None:
         """Show the object."""
-        self._output.data(json.dumps(as_object(view), ensure_ascii=False) + "\n")
+        self._output.data(
+            json.dumps(as_object(view, preview=self._preview), ensure_ascii=False) + "\n"
+        )
 
 
 class AsEvents:
@@ -131,12 +189,21 @@ async def play(
     limits: Limits,
     worker: str | None,
     manner: Manner,
+    special: Special | None = None,
 ) -> int:
-    """Play one prompt, show it, and return the exit code."""
+    """Play one prompt, show it (in a `special` form), and return the exit code."""
+
+    def begin(ask: Ask) -> Run:
+        return orchestra.play(prompt, place, limits, ask, worker)
+
+    return await show(begin, manner, special)
+
+
+async def show(begin: Callable[[Ask], Run], manner: Manner, special: Special | None = None) -> int:
+    """Begin a run, show it (in a `special` form), and return the exit code."""
     output = Output(manner.quiet)
-    ask = Asker(output, manner.drop_oldest)
-    run = orchestra.play(prompt, place, limits, ask, worker)
-    form = _form(manner.form, output)
+    run = begin(Asker(output, manner.drop_oldest))
+    form = special(output) if special is not None else _form(manner, output)
     view = RunView()
     async with _leaving(output, run.cancel) as left:
         try:
@@ -151,10 +218,12 @@ async def play(
     return _exit_code(view, output, manner, left)
 
 
-def _form(name: str, output: Output) -> Form:
-    if name == "json":
-        return AsJson(output)
-    return AsEvents(output) if name == "events" else AsText(output, whole=name == "whole")
+def _form(manner: Manner, output: Output) -> Form:
+    if manner.form == "json":
+        return AsJson(output, manner.preview)
+    if manner.form == "events":
+        return AsEvents(output)
+    return AsText(output, whole=manner.form == "whole")
 
 
 def _tell(view: RunView, output: Output, manner: Manner, left: list[int]) -> None:
@@ -164,6 +233,8 @@ def _tell(view: RunView, output: Output, manner: Manner, left: list[int]) -> Non
         if view.failure.error == "ContextTooLong" and not manner.drop_oldest:
             hint = hint.replace("Drop the oldest turns", "Drop the oldest turns (--drop-oldest)")
         output.warn(f"baton: {view.failure.message} {hint}".rstrip())
+    elif manner.preview and is_drawn(view):
+        pass  # that it goes no further is as it should be
     elif view.status == "cancelled" and left:
         kept = "the text so far is kept." if view.answer else "your prompt is kept."
         output.talk(f"baton: Stopped; {kept}")
@@ -183,6 +254,8 @@ def _exit_code(view: RunView, output: Output, manner: Manner, left: list[int]) -
         return complain(unwritable(output.failure, "It is in your history." if kept else ""))
     if view.failure is not None:
         return BY_NAME.get(view.failure.error, BatonError).exit_code
+    if manner.preview and is_drawn(view):
+        return 0
     return 1 if _was_withdrawn(view) else 0
 
 
@@ -247,6 +320,8 @@ class Asker:
 
     async def __call__(self, question: Question) -> str:
         """Return the id of the choice."""
+        if question.plan is not None:
+            return question.default  # it is shown once the run is over, and played later
         # An offer's text can't be edited here; it can be asked again.
         choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}
         if self._drop_oldest and "trim" in choices:

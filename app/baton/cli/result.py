@@ -8,31 +8,35 @@ from dataclasses import asdict
 from typing import Any
 
 from baton.domain.errors import BatonError
-from baton.domain.events import Called, Event, Offered
+from baton.domain.events import Called, Event, Offered, Routed
 from baton.domain.money import format_usd
 from baton.domain.view import RunView, StepView
 
 SCHEMA = 1
 
 
-def as_object(view: RunView, error: BatonError | None = None) -> dict[str, Any]:
-    """Return a run as `--json` prints it; `error` is one that no event tells of."""
+def as_object(
+    view: RunView, error: BatonError | None = None, *, preview: bool = False
+) -> dict[str, Any]:
+    """Return a run as `--json` prints it; `error` is one that no event tells of.
+
+    With `preview`, a plan that nothing was played of is "planned", not "cancelled".
+    """
     started, routed, failure = view.started, view.routed, view.failure
     told: dict[str, str] | None = None
     if error is not None:
         told = error_object(error)
     elif failure is not None:
         told = {"type": failure.error, "message": failure.message, "hint": failure.hint}
+    status = "planned" if preview and is_drawn(view) else view.status
     return {
         "schema": SCHEMA,
-        "status": "failed" if error is not None else view.status,
+        "status": "failed" if error is not None else status,
         "error": told,
         "answer": view.answer,
         "run_id": started.run if started else None,
         "conversation_id": started.conversation if started else None,
-        "route": {"where": routed.where, "why": routed.why, "scores": routed.scores}
-        if routed
-        else None,
+        "route": route_object(routed) if routed else None,
         "plan": [_step_object(step) for step in view.steps],
         "answer_steps": list(view.plan.answer) if view.plan else [],
         "calls": [call_object(call) for call in view.calls],
@@ -43,14 +47,34 @@ def as_object(view: RunView, error: BatonError | None = None) -> dict[str, Any]:
     }
 
 
+def is_drawn(view: RunView) -> bool:
+    """Tell whether there is a plan of which nothing was played."""
+    waiting = all(step.status == "waiting" for step in view.steps)
+    return view.plan is not None and waiting and view.status in ("cancelled", "lost")
+
+
+def route_object(routed: Routed) -> dict[str, Any]:
+    """Return where the prompt went, and why; by which strategy ("" in runs of old)."""
+    return {
+        "where": routed.where,
+        "why": routed.why,
+        "scores": routed.scores,
+        "strategy": routed.strategy,
+    }
+
+
 def error_object(error: BatonError) -> dict[str, str]:
     """Return an error as `--json` shows it."""
     return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
 
 
 def call_object(call: Called) -> dict[str, Any]:
-    """Return one use of one worker; times in seconds, `first_token_s` from the call on."""
+    """Return one use of one worker; times in seconds, `first_token_s` from the call on.
+
+    `step` 0 is no step of the plan: the plan itself was drawn, or judged.
+    """
     return {
+        "step": call.step,
         "worker": call.worker,
         "purpose": call.purpose.value,
         "tokens_in": call.tokens_in,
@@ -93,7 +117,7 @@ def failure_line(error: BatonError, args: Sequence[str]) -> str:
         shown = error_object(error)
         failed = {"error": shown["type"], "message": error.message, "hint": error.hint}
         return json.dumps({"event": "Failed", "at": 0.0, **failed}, ensure_ascii=False)
-    if args[0] == "ask":
+    if args[0] in ("ask", "plan", "resume"):
         return json.dumps(as_object(RunView(), error), ensure_ascii=False)
     failed_object = {"schema": SCHEMA, "status": "failed", "error": error_object(error)}
     return json.dumps(failed_object, ensure_ascii=False)
@@ -102,7 +126,7 @@ def failure_line(error: BatonError, args: Sequence[str]) -> str:
 def _step_object(step: StepView) -> dict[str, Any]:
     return {
         "step": step.number,
-        "worker": step.step.worker,
+        "worker": step.worker or step.step.worker,  # who did it, whoever was planned
         "need": asdict(step.step.need),
         "subtask": step.step.subtask,
         "access": list(step.step.access),

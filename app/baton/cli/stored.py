@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from baton.adapters.store import Store
 from baton.cli.output import talk
+from baton.domain.errors import ConfigError
+from baton.domain.history import RunRecord
 from baton.settings import find_paths
 
 T = TypeVar("T")
@@ -34,3 +36,12 @@ def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
             return await work(store)
 
     return asyncio.run(run())
+
+
+async def found_run(store: Store, named: str | None) -> RunRecord:
+    """Return the run that a person named, or the last one. Raises ConfigError."""
+    if named is not None:
+        return await store.run(named)
+    if (last := await store.last_run()) is None:
+        raise ConfigError("There was no run yet.", '`baton ask "Hello"` makes one.')
+    return last

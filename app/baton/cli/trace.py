@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import reduce
 
 import click
 
 from baton.adapters.store import Store
+from baton.cli.completion import complete_run
 from baton.cli.output import emit, emit_json
 from baton.cli.result import event_object
-from baton.cli.stored import with_store
+from baton.cli.resume import way_on
+from baton.cli.steps import view_of
+from baton.cli.stored import found_run, with_store
+from baton.cli.tree import full_texts, tree
 from baton.domain import events as ev
 from baton.domain.errors import ConfigError
 from baton.domain.history import RunRecord
@@ -19,25 +22,49 @@ from baton.domain.ledger import Egress
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
-from baton.domain.view import RunView
 
 
 @click.command()
-@click.argument("run", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def trace(run: str | None, as_json: bool) -> None:
-    """Show what happened in RUN: its id, the beginning of it, or without one the last run."""
-    record = with_store(lambda store: _record(store, run))
-    left = _left(record)
-    emit_json(trace_object(record, left)) if as_json else emit(trace_text(record, left))
+@click.argument("run", required=False, shell_complete=complete_run)
+@click.option("--texts", is_flag=True, help="Show what each step wrote, in full.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: every event.")
+@click.option("--mermaid", is_flag=True, help="Print a flowchart of the steps for Mermaid.")
+@click.option("--otel", is_flag=True, help="Print spans as OpenTelemetry's JSON Lines.")
+def trace(run: str | None, texts: bool, as_json: bool, mermaid: bool, otel: bool) -> None:
+    """Show what happened in RUN: its id, the beginning of it, or without one the last run.
+
+    \b
+      baton trace --texts
+      baton trace 3f2a --mermaid > run.mmd
+      baton trace 3f2a --otel > run.jsonl       for a collector's otlpjsonfile receiver
+    """
+    if sum((texts, as_json, mermaid, otel)) > 1:
+        raise ConfigError(
+            "--texts, --json, --mermaid and --otel exclude each other.", "Choose one."
+        )
+    record, answer = with_store(lambda store: _found(store, run, texts))
+    if mermaid:
+        from baton.cli.mermaid import flowchart
+
+        emit(flowchart(view_of(record)))
+    elif otel:
+        from baton.cli.otel import spans
+
+        emit("\n".join(spans(record)))
+    elif as_json:
+        emit_json(trace_object(record, _left(record)))
+    else:
+        told = trace_text(record, _left(record))
+        emit(f"{told}\n\n{full_texts(view_of(record), answer)}" if texts else told)
 
 
-async def _record(store: Store, run: str | None) -> RunRecord:
-    if run is not None:
-        return await store.run(run)
-    if (last := await store.last_run()) is None:
-        raise ConfigError("There was no run yet.", '`baton ask "Hello"` makes one.')
-    return last
+async def _found(store: Store, named: str | None, with_answer: bool) -> tuple[RunRecord, str]:
+    """Return a run and the answer's text, which no event holds where one step wrote it."""
+    record = await found_run(store, named)
+    if not with_answer:
+        return record, ""
+    turns = await store.thread(record.conversation, record.answer)
+    return record, next((turn.text for turn in turns if turn.id == record.answer), "")
 
 
 def _left(record: RunRecord) -> list[Egress]:
@@ -63,15 +90,17 @@ def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, ob
 
 
 def trace_text(record: RunRecord, left: Sequence[Egress] = ()) -> str:
-    """Write a run's story for a person: a line for each event, then what it all took."""
+    """Write a run's story for a person: its steps, a line for each event, what it all took."""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
+    view = view_of(record)
+    steps = ["", *tree(view)] if len(view.steps) > 1 else []
     lines = [f"{event.at:8.2f} s  {line}" for event in record.events for line in _told(event)]
-    view = reduce(RunView.apply, record.events, RunView())
     tokens = sum(call.tokens_in for call in view.calls), sum(call.tokens_out for call in view.calls)
     cost = f", {show_usd(view.cost)}" if view.cost else ""
     total = f"{view.seconds:.1f} s, {tokens[0]:,} tokens read, {tokens[1]:,} written{cost}"
-    return "\n".join([head, "", *lines, "", total, *_look_at(left)])
+    ways = [way for way in (way_on(record),) if way]
+    return "\n".join([head, *steps, "", *lines, "", total, *_look_at(left), *ways])
 
 
 def _look_at(left: Sequence[Egress]) -> list[str]:
@@ -86,10 +115,13 @@ def _told(event: ev.Event) -> list[str]:
     match event:
         case ev.Started():
             return ["prompt stored"]
-        case ev.Routed(where=where, why=why):
-            return [f"goes {where}: {one_line(why)}"]
-        case ev.Planned(plan=plan):
-            return [_step(n, s.worker, s.subtask, s.access) for n, s in enumerate(plan.steps, 1)]
+        case ev.Routed(where=where, why=why, strategy=strategy):
+            by = f" (strategy {one_line(strategy)})" if strategy else ""
+            return [f"goes {where}{by}: {one_line(why)}"]
+        case ev.Planning(worker=worker):
+            return [f"{one_line(worker)} is asked for a plan"]
+        case ev.Planned():
+            return [_planned(event)]
         case ev.Offered():
             return [_offer(event)]
         case ev.StepStarted(step=step, worker=worker):
@@ -108,11 +140,13 @@ def _end(event: ev.Event) -> list[str]:
     match event:
         case ev.Sent(step=step, destination=destination, size=size):
             return [f"step {step} sent {size:,} bytes to {one_line(destination)}"]
-        case ev.Drafted(step=step, text=text):
-            return [f"step {step}'s text is kept as a draft ({len(text):,} characters)"]
         case ev.StepFinished(step=step, finish=finish):
             cut = " (cut at its length cap)" if finish == "length" else ""
             return [f"step {step} done{cut}"]
+        case ev.StepSkipped(step=step, why=why):
+            return [f"step {step} left out: {one_line(why)}"]
+        case ev.Checked():
+            return [_checked(event)]
         case ev.StepFailed(step=step, message=message):
             return [f"step {step} failed: {one_line(message)}"]
         case ev.Failed(error=error, message=message):
@@ -125,14 +159,29 @@ def _end(event: ev.Event) -> list[str]:
             return []
 
 
-def _step(number: int, worker: str, subtask: str, access: tuple[str, ...]) -> str:
-    sees = one_line(", ".join(access))
-    return f"step {number}: {one_line(subtask)} By {one_line(worker)}, seeing {sees}."
+def _planned(event: ev.Planned) -> str:
+    plan = event.plan
+    why = f" ({one_line(event.why)})" if event.why else ""
+    draft = "" if event.final else "; its answer may still be replaced"
+    if len(plan.steps) > 1:
+        answer = ", ".join(map(str, plan.answer))
+        return f"a plan of {len(plan.steps)} steps, answered by {answer}{draft}{why}"
+    [step] = plan.steps
+    sees = one_line(", ".join(step.access))
+    return (
+        f"step 1: {one_line(step.subtask)} By {one_line(step.worker)}, seeing {sees}{draft}.{why}"
+    )
+
+
+def _checked(event: ev.Checked) -> str:
+    note = f" ({one_line(event.note)})" if event.note else ""
+    return f"step {event.step} checked, {one_line(event.what)}: {event.verdict}{note}"
 
 
 def _call(call: ev.Called) -> str:
+    step = f"step {call.step} " if call.step else ""
     parts = [
-        f"called {one_line(call.worker)} ({call.purpose}): {call.seconds:.2f} s",
+        f"{step}called {one_line(call.worker)} ({call.purpose}): {call.seconds:.2f} s",
         f"read {call.tokens_in:,} tokens ({call.cached:,} known already)",
         f"wrote {call.tokens_out:,}",
     ]

@@ -61,8 +61,10 @@ def show(worker: str, as_json: bool) -> None:
         "Runs": card.hardware or card.kind,
         "Privacy": card.privacy.value,
         "Price": _price(card) if card.is_outside else "",
+        "Skills": _skills(card),
+        "At once": "" if card.slots == 1 else f"{card.slots} requests",
         "Context": f"{card.context:,} tokens" if card.context else "",
-        "Longest answer": f"{card.max_output:,} tokens",
+        "Longest answer": "" if card.is_tool else f"{card.max_output:,} tokens",
         "Parameters": f"{card.parameters / 1e6:,.0f} million" if card.parameters else "",
         "File": show_size(card.size) if card.size else "",
         "Licence": card.licence,
@@ -144,6 +146,14 @@ def _row(card: Card, default: bool, width: int) -> str:
     more = f"{card.privacy.value}, {_price(card)}" if card.is_outside else size
     name = one_line(card.name, 50)
     return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {name}  {more}".rstrip()
+
+
+def _skills(card: Card) -> str:
+    """Say how difficult a task of each kind may be for a worker, the hardest first."""
+    best = sorted(card.skills.items(), key=lambda skill: (-skill[1], skill[0]))
+    if not best:
+        return "" if card.is_tool else "judged by its size"
+    return ", ".join(f"{kind} {level:g}" for kind, level in best) + " (of 5)"
 
 
 def _facts(card: Card) -> dict[str, Any]:

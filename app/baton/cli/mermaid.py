@@ -1,0 +1,73 @@
+"""A run as a Mermaid flowchart: its steps, and what each of them could see."""
+
+from __future__ import annotations
+
+from baton.cli.steps import destination, told_need, told_place, told_subtask
+from baton.domain.plan import FILE, HISTORY, PROMPT
+from baton.domain.sanitise import one_line
+from baton.domain.view import RunView, StepView
+
+_PLAIN = frozenset(" ,.:?!()/'_+-=")
+"""Besides letters and digits: what means nothing to Mermaid between quotes."""
+
+_LONGEST = 120
+
+_STYLES = (
+    "classDef elsewhere stroke-dasharray: 5 5",
+    "classDef failed stroke:#c00",
+    "classDef left_out stroke:#999,color:#999",
+)
+
+
+def flowchart(view: RunView) -> str:
+    """Return the flowchart of a run, or of a plan that nothing was played of."""
+    lines, sources = [], _sources(view)
+    for name, id in sources.items():
+        title = {PROMPT: "the prompt", HISTORY: "the conversation"}.get(name)
+        lines.append(f'{id}(["{_escaped(title or f"file {name.removeprefix(FILE)}")}"])')
+    for step in view.steps:
+        lines.append(f'{_id(step.number)}["{_label(step, view)}"]')
+    lines.append('answer(["the answer"])')
+    for step in view.steps:
+        for name in step.step.access:
+            start = _id(int(name)) if name.isdecimal() else sources[name]
+            lines.append(f"{start} --> {_id(step.number)}")
+    for number in view.plan.answer if view.plan is not None else ():
+        lines.append(f"{_id(number)} --> answer")
+    lines += [*_STYLES, *(line for step in view.steps for line in _classes(step, view))]
+    return "\n".join(["flowchart TD", *(f"  {line}" for line in lines)])
+
+
+def _sources(view: RunView) -> dict[str, str]:
+    """Return the ids of what steps see that isn't a step's text, by the names in access lists."""
+    names = dict.fromkeys(n for s in view.steps for n in s.step.access if not n.isdecimal())
+    files = [name for name in names if name.startswith(FILE)]
+    known = {PROMPT: "prompt", HISTORY: "history"}
+    return {name: known.get(name) or f"file{files.index(name) + 1}" for name in names}
+
+
+def _id(number: int) -> str:
+    return f"step{number}"
+
+
+def _label(step: StepView, view: RunView) -> str:
+    worker = step.worker or step.step.worker
+    head = f"step {step.number}: {worker} ({told_place(step, view)}), {step.status}"
+    told = (head, told_need(step.step.need), told_subtask(step.step))
+    return "<br/>".join(_escaped(line) for line in told)
+
+
+def _escaped(text: str) -> str:
+    """Write a text so that no letter of it is more than that: others as `#NN;`."""
+    line = one_line(text, _LONGEST)
+    return "".join(
+        c if not c.isascii() or c.isalnum() or c in _PLAIN else f"#{ord(c)};" for c in line
+    )
+
+
+def _classes(step: StepView, view: RunView) -> list[str]:
+    names = {"failed": "failed", "skipped": "left_out"}
+    found = ["elsewhere"] * bool(destination(step, view))
+    if step.status in names:
+        found.append(names[step.status])
+    return [f"class {_id(step.number)} {name}" for name in found]

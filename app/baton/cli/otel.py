@@ -1,0 +1,223 @@
+"""A run as OpenTelemetry's JSON Lines (OTLP/JSON): a span for the run, each step and each call.
+
+Each line is an export of its own that holds one span, as the OTLP file exporter writes it and the
+collector's `otlpjsonfile` receiver reads it. Ids follow from the run's, so that the same run is
+always the same trace. No text that anybody wrote is in it but instructions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from baton import __version__
+from baton.cli.steps import destination, told_place, view_of
+from baton.domain import events as ev
+from baton.domain.history import RunRecord
+from baton.domain.money import NANO
+from baton.domain.view import RunView, StepView
+
+_INTERNAL, _CLIENT = 1, 3
+_OK, _ERROR = 1, 2
+
+Value = str | int | float | bool | tuple[str, ...]
+
+
+def spans(record: RunRecord) -> list[str]:
+    """Return the lines, the run's span first."""
+    found = _Spans(record)
+    resource = {"attributes": _attributes({"service.name": "baton"})}
+    scope = {"name": "baton", "version": __version__}
+    return [
+        json.dumps(
+            {
+                "resourceSpans": [
+                    {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}
+                ]
+            },
+            ensure_ascii=False,
+        )
+        for span in found.all()
+    ]
+
+
+class _Spans:
+    """The spans of one run."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._view: RunView = view_of(record)
+
+    def all(self) -> Iterator[dict[str, Any]]:
+        """Give the run's span, then the steps', then the calls'."""
+        yield self._run()
+        for step in self._view.steps:
+            if step.began is not None:
+                yield self._step(step)
+        for number, call in enumerate(self._view.calls, start=1):
+            yield self._call(number, call)
+
+    def _run(self) -> dict[str, Any]:
+        record, view = self._record, self._view
+        facts: dict[str, Value] = {
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": "baton",
+            "gen_ai.conversation.id": record.conversation,
+            "gen_ai.usage.input_tokens": sum(call.tokens_in for call in view.calls),
+            "gen_ai.usage.output_tokens": sum(call.tokens_out for call in view.calls),
+            "baton.run": record.id,
+            "baton.status": record.status,
+            "baton.cost_usd": view.cost / NANO,
+        }
+        if view.routed is not None:
+            facts |= {"baton.route": view.routed.where, "baton.route.why": view.routed.why}
+            facts["baton.strategy"] = view.routed.strategy
+        failure = "" if view.failure is None else view.failure.message
+        if view.failure is not None:
+            facts["error.type"] = view.failure.error
+        elif record.status == "lost":
+            failure, facts["error.type"] = "Baton was ended before the run was.", "lost"
+        return self._span("run", "", "invoke_workflow baton", 0.0, view.seconds, facts, failure) | {
+            "events": [self._event(e) for e in record.events if isinstance(e, ev.Offered)]
+        }
+
+    def _step(self, step: StepView) -> dict[str, Any]:
+        facts: dict[str, Value] = {
+            "baton.step": step.number,
+            "baton.worker": step.worker,
+            "baton.place": told_place(step, self._view),
+            "baton.kind": step.step.need.kind,
+            "baton.difficulty": step.step.need.difficulty,
+            "baton.subtask": step.step.subtask,
+            "baton.access": step.step.access,
+            "baton.status": "cut" if step.cut else step.status,
+        }
+        failure = step.why if step.status == "failed" else ""
+        if step.status == "failed":
+            facts["error.type"] = self._error(step)
+        began, ended = step.began or 0.0, step.ended
+        name = f"step {step.number} {step.worker}"
+        end = self._view.seconds if ended is None else ended
+        return self._span(_step_key(step.number), "run", name, began, end, facts, failure) | {
+            "events": [
+                self._event(event)
+                for event in self._record.events
+                if isinstance(event, ev.StepRetried | ev.Checked | ev.Sent)
+                and event.step == step.number
+            ]
+        }
+
+    def _call(self, number: int, call: ev.Called) -> dict[str, Any]:
+        host = next(
+            (destination(s, self._view) for s in self._view.steps if s.number == call.step), ""
+        )
+        facts: dict[str, Value] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": host or "local",
+            "gen_ai.request.model": call.worker,
+            "gen_ai.usage.input_tokens": call.tokens_in,
+            "gen_ai.usage.output_tokens": call.tokens_out,
+            "gen_ai.usage.cache_read.input_tokens": call.cached,
+            "baton.purpose": call.purpose.value,
+            "baton.cost_usd": call.cost / NANO,
+            "baton.confirmed": call.confirmed,
+            "baton.loading_s": call.loading,
+        }
+        if host:
+            facts["server.address"] = host
+        if call.first_token is not None:
+            facts["gen_ai.response.time_to_first_chunk"] = call.first_token
+        if call.finish is not None:
+            facts["gen_ai.response.finish_reasons"] = (call.finish.value,)
+        failure = "" if call.confirmed else "The call ended before its worker's own end."
+        if failure:
+            facts["error.type"] = "ended_early"
+        known = any(s.number == call.step and s.began is not None for s in self._view.steps)
+        parent = _step_key(call.step) if known else "run"
+        start = max(0.0, call.at - call.seconds)
+        name = f"chat {call.worker}"
+        span = self._span(f"call {number}", parent, name, start, call.at, facts, failure)
+        return span | {"kind": _CLIENT}
+
+    def _span(
+        self,
+        key: str,
+        parent: str,
+        name: str,
+        start: float,
+        end: float,
+        facts: dict[str, Value],
+        failure: str,
+    ) -> dict[str, Any]:
+        status: dict[str, Any] = {"code": _OK}
+        if failure:
+            status = {"code": _ERROR, "message": failure}
+        return {
+            "traceId": hashlib.sha256(self._record.id.encode()).hexdigest()[:32],
+            "spanId": self._id(key),
+            "parentSpanId": self._id(parent) if parent else "",
+            "name": name,
+            "kind": _INTERNAL,
+            "startTimeUnixNano": self._time(start),
+            "endTimeUnixNano": self._time(max(start, end)),
+            "attributes": _attributes(facts),
+            "status": status,
+        }
+
+    def _event(self, event: ev.Offered | ev.StepRetried | ev.Checked | ev.Sent) -> dict[str, Any]:
+        facts: dict[str, Value]
+        match event:
+            case ev.Offered(worker=worker, why=why, decision=decision, most=most):
+                facts = {"worker": worker, "why": why, "decision": decision.value}
+                facts["most_usd"] = most / NANO
+            case ev.StepRetried(reason=reason, delay=delay):
+                facts = {"reason": reason, "delay_s": delay}
+            case ev.Checked(what=what, verdict=verdict, note=note):
+                facts = {"what": what, "verdict": verdict.value, "note": note}
+            case ev.Sent(destination=host, size=size):
+                facts = {"destination": host, "bytes": size}
+        return {
+            "timeUnixNano": self._time(event.at),
+            "name": type(event).__name__,
+            "attributes": _attributes({f"baton.{name}": value for name, value in facts.items()}),
+        }
+
+    def _error(self, step: StepView) -> str:
+        """Return the class name of the error that a step ended with."""
+        errors = [
+            event.error
+            for event in self._record.events
+            if isinstance(event, ev.StepFailed) and event.step == step.number
+        ]
+        return errors[-1] if errors else "_OTHER"
+
+    def _id(self, key: str) -> str:
+        return hashlib.sha256(f"{self._record.id} {key}".encode()).hexdigest()[:16]
+
+    def _time(self, at: float) -> str:
+        """Return nanoseconds since the epoch; 64-bit numbers are text in this JSON."""
+        return str(round(self._record.created * 1000) * 10**6 + round(at * NANO))
+
+
+def _step_key(number: int) -> str:
+    return f"step {number}"
+
+
+def _attributes(facts: dict[str, Value]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _value(value)} for key, value in facts.items()]
+
+
+def _value(value: Value) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case str():
+            return {"stringValue": value}
+        case _:
+            return {"arrayValue": {"values": [{"stringValue": one} for one in value]}}

@@ -1,0 +1,154 @@
+"""`baton resume`: goes on where a run was interrupted, or plays a plan that was drawn."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from baton.cli import interrupts
+from baton.cli.completion import complete_run
+from baton.cli.options import (
+    budget_option,
+    events_option,
+    json_option,
+    no_stream_option,
+    offline_option,
+    quiet_option,
+)
+from baton.cli.output import talk
+from baton.cli.steps import told_numbers, view_of
+from baton.domain.errors import ConfigError
+from baton.domain.events import Planned
+from baton.domain.money import parse_usd
+from baton.settings import find_paths, load
+
+if TYPE_CHECKING:
+    from baton.adapters.store import Store
+    from baton.cli.play import Manner
+    from baton.compose import Baton
+    from baton.domain.history import RunRecord
+    from baton.engine.policy import Limits
+    from baton.engine.ports import Ask
+    from baton.engine.run import Run
+
+_ENDED = ("lost", "cancelled", "failed")
+_LOOKED_AT = 200
+"""How many of the newest runs may be the one that is meant."""
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_run)
+@offline_option
+@budget_option
+@json_option
+@events_option
+@no_stream_option
+@quiet_option
+def resume(
+    run: str | None,
+    offline: bool,
+    budget: str | None,
+    as_json: bool,
+    as_events: bool,
+    no_stream: bool,
+    quiet: bool,
+) -> int:
+    """Go on with an interrupted run, or play a plan that `baton plan` drew.
+
+    What finished steps wrote is kept, and not paid for again. RUN is the run's id or the beginning
+    of it; without one it is the latest that was interrupted or only planned.
+    """
+    if as_json and as_events:
+        raise ConfigError("--json and --events exclude each other.", "Choose one.")
+    from baton.cli.play import Manner
+    from baton.engine.policy import Limits
+
+    form = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
+    limits = Limits(
+        budget=None if budget is None else parse_usd(budget),
+        attended=os.isatty(0) and os.isatty(2),
+    )
+    return _resume(run, {"offline": True} if offline else {}, Manner(form, quiet), limits)
+
+
+def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: Limits) -> int:
+    import asyncio
+
+    from baton.compose import compose
+
+    baton = compose(load(find_paths().config_file, flags=flags), find_paths())
+    with asyncio.Runner() as runner:
+        try:
+            interrupts.check()
+            if baton.warning:
+                talk(f"baton: {baton.warning}")
+            return runner.run(_go_on(baton, named, manner, limits))
+        finally:
+            runner.run(baton.aclose())
+
+
+async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits) -> int:
+    from baton.cli.play import show
+
+    record = await _find(baton.store, named)
+
+    def begin(ask: Ask) -> Run:
+        return baton.orchestra.resume(record, limits, ask)
+
+    if not manner.quiet and os.isatty(2):
+        talk(f"Run {record.id}: {left_off(record) or 'is asked once more'}.")
+    return await show(begin, manner)
+
+
+async def _find(store: Store, named: str | None) -> RunRecord:
+    """Return the run that is meant. Raises ConfigError."""
+    if named is not None:
+        return await store.run(named)
+    answered: set[str] = set()
+    for listed in await store.runs(_LOOKED_AT):  # newest first
+        if listed.status not in _ENDED:
+            answered.add(listed.prompt)
+        elif listed.prompt not in answered:
+            record = await store.run(listed.id)
+            if any(isinstance(event, Planned) for event in record.events):
+                return record
+    raise ConfigError(
+        "No run was interrupted, and no plan waits to be played.",
+        '`baton plan "Compare tea and coffee"` draws one.',
+    )
+
+
+def left_off(record: RunRecord) -> str:
+    """Say how far a run came that can be gone on with, or return "".
+
+    A single step has no "how far": whoever stopped it can ask again.
+    """
+    view = view_of(record)
+    if record.status not in _ENDED or view.plan is None:
+        return ""
+    done = [step.number for step in view.steps if step.status == "done"]
+    count = len(view.steps)
+    if all(step.status == "waiting" for step in view.steps):
+        return f"its plan of {_steps(count)} was not played"
+    if count < 2:
+        return ""
+    if not done:
+        return f"interrupted before any of its {count} steps was done"
+    if done == list(range(1, len(done) + 1)):
+        return f"interrupted after step {done[-1]} of {count}"
+    return f"interrupted with {told_numbers(done)} of {count} done"
+
+
+def way_on(record: RunRecord) -> str:
+    """Say how far a run came and how it goes on, in a sentence, or return ""."""
+    told = left_off(record)
+    if not told:
+        return ""
+    verb = "plays it" if told.endswith("played") else "goes on"
+    return f"{told[0].upper()}{told[1:]}; `baton resume {record.id}` {verb}."
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"

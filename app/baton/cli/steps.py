@@ -1,0 +1,73 @@
+"""A plan's steps as a person reads them: what they see, where they are done, what they took."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable
+
+from baton.domain.history import RunRecord
+from baton.domain.labels import Label, reach
+from baton.domain.plan import FILE, HISTORY, PROMPT, Need, Step
+from baton.domain.sanitise import one_line
+from baton.domain.view import RunView, StepView
+
+_NAMES = {PROMPT: "the prompt", HISTORY: "the conversation"}
+
+
+def view_of(record: RunRecord) -> RunView:
+    """Return what a stored run came to."""
+    view = RunView()
+    for event in record.events:
+        view = view.apply(event)
+    return view
+
+
+def told_access(access: Iterable[str]) -> str:
+    """Say what a step may see: "the prompt, file a.txt, result 2"."""
+    return ", ".join(map(_told_name, access)) or "nothing but its instruction"
+
+
+def _told_name(name: str) -> str:
+    if name.startswith(FILE):
+        return f"file {one_line(name.removeprefix(FILE))}"
+    return _NAMES.get(name, f"result {one_line(name)}")
+
+
+def told_need(need: Need) -> str:
+    """Say what kind of task it is, and how difficult: "math, difficulty 3 of 5"."""
+    return f"{one_line(need.kind)}, difficulty {need.difficulty} of 5"
+
+
+def told_subtask(step: Step) -> str:
+    """Return a step's instruction on one line."""
+    return "Answers the prompt itself." if step.is_direct else one_line(step.subtask)
+
+
+def told_numbers(numbers: Iterable[int]) -> str:
+    """Name steps: "step 2", "steps 1 and 3", "steps 1, 2 and 4"."""
+    names = [str(number) for number in numbers]
+    if len(names) < 2:
+        return f"step {''.join(names)}"
+    return f"steps {', '.join(names[:-1])} and {names[-1]}"
+
+
+def destination(step: StepView, view: RunView) -> str:
+    """Return the host that a step's request went to last, or "": it was done on this machine."""
+    return next((s.destination for s in reversed(view.sent) if s.step == step.number), "")
+
+
+def told_place(step: StepView, view: RunView) -> str:
+    """Say where a step was done: "local", "lan (lab.home.arpa)", "cloud (api.openai.com)"."""
+    host = destination(step, view)
+    if not host:
+        return Label.LOCAL.value
+    return f"{reach(f'https://{host}')} ({one_line(host)})"
+
+
+def wrapped(text: str, indent: str) -> list[str]:
+    """Break a text into lines that fit the terminal, all of them indented."""
+    width = max(40, min(shutil.get_terminal_size().columns, 100) - 1)
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )

@@ -1,0 +1,132 @@
+"""`baton why`: who answered, and what made it so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from baton.cli.completion import complete_run
+from baton.cli.output import emit, emit_json
+from baton.cli.result import route_object
+from baton.cli.steps import destination, told_numbers, told_place, view_of
+from baton.cli.stored import found_run, with_store
+from baton.domain.events import Checked, Decision, Offered, Verdict
+from baton.domain.history import RunRecord
+from baton.domain.money import show_usd
+from baton.domain.sanitise import one_line
+from baton.domain.view import RunView, StepView
+
+_DECIDED = {
+    Decision.SENT: "was asked",
+    Decision.KEPT: "was not asked, as you decided",
+    Decision.EDIT: "was not asked, as you wanted to change the prompt first",
+    Decision.CEILING: "was not asked, for the ceiling",
+    Decision.NEVER: "was not asked",
+}
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_run)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def why(run: str | None, as_json: bool) -> None:
+    """Say who did what in RUN, and why: its id, the beginning of it, or without one the last run.
+
+    `baton trace` shows all of it.
+    """
+    record = with_store(lambda store: found_run(store, run))
+    emit_json(why_object(record)) if as_json else emit("\n".join(reasons(record)))
+
+
+def why_object(record: RunRecord) -> dict[str, Any]:
+    """Return a run's route as `why --json` prints it."""
+    view = view_of(record)
+    return {
+        "schema": 1,
+        "run_id": record.id,
+        "status": record.status,
+        "route": route_object(view.routed) if view.routed else None,
+        "revisions": list(view.revisions),
+        "steps": [_step_object(step, view) for step in view.steps],
+        "reasons": reasons(record),
+    }
+
+
+def _step_object(step: StepView, view: RunView) -> dict[str, Any]:
+    return {
+        "step": step.number,
+        "worker": step.worker,
+        "destination": destination(step, view),
+        "status": step.status,
+    }
+
+
+def reasons(record: RunRecord) -> list[str]:
+    """Say in a few sentences, one a line, how a run's answer came about."""
+    view = view_of(record)
+    lines = [_route(view), *_workers(view)]
+    lines += [_offer(offer) for offer in view.offers if not _is_told(offer, view)]
+    lines += [f"Then: {one_line(told)}" for told in view.revisions]
+    lines += [_check(found) for step in view.steps for found in step.checks if _matters(found)]
+    if view.failure is not None:
+        lines.append(f"It failed: {one_line(view.failure.message)}")
+    elif record.status in ("cancelled", "lost", "running"):
+        lines.append(_UNFINISHED[record.status])
+    return lines
+
+
+_UNFINISHED = {
+    "cancelled": "It was stopped before it was done.",
+    "lost": "Baton was ended before it was done.",
+    "running": "It is still going on.",
+}
+
+
+def _route(view: RunView) -> str:
+    if view.routed is None:
+        return "Nothing was decided yet."
+    strategy = f" (strategy {one_line(view.routed.strategy)})" if view.routed.strategy else ""
+    where = {"plan": "It went by a plan", "cloud": "It went elsewhere"}
+    went = where.get(view.routed.where, "It stayed on this machine")
+    if any(step for step in view.steps if destination(step, view)) and view.routed.where == "local":
+        went = "It began on this machine"
+    reason = one_line(view.routed.why)
+    return f"{went}{strategy}: {reason}" if reason else f"{went}{strategy}."
+
+
+def _workers(view: RunView) -> list[str]:
+    """Say who did which steps, where, and for how much."""
+    by_worker: dict[tuple[str, str], list[int]] = {}
+    for step in view.steps:
+        if step.status in ("waiting", "skipped"):
+            continue
+        by_worker.setdefault((step.worker, told_place(step, view)), []).append(step.number)
+    lines = []
+    for (worker, place), numbers in by_worker.items():
+        cost = sum(call.cost for call in view.calls if call.step in numbers)
+        price = f", for {show_usd(cost)}" if cost else ""
+        verb = "did" if len(view.steps) > 1 else "answered"
+        what = f" {told_numbers(numbers)}" if len(view.steps) > 1 else ""
+        lines.append(f"{one_line(worker)} ({place}) {verb}{what}{price}.")
+    skipped = [step for step in view.steps if step.status == "skipped"]
+    return lines + [f"Step {s.number} was left out: {one_line(s.why)}" for s in skipped]
+
+
+def _is_told(offer: Offered, view: RunView) -> bool:
+    """Tell whether the steps say already that the offer was taken."""
+    taken = offer.decision is Decision.SENT
+    return taken and any(destination(s, view) for s in view.steps if s.worker == offer.worker)
+
+
+def _offer(offer: Offered) -> str:
+    told = f" {one_line(offer.message)}" if offer.message else ""
+    return f"{one_line(offer.worker)} {_DECIDED[offer.decision]}: {one_line(offer.why)}{told}"
+
+
+def _matters(found: Checked) -> bool:
+    return found.verdict is not Verdict.UNCHECKED
+
+
+def _check(found: Checked) -> str:
+    note = f": {one_line(found.note)}" if found.note else "."
+    return f"Step {found.step} was checked ({one_line(found.what)}) and is {found.verdict}{note}"

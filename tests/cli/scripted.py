@@ -1,0 +1,43 @@
+"""A Baton whose workers say what they are told, for commands that play something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.ledger import Ledger
+from baton.adapters.scripted import Script, ScriptedWorker, echo
+from baton.adapters.store import Store
+from baton.compose import Baton
+from baton.domain.chat import Card
+from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Terms
+from baton.settings import Paths, Settings
+
+Scripted = Callable[..., dict[str, ScriptedWorker]]
+"""Puts workers with these ids (and scripts) in the place of the real ones; returns them."""
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
+    def put(**scripts: Script | None) -> dict[str, ScriptedWorker]:
+        workers = {
+            name: ScriptedWorker(script or echo, Card(name, "local", name.title(), context=8192))
+            for name, script in scripts.items()
+        }
+
+        def compose(
+            settings: Settings, paths: Paths, *, history: bool = True, warm: str | None = None
+        ) -> Baton:
+            store = Store.open(paths.database if history else None)
+            ledger = Ledger.open(paths.ledger)
+            terms = Terms(mode=settings.mode, offline=settings.offline)
+            orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
+            return Baton(orchestra, store, ledger, settings, paths)
+
+        monkeypatch.setattr("baton.compose.compose", compose)
+        return workers
+
+    return put

@@ -1,0 +1,131 @@
+"""`baton plan`: what would be done, of which nothing is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from baton.cli.plan import most_of, plan_text
+from baton.domain.chat import Card, Role, Turn, TurnStatus
+from baton.domain.labels import Label
+from baton.domain.money import NANO
+from baton.domain.plan import Material
+from baton.domain.prices import Price, Rates
+from cli.calling import Call
+from cli.recorded import PLAN
+from cli.scripted import Scripted, scripted
+
+__all__ = ["scripted"]
+
+MICRO = 10**9
+"""A micro-dollar for each token, in nano-dollars per million tokens."""
+
+CLOUD = Card(
+    "gpt",
+    "cloud",
+    "GPT",
+    Label.CLOUD,
+    max_output=1000,
+    price=Price(Rates(MICRO, MICRO, MICRO, MICRO), source="a test"),
+)
+
+
+def test_a_plan_is_drawn_and_nothing_of_it_played(call: Call, scripted: Scripted) -> None:
+    workers = scripted(small=None)
+    done = call("plan", "--strategy", "vote", "What is 17 times 23?")
+    assert (done.code, done.err) == (0, "")
+    assert len(re.findall(r"^ \d\. small \(local\): \w+, difficulty \d of 5", done.out, re.M)) == 3
+    assert "sees the prompt, the conversation" in done.out
+    assert "it costs nothing" in done.out
+    assert workers["small"].requests == []
+    [way] = re.findall(r"^Play it: baton (resume [0-9a-f]{12})$", done.out, re.M)
+    run = json.loads(call("trace", "--json").out)
+    assert (way, run["status"]) == (f"resume {run['run_id']}", "cancelled")
+    assert f"Its plan of 3 steps was not played; `baton {way}` plays it." in call("trace").out
+
+    played = call(*way.split())
+    assert (played.code, played.out) == (0, "What is 17 times 23? \n")
+    assert len(workers["small"].requests) == 3
+
+
+def test_the_plan_as_an_object(call: Call, scripted: Scripted) -> None:
+    scripted(small=None)
+    done = call("plan", "--json", "Hello")
+    shown = json.loads(done.out)
+    assert (done.code, shown["status"], shown["error"], shown["answer"]) == (0, "planned", None, "")
+    assert [(s["worker"], s["status"]) for s in shown["plan"]] == [("small", "waiting")]
+    assert (shown["calls"], shown["cost_usd"]) == ([], "0")
+
+
+def test_options_are_those_of_ask(call: Call, scripted: Scripted, tmp_path: Path) -> None:
+    scripted(small=None, large=None)
+    file = tmp_path / "a.txt"
+    file.write_text("Alpha")
+    done = call("plan", "-m", "large", "--private", "--offline", "-f", str(file), "Which letter?")
+    assert done.code == 0
+    assert "1. large (local)" in done.out
+    assert "file a.txt" in done.out
+    assert json.loads(call("history", "ls", "--json").out)[0]["label"] == "local"
+    assert call("plan", "-c", "And now?").code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--strategy", "vot", "x"], "Did you mean 'vote'?"),
+        (["--strategy", "zzz", "x"], "Known: single, hybrid,"),
+        (["-m", "nobody", "x"], "no worker 'nobody'"),
+        (["--budget", "lots", "x"], "not an amount"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_kept(
+    call: Call, scripted: Scripted, args: list[str], told: str
+) -> None:
+    scripted(small=None)
+    done = call("plan", *args)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert told in done.err
+    assert call("history", "ls", "--json").out == "[]\n"
+
+
+def asked(text: str) -> Material:
+    done = TurnStatus.DONE
+    return Material((Turn("t", "c", None, Role.USER, text, done, Label.CLOUD, 0.0),))
+
+
+def test_the_most_a_step_can_cost_grows_with_all_that_it_sees() -> None:
+    small = Card("small", "local", "Small", max_output=500)
+    large = Card("large", "local", "Large", max_output=500)
+    unknown = Card("gpt", "cloud", "GPT", Label.CLOUD, price=None)
+    cards = {"small": small, "large": large, "gpt": CLOUD}
+    free, also_free, priced, free_too = most_of(PLAN, asked("Hi"), cards)
+    assert free == also_free == free_too == 0
+    assert priced is not None
+    # It reads two results of 500 tokens each, of which each has some bytes, and writes 1,000.
+    assert priced > (2 * 500 + 1000) * 1000
+    assert priced < 20_000 * 1000
+    assert most_of(PLAN, asked("Hi"), cards | {"gpt": unknown})[2] is None
+
+
+def test_a_plan_is_a_list_that_a_person_can_read() -> None:
+    cards = {"small": Card("small", "local", "Small"), "gpt": CLOUD}
+    text = plan_text(PLAN, [0, 0, 23 * NANO // 1000, None], cards)
+    assert text.splitlines() == [
+        " 1. small (local): extraction, difficulty 2 of 5",
+        "    List the facts.",
+        "    sees the prompt, file a.txt",
+        " 2. small (local): math, difficulty 4 of 5, optional",
+        "    Add the sums.",
+        "    sees the prompt",
+        " 3. gpt (cloud): writing, difficulty 3 of 5",
+        '    Write it "well" <b>&</b>.',
+        "    sees result 1, result 2; at most about $0.03",
+        " 4. large: reasoning, difficulty 3 of 5, checks",
+        "    Look for mistakes.",
+        "    sees the prompt, result 3; no price",
+        "",
+        "The answer is what step 3 writes; at most about $0.03 in all.",
+    ]

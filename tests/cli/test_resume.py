@@ -1,0 +1,117 @@
+"""`baton resume`: an interrupted run goes on, with what its finished steps wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from baton.cli.resume import left_off, way_on
+from baton.domain import events as ev
+from baton.domain.chat import Finish, Text
+from baton.domain.errors import WorkerError
+from baton.domain.plan import Plan, Step, single
+from cli.calling import Call
+from cli.recorded import BEGUN, EVENTS, record, stored
+from cli.scripted import Scripted, scripted
+
+__all__ = ["scripted"]
+
+INTERRUPTED = [
+    replace(event, strategy="plan") if isinstance(event, ev.Routed) else event for event in BEGUN
+]
+"""Nobody decides further: what is there is played."""
+
+
+def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripted) -> None:
+    workers = scripted(small=lambda _: [Text("It is "), Text("well.")], large=None)
+    run = stored(*INTERRUPTED)
+    done = call("resume")
+    assert (done.code, done.out, done.err) == (0, "It is well.\n", "")
+    asked = [r for worker in workers.values() for r in worker.requests]
+    assert len(asked) == 2  # the two steps that were left
+    [writing] = [r.messages[-1].text for r in asked if "Write it" in r.messages[-1].text]
+    assert "Facts: one." in writing
+    assert "2 + 2 = 5" in writing
+
+    events = json.loads(call("trace", "--json").out)
+    assert events["run_id"] != run
+    assert (
+        events["conversation_id"] == json.loads(call("trace", run, "--json").out)["conversation_id"]
+    )
+    assert "1 small, done before" in call("trace").out
+    again = call("resume")
+    assert again.code == 2
+    assert "No run was interrupted" in again.err
+
+
+def test_a_run_that_fails_again_can_be_resumed_again(call: Call, scripted: Scripted) -> None:
+    scripted(small=lambda _: [WorkerError("small died.")], large=lambda _: [WorkerError("So?")])
+    stored(*INTERRUPTED)
+    failed = call("resume", "--json")
+    shown = json.loads(failed.out)
+    assert (failed.code, shown["status"]) == (6, "failed")
+    assert [step["status"] for step in shown["plan"]][:2] == ["done", "cut"]
+    scripted(small=lambda _: [Text("Now.")], large=None)
+    assert call("resume").out == "Now.\n"
+
+
+def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted) -> None:
+    workers = scripted(small=None)
+    first = stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="one")
+    stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="two")
+    stored(ev.Cancelled(0.1), prompt="three")  # without a plan there is nothing to go on with
+    assert call("resume", first[:8]).out == "one \n"
+    assert call("resume").out == "two \n"
+    assert call("resume").code == 2
+    assert len(workers["small"].requests) == 2
+
+
+@pytest.mark.parametrize("form", ["--json", "--events", "--no-stream"])
+def test_it_prints_what_ask_prints(call: Call, scripted: Scripted, form: str) -> None:
+    scripted(small=None)
+    stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="one")
+    out = call("resume", form).out
+    if form == "--no-stream":
+        assert out == "one \n"
+        return
+    shown = [json.loads(line) for line in out.splitlines()]
+    assert shown[-1].get("answer", "one ") == "one "
+    assert shown[-1].get("event", "Finished") == "Finished"
+
+
+def test_what_can_not_be_resumed_is_told(call: Call, scripted: Scripted) -> None:
+    scripted(small=None)
+    finished = stored(*EVENTS)
+    for args, told in (
+        ((finished,), "is finished"),
+        (("beef",), "no run 'beef'"),
+        (("--json", "--events"), "exclude each other"),
+        (("--budget", "lots"), "not an amount"),
+    ):
+        done = call("resume", *args)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert told in done.err
+
+
+PLAN = Plan(tuple(Step("x", "Do.") for _ in range(4)), (4,))
+
+
+def ended(*done: int, status: str = "lost") -> str:
+    events = [ev.StepFinished(0.2, n, Finish.STOP, "x") for n in done]
+    begun = [ev.StepStarted(0.1, 1, "x")] if not done else []
+    return left_off(record(ev.Planned(0.0, PLAN), *begun, *events, status=status))
+
+
+def test_how_far_a_run_came_is_told() -> None:
+    assert ended(1, 2) == "interrupted after step 2 of 4"
+    assert ended(1, 3) == "interrupted with steps 1 and 3 of 4 done"
+    assert ended() == "interrupted before any of its 4 steps was done"
+    for status in ("finished", "running"):
+        assert ended(1, status=status) == ""
+    drawn = record(ev.Planned(0.0, PLAN), status="cancelled")
+    assert way_on(drawn) == "Its plan of 4 steps was not played; `baton resume beef` plays it."
+    assert way_on(record(status="lost")) == ""
+    one = (ev.Planned(0.0, single("x")), ev.StepStarted(0.1, 1, "x"))
+    assert way_on(record(*one, status="cancelled")) == ""

@@ -1,0 +1,87 @@
+"""`baton why`: who answered, and what made it so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from baton.cli.why import reasons
+from baton.domain import events as ev
+from baton.domain.history import RunRecord
+from baton.domain.money import NANO
+from baton.domain.plan import single
+from cli.calling import Call
+from cli.recorded import BEGUN, EVENTS, called, record, stored
+
+
+def test_a_plan_is_told_in_a_few_lines() -> None:
+    assert reasons(record(*EVENTS)) == [
+        "It went by a plan (strategy conductor): It asks for three things.",
+        "small (local) did step 1.",
+        "large (local) did steps 2 and 4.",
+        "gpt (cloud (api.openai.com)) did step 3, for $0.002.",
+        "Step 2 was checked (sums) and is wrong: 2 + 2 is 4",
+    ]
+
+
+def test_an_ordinary_answer_is_two_lines() -> None:
+    routed = ev.Routed(0.0, "local", "It is short.", {}, "hybrid")
+    done = (routed, ev.Planned(0.0, single("small")), ev.StepStarted(0.1, 1, "small"))
+    assert reasons(record(*done, called(1, "small", 0.5), ev.Finished(0.6))) == [
+        "It stayed on this machine (strategy hybrid): It is short.",
+        "small (local) answered.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "told"),
+    [
+        ((ev.Failed(0.3, "WorkerError", "small died.", ""),), "failed", "It failed: small died."),
+        ((ev.Cancelled(0.3),), "cancelled", "It was stopped before it was done."),
+        ((), "lost", "Baton was ended before it was done."),
+        (
+            (
+                ev.Offered(0.2, "gpt", "It was cut.", NANO, 9, "", ev.Decision.NEVER, "No."),
+                ev.Finished(0.3),
+            ),
+            "finished",
+            "gpt was not asked: It was cut. No.",
+        ),
+        (
+            (ev.StepSkipped(0.2, 2, "It was too dear."), ev.Finished(0.3)),
+            "finished",
+            "Step 2 was left out: It was too dear.",
+        ),
+        (
+            (ev.Planned(0.2, EVENTS[4].plan, why="A sum was wrong."), ev.Finished(0.3)),  # type: ignore[union-attr]
+            "finished",
+            "Then: A sum was wrong.",
+        ),
+    ],
+)
+def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, told: str) -> None:
+    assert told in reasons(record(*BEGUN, *events, status=status))
+
+
+def test_outside_text_stays_on_its_line() -> None:
+    routed = ev.Routed(0.0, "local", "a\nb\x1b[31m", {}, "x\ny")
+    told = reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
+    assert not any("\n" in line or "\x1b" in line for line in told)
+
+
+def test_the_last_run_is_meant_unless_one_is_named(call: Call) -> None:
+    assert call("why").code == 2
+    first = stored(*EVENTS)
+    stored(ev.Routed(0.0, "local", "It is short.", {}, "hybrid"), ev.Finished(0.1))
+    assert "It is short." in call("why").out
+    assert "three things" in call("why", first[:8]).out
+    shown = json.loads(call("why", first, "--json").out)
+    assert shown["route"]["strategy"] == "conductor"
+    assert shown["steps"][2] == {
+        "step": 3,
+        "worker": "gpt",
+        "destination": "api.openai.com",
+        "status": "done",
+    }
+    assert shown["reasons"] == call("why", first).out.splitlines()
