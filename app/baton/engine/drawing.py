@@ -207,9 +207,14 @@ def _task(drawn: dict[str, Any], what: str) -> str:
         raise PlanError(f'{what} has no "task".')
     if len(task) > _READ_TASK:
         raise PlanError(f'{what} has a "task" of more than {_READ_TASK:,} characters.')
-    task = _AGAIN.sub(r"\1", task.strip()).strip()
+    task = _AGAIN.sub(_once, f"{task.strip()} ").strip()
     plain = _BLANK.sub(" ", task).rstrip(".").lower()
     return DIRECT if plain == DIRECT.rstrip(".").lower() else task
+
+
+def _once(found: re.Match[str]) -> str:
+    """Say what a looping model repeated just once; a number with many zeros stays."""
+    return found[1] if any(map(str.isalpha, found[1])) else found[0]
 
 
 def _shown(value: Any) -> str:
