@@ -146,7 +146,7 @@ def _local(worker: LocalSettings, settings: Settings, memory: Memory) -> LocalWo
         context=_first(worker.context, local.context),
         max_output=_first(worker.max_output, model.card.max_output),
         system=model.card.system if worker.system is None else worker.system,
-        skills={**worker.skills},
+        skills=_skills(worker),
     )
     return LocalWorker(
         card,
@@ -215,9 +215,13 @@ def card_of(entry: CloudSettings | ServerSettings) -> Card:
         # Ollama may forward under any name, which only the person's `privacy` tells.
         remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
         slots=entry.slots,
-        skills={**entry.skills},
+        skills=_skills(entry),
     )
     return card if entry.system is None else replace(card, system=entry.system)
+
+
+def _skills(entry: LocalSettings | CloudSettings | ServerSettings) -> dict[str, float]:
+    return {str(kind): level for kind, level in entry.skills.items()}
 
 
 def privacy_of(entry: CloudSettings | ServerSettings) -> Label:
