@@ -82,10 +82,15 @@ class Run:
         return round(time.monotonic() - self._start, 3)
 
     async def _emit(self, event: ev.Event) -> None:
-        """Time an event, keep it, and publish it."""
+        """Time an event, keep it, and publish it: what is kept is seen, also when it is stopped."""
         event = replace(event, at=self._now)
-        if self._begun is not None and not isinstance(event, ev.TRANSIENT):
-            await self._store.append(self._begun.run, event)
+        if self._begun is None or isinstance(event, ev.TRANSIENT):
+            self._queue.put_nowait(event)
+        else:
+            await uninterrupted(self._keep(self._begun.run, event))
+
+    async def _keep(self, run: str, event: ev.Event) -> None:
+        await self._store.append(run, event)
         self._queue.put_nowait(event)
 
     async def _play(self) -> None:
