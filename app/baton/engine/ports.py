@@ -176,8 +176,11 @@ class Template(Protocol):
         """What it is for, in a sentence."""
         ...
 
-    def plan(self, material: Material, roster: Sequence[Card]) -> Plan:
-        """Return its plan for a prompt; steps' workers may be "". Raises PlanError."""
+    def plan(self, material: Material, roster: Sequence[Card], need: Need | None = None) -> Plan:
+        """Return its plan for a prompt that asks for `need`; steps' workers may be "".
+
+        Raises PlanError.
+        """
         ...
 
 

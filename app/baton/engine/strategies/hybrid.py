@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from baton.domain.chat import Card
 from baton.domain.plan import Outcome
 from baton.engine.ports import Desk, Proposal, Situation, Strategy
 from baton.engine.strategies.cascade import Cascade
-from baton.engine.strategies.draft import Draft
-from baton.engine.strategies.drafts import here
+from baton.engine.strategies.conducted import LONG_DOCUMENT, Conducted, has_template
+from baton.engine.strategies.draft import Draft, helped
+from baton.engine.strategies.drafts import here, talkers
 from baton.engine.strategies.instead import Instead
 from baton.engine.strategies.short import wants_short
 from baton.engine.strategies.worth import is_worth, right_although
 
 _ALIKE = 0.75
 """Workers whose skills differ by more don't check each other: the weaker one is just wrong."""
+
+_BY_ITSELF = 3.0
+_AMONG_OTHERS = 2.3
+"""The skill from which on a worker gains by a plan."""
 
 
 class Hybrid:
@@ -30,13 +37,18 @@ class Hybrid:
     async def first(self, desk: Desk) -> Proposal:
         """Propose what the chosen way does."""
         self._way = await _choose(desk)
-        return await self._way.first(desk)
+        proposal = await self._way.first(desk)
+        open_ended = isinstance(self._way, Conducted) and bool(desk.situation.helper)
+        return replace(proposal, final=False) if open_ended else proposal
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Go on in that way."""
         if self._way is None:
             self._way = _recognise(outcome)
-        return await self._way.next(desk, outcome)
+        proposal = await self._way.next(desk, outcome)
+        if proposal is None and isinstance(self._way, Conducted):
+            return helped(desk.situation, outcome)
+        return proposal
 
 
 class Worthwhile(Cascade):
@@ -62,6 +74,8 @@ async def _choose(desk: Desk) -> Strategy:
         return Draft()
     if situation.helper and wants_short(situation) and _has_pair(situation):
         return Worthwhile()
+    if await _calls_for_a_plan(desk):
+        return Conducted()
     if route.where == "cloud" and situation.helper:
         from baton.engine.assign import chance
 
@@ -73,10 +87,36 @@ async def _choose(desk: Desk) -> Strategy:
 
 def _recognise(outcome: Outcome) -> Strategy:
     """Return the way that drew a plan in an earlier run."""
+    if not all(step.is_direct for step in outcome.plan.steps):
+        return Conducted()
     drafts = [step for step in outcome.plan.steps if step.is_direct]
     if len(drafts) > 1 and all(step.optional for step in drafts[:2]):
         return Worthwhile()
     return Draft()
+
+
+async def _calls_for_a_plan(desk: Desk) -> bool:
+    """Tell whether the router wants a plan, and who is there can draw and play one."""
+    situation = desk.situation
+    route = situation.route
+    if route.where != "plan" or situation.mode == "mini" or situation.limits.alone:
+        return False
+    if route.template == LONG_DOCUMENT:  # without it nobody could read all of it
+        return has_template(situation)
+    if not (situation.conductor or _is_strong(situation)):
+        return False
+    from baton.engine.conductor import choose
+
+    return has_template(situation) or choose(situation, await desk.funds()) != ""
+
+
+def _is_strong(situation: Situation) -> bool:
+    """Tell whether a plan would help: small models get worse by looking at each other's work."""
+    from baton.engine.skills import skill
+
+    cards = talkers(situation)
+    best = max(skill(card, situation.route.need.kind) for card in cards)
+    return best >= _BY_ITSELF or (len(cards) > 1 and best >= _AMONG_OTHERS)
 
 
 def _has_pair(situation: Situation) -> bool:

@@ -1,0 +1,43 @@
+"""Reads workflows drawn by hand: those that Baton brings along, and the person's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+
+from baton.domain.errors import ConfigError
+from baton.engine.templates import Workflow, parse
+
+_SUFFIX = ".toml"
+_LARGEST = 256 * 1024
+
+
+def read_templates(folder: Path | None = None) -> Mapping[str, Workflow]:
+    """Return all templates by name; one in the person's folder replaces Baton's of that name.
+
+    Raises ConfigError for one that is wrong, naming file and step.
+    """
+    found = {name: parse(text, name) for name, text in _built_in()}
+    if folder is not None and folder.is_dir():
+        for path in sorted(folder.glob(f"*{_SUFFIX}")):
+            found[path.stem] = _read(path)
+    return found
+
+
+def _built_in() -> Iterator[tuple[str, str]]:
+    for file in resources.files("baton").joinpath("templates").iterdir():
+        if file.name.endswith(_SUFFIX):
+            yield file.name.removesuffix(_SUFFIX), file.read_text(encoding="utf-8")
+
+
+def _read(path: Path) -> Workflow:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ConfigError(f"{path} is too large for a template.", "Take it out of the folder.")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}.", "Check it.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text.", "Save it as UTF-8.") from error
+    return parse(text, str(path))

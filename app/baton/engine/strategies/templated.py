@@ -1,0 +1,59 @@
+"""A workflow drawn by hand is played as it stands."""
+
+from __future__ import annotations
+
+from baton.domain.errors import PlanError
+from baton.domain.plan import Outcome, Plan
+from baton.engine.ports import Desk, Proposal, Situation, Template
+from baton.engine.strategies.drafts import alone, answered_by, is_lost, settled, talkers, written
+
+
+class Templated:
+    """Plays a template; where it doesn't suit the prompt, the default worker answers."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the template's plan."""
+        try:
+            plan = drawn(desk.situation, self._template)
+        except PlanError as problem:
+            return alone(desk.situation, f"{problem.message} So one worker answers.")
+        return Proposal(plan, "plan", self._template.about, final=len(plan.steps) == 1)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose another answer only where the plan came to none."""
+        return rescued(desk.situation, outcome)
+
+
+def drawn(situation: Situation, template: Template) -> Plan:
+    """Return a template's plan for the prompt. Raises PlanError."""
+    return template.plan(situation.material, talkers(situation), situation.route.need)
+
+
+def rescued(situation: Situation, outcome: Outcome) -> Proposal | None:
+    """Propose a whole answer from the steps before, or a new one, where a plan came to nothing.
+
+    What has a word already, stays: it may be all that was paid for.
+    """
+    plan = outcome.plan
+    if not any(is_lost(outcome, n) for n in plan.answer) or _has_words(outcome):
+        return None
+    whole = written(outcome, (n for n, step in enumerate(plan.steps, 1) if step.is_direct))
+    if whole:
+        return settled(outcome, whole[-1], "The plan came to nothing, so the draft stays.")
+    last = plan.steps[-1]
+    if last.is_direct and not last.optional and last.worker == situation.worker:
+        return None
+    step = answered_by(situation, situation.worker)
+    try:
+        grown = plan.grown((step,), (len(plan.steps) + 1,))
+    except PlanError:  # there is no room for another step
+        return None
+    name = situation.card(situation.worker).name
+    return Proposal(grown, why=f"The plan came to nothing, so {name} answers.")
+
+
+def _has_words(outcome: Outcome) -> bool:
+    return any(outcome.texts.get(n) for n in outcome.plan.answer)
