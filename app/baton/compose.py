@@ -98,8 +98,13 @@ def compose(
     if warm is not None and warm in outside:
         outside[warm].warm()
     workers.update(outside)
-    wanted = [e.id for e in settings.roster if e.id in workers and (not only or e.id in only)]
-    listed = {name: workers[name] for name in wanted}
+    ids = [entry.id for entry in settings.roster if entry.id in workers]
+    if settings.tools:
+        from baton.adapters.tools import tools
+
+        workers = {**tools(), **workers}
+        ids += [name for name in workers if name not in ids]
+    listed = {name: workers[name] for name in ids if not only or name in only}
     budget = settings.budget
     terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline)
     redactor = None
