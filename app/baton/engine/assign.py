@@ -26,8 +26,9 @@ __all__ = ["assign", "chance", "fitting", "skill", "substitute"]
 _DOLLAR = 6.0
 """What a dollar costs in chance of success: for a cent, a step must be 6 % likelier to go well."""
 
-_CALL = 0.015
-"""What asking a model costs; asking a tool costs nothing."""
+_CALL = {Label.LOCAL: 0.01, Label.LAN: 0.015, Label.CLOUD: 0.03}
+"""What asking a model costs: more where texts have to leave, so not just for a shorter wait.
+Asking a tool costs nothing."""
 
 _RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 _TIE = 1e-6
@@ -186,7 +187,7 @@ def _option(card: Card, position: int, step: Step, size: Size) -> Option:
     if card.is_tool:
         return Option(card.id, value, most)
     resource, slots = (_PROCESSOR, 1) if card.kind == "local" else (card.id, max(1, card.slots))
-    return Option(card.id, value - _CALL, most, resource, slots)
+    return Option(card.id, value - _CALL[card.privacy], most, resource, slots)
 
 
 def _able(card: Card, step: Step, size: Size) -> bool:

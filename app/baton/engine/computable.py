@@ -15,8 +15,8 @@ _SIGNED = (
     rf"[-+]?\s*\(*\s*[-+]?\s*(?:(?:sqrt|square root of|the square root of)\s*\(?)?\s*{_NUMBER}\)*"
 )
 _BETWEEN = (
-    r"(?:\s*(?:\*\*|[-+*/\u00d7\u00f7\u00b7^\u2212])\s*|(?<=\d)x(?=\d)|"
-    r"\s+(?:x|plus|minus|times|mod|modulo|divided by|multiplied by|to the power of|over|mal|"
+    r"(?:\s*(?:\*\*|[-+*/\u00d7\u00f7\u00b7^\u2212])\s*|"
+    r"\s+(?:plus|minus|times|mod|modulo|divided by|multiplied by|to the power of|over|mal|"
     r"geteilt durch|fois|por|dividido por|per|diviso|más|menos|mais|più)\s+)"
 )
 _AFTER = r"(?:\s*(?:squared|cubed|!))?\)*"

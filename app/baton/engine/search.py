@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-WAIT = 0.03
+WAIT = 0.015
 """What it costs that steps that could be played side by side wait for the same worker."""
 
 SAME = 100.0

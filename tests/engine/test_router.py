@@ -1,0 +1,235 @@
+"""The rule that routes: what goes to a tool, to one worker, to a plan; and that it is bounded."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baton.children import calculator, clock
+from baton.domain.chat import Attachment, Card, Role, Turn, TurnStatus
+from baton.domain.labels import Label
+from baton.domain.plan import KINDS, Material
+from baton.domain.prices import Price, Rates
+from baton.engine.computable import computes
+from baton.engine.ports import Route
+from baton.engine.router import RuleRouter
+
+SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
+GOOD = Card("good", "local", "Good", context=8192, parameters=30_000_000_000)
+GPT = Card(
+    "gpt",
+    "cloud",
+    "GPT",
+    privacy=Label.CLOUD,
+    context=128_000,
+    price=Price(Rates(*[5 * 10**9] * 4)),
+)
+TOOLS = [Card(name, "tool", name) for name in ("calculator", "clock", "python")]
+TEMPLATES = {"", "draft-verify-revise", "split-merge", "plan-code-test", "read-long-document"}
+
+
+def material(text: str, *files: Attachment) -> Material:
+    turn = Turn("t", "c", None, Role.USER, text, TurnStatus.DONE, Label.CLOUD, 0.0, files=files)
+    return Material((turn,))
+
+
+async def route(text: str, *files: Attachment, roster: tuple[Card, ...] = (SMALL, GPT)) -> Route:
+    return await RuleRouter().route(material(text, *files), [*roster, *TOOLS])
+
+
+SUMS = [
+    "What is 17 + 25?",
+    "what's 12 * (3 + 4)",
+    "17+25=",
+    "3.5 * 2",
+    "Calculate 2 ** 10.",
+    "What is 15% of 80?",
+    "compute 1,000 - 1",
+    "Was ist 3 mal 4?",
+    "Combien font 12 + 30 ?",
+    "¿Cuánto es 7 por 8?",
+    "What is 144 divided by 12?",
+    "How much is 5 plus 6?",
+    "convert 5 km to miles",
+    "what is 100 fahrenheit in celsius?",
+    "5 \u00d7 6",
+    "what is the square root of 144?",
+    "2^16",
+]
+DATES = [
+    "What time is it?",
+    "what's today's date?",
+    "What day is it today?",
+    "Which day of the week was 2024-02-29?",
+    "How many days are there between 2024-01-01 and 2024-12-25?",
+    "Wie spät ist es?",
+    "Quelle heure est-il ?",
+    "¿Qué hora es?",
+]
+NEITHER = [
+    "24/7",
+    "9-5",
+    "2024-02-29",
+    "555-1234",
+    "+49 30 1234567",
+    "192.168.0.1/24",
+    "42",
+    "What is 2?",
+    "What is the 5th amendment?",
+    "What is 1984 about?",
+    "C++",
+    "What is 7/11 famous for?",
+    "Tom has 3 apples and buys 5 + 2 more. How many?",
+    "What is 17 + 25? Explain it to a child.",
+    "Why is 1 + 1 = 2?",
+    "Write a story about 1 + 1.",
+    "What is the time complexity of quicksort?",
+    "What time is it in the story?",
+    "What is the date of the French Revolution?",
+    "What is the day today known for?",
+    "How many days do I need for Lisbon?",
+    "Solve 2x + 3 = 7",
+    "1. Who was Kant?",
+    "What is the meaning of 3 times a lady?",
+    "-",
+    "1 + ",
+    "(1 + 2",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", SUMS)
+async def test_a_plain_sum_goes_to_the_calculator_which_can_do_it(text: str) -> None:
+    found = await route(text)
+    assert found.tool == "calculator"
+    assert found.where == "local"
+    assert calculator.calculate(text)
+
+
+@pytest.mark.parametrize("text", DATES)
+async def test_a_plain_question_of_time_goes_to_the_clock(text: str) -> None:
+    assert (await route(text)).tool == "clock"
+    assert clock.tell(text)
+
+
+@pytest.mark.parametrize("text", NEITHER)
+async def test_whatever_is_more_than_a_sum_goes_to_no_tool(text: str) -> None:
+    assert (await route(text)).tool == ""
+
+
+async def test_no_tool_is_named_that_is_not_there_and_none_reads_files() -> None:
+    alone = await RuleRouter().route(material("What is 17 + 25?"), [SMALL])
+    assert alone.tool == ""
+    assert (await route("What is 17 + 25?", Attachment("a.txt", "3", 1))).tool == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hello there", "chat"),
+        ("Translate this to German: the cat sat on the mat.", "translation"),
+        ("Übersetze das ins Englische: Der Hund schläft.", "translation"),
+        ("Traduis cette phrase en anglais.", "translation"),
+        ("Summarise the text below in three sentences.", "summary"),
+        ("Fasse den Text zusammen.", "summary"),
+        ("Extract all names from this letter.", "extraction"),
+        ("Rewrite this paragraph in plain words.", "rewriting"),
+        ("Write a Python function that reverses a list.", "code"),
+        ("Why does this crash?\n```\nint main() { return *(int*)0; }\n```", "code"),
+        ("Prove that the sum of two odd numbers is even.", "math"),
+        ("A train covers 120 km in 2 hours. How many km does it cover in 5 hours?", "math"),
+        ("Who wrote Faust?", "knowledge"),
+        ("What is the capital of Portugal?", "knowledge"),
+        ("Why did the Roman empire fall?", "reasoning"),
+        ("Write a poem about rain.", "writing"),
+        ("Schreib ein Gedicht über den Regen.", "writing"),
+        ("Plan three days in Lisbon with two kids.", "planning"),
+    ],
+)
+async def test_the_kind_of_a_task_is_known_by_its_words(text: str, kind: str) -> None:
+    assert (await route(text)).need.kind == kind
+
+
+async def test_harder_words_make_a_task_harder() -> None:
+    easy = await route("Write a function that adds two numbers.")
+    hard = await route("Write a concurrent lock-free algorithm with all edge cases for production.")
+    assert easy.need.difficulty < hard.need.difficulty
+    assert hard.template == "plan-code-test"
+    assert hard.where == "plan"
+
+
+async def test_several_wishes_make_a_plan() -> None:
+    two = "Plan three days in Lisbon with two kids, then put it into a table in Portuguese."
+    assert (await route(two)).where == "plan"
+    three = await route("1. Who was Kant?\n2. What is ethics?\n3. When did he die?")
+    assert three.template == "split-merge"
+    assert three.scores["parts"] == 3
+
+
+async def test_what_the_first_worker_is_not_up_to_goes_elsewhere_if_somebody_there_is() -> None:
+    text = "Why did the Roman empire fall?"
+    assert (await route(text)).where == "cloud"
+    assert (await route(text, roster=(SMALL,))).where == "local"
+    assert (await route(text, roster=(GOOD, GPT))).where == "local"
+    assert (await route("hello", roster=(SMALL, GPT))).where == "local"
+
+
+async def test_files_that_are_more_than_the_worker_can_hold_are_read_in_pieces() -> None:
+    long = Attachment("long.txt", "word " * 10_000, 50_000)
+    short = Attachment("short.txt", "word " * 100, 500)
+    assert (await route("Sum it up.", long)).template == "read-long-document"
+    assert (await route("Sum it up.", short)).template != "read-long-document"
+    assert (await route("Sum it up.", long, roster=(GPT,))).template != "read-long-document"
+
+
+@given(st.text(max_size=400))
+@settings(max_examples=150, deadline=None)
+async def test_any_prompt_gets_a_whole_route_with_a_plain_sentence(text: str) -> None:
+    found = await route(text)
+    assert found.where in ("local", "plan", "cloud")
+    assert found.need.kind in KINDS
+    assert 1 <= found.need.difficulty <= 5
+    assert found.template in TEMPLATES
+    assert found.why.endswith(".")
+    assert len(found.why) < 120
+    assert found.tool in ("", "calculator", "clock")
+    assert all(isinstance(score, float) for score in found.scores.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 +" + " " * 190,
+        "(" * 200,
+        "1" + "+ - " * 49,
+        "what is " * 25,
+        "- " * 100,
+        "1,111" * 40,
+        "a" * 1_000_000,
+        "1. x\n" * 200_000,
+        "? " * 500_000,
+        "$" * 100_000,
+        "fass " * 200_000,
+        " \n" * 500_000,
+    ],
+    ids=lambda text: text[:8].strip(),
+)
+async def test_no_prompt_keeps_the_rule_busy(text: str) -> None:
+    began = time.process_time()
+    await route(text)
+    assert time.process_time() - began < 5  # an expression that backtracks takes for ever
+
+
+def test_random_sums_are_understood_by_both() -> None:
+    rng = random.Random(7)
+    for _ in range(100):
+        text = str(rng.randint(1, 99))
+        for _ in range(rng.randint(1, 4)):
+            text += f" {rng.choice('+-*')} {rng.randint(1, 99)}"
+        assert computes("calculator", text)
+        assert computes("calculator", f"What is {text}?")
+        assert calculator.calculate(text).replace(",", "").endswith(str(eval(text)))
