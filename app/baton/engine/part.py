@@ -108,8 +108,8 @@ class Part:
                 delay = await self._choose_another(error, tried)
                 if delay is None:
                     raise first from None
-                await self._stage.emit(ev.StepRetried(0, self.number, error.message, delay))
                 self.text = ""
+                await self._stage.emit(ev.StepRetried(0, self.number, error.message, delay))
                 await asyncio.sleep(delay)
 
     async def _choose_another(self, error: BatonError, tried: list[str]) -> float | None:
