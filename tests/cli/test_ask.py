@@ -51,6 +51,48 @@ def test_the_capital_of_france_and_of_spain(process: Process, call: Call) -> Non
     assert shown["run_id"] in call("trace").out
 
 
+def test_a_strategy_is_followed_and_told(process: Process, call: Call) -> None:
+    done = process("ask", "--strategy", "vote", CAPITAL, "--json")
+    shown = json.loads(done.stdout)
+    assert (done.returncode, shown["route"]["strategy"]) == (0, "vote")
+    assert len(shown["plan"]) > 1
+    assert {step["worker"] for step in shown["plan"]} == {"small"}
+    assert all(call["step"] in range(1, len(shown["plan"]) + 1) for call in shown["calls"])
+    assert "Paris" in shown["answer"]
+    assert "(strategy vote)" in call("why").out
+    # A worker that is named with it is the one that answers, and needn't do so alone.
+    done = process("ask", "-m", "small", "--strategy", "reflect", "--no-stream", CAPITAL)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "(strategy reflect)" in call("why").out
+
+
+def test_a_plan_is_drawn_and_then_played(process: Process, call: Call) -> None:
+    drawn = process("plan", CAPITAL)
+    assert (drawn.returncode, drawn.stderr) == (0, b"")
+    way = drawn.stdout.decode().rstrip().rsplit("Play it: baton ", 1)[1]
+    assert b"Paris" in process(*way.split()).stdout
+    turns = latest(call)
+    assert turns[0]["text"] == CAPITAL
+    assert "Paris" in turns[1]["text"]
+
+
+def test_a_run_that_was_killed_goes_on(process: Process, call: Call) -> None:
+    asking = [*BATON, "ask", "--strategy", "vote", CAPITAL, "--events"]
+    with subprocess.Popen(asking, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as it:
+        assert it.stdout is not None
+        for line in it.stdout:
+            if b'"event": "StepFinished"' in line:
+                it.kill()
+                break
+    told = call("trace").out
+    assert "· lost" in told
+    assert "Interrupted after step 1 of 3; `baton resume " in told
+    shown = json.loads(process("resume", "--json").stdout)
+    assert [step["status"] for step in shown["plan"]] == ["done"] * 3
+    assert {call["step"] for call in shown["calls"]} == {2, 3}
+    assert "Paris" in shown["answer"]
+
+
 def test_everything_written_is_for_its_owner_only(process: Process, home: Path) -> None:
     process("ask", CAPITAL)
     for path in (home, *home.rglob("*")):

@@ -12,8 +12,11 @@ import pytest
 
 from baton import __version__
 from baton.cli.root import COMMANDS, baton
+from baton.domain import events as ev
+from baton.engine.strategies import STRATEGIES
 from baton.settings import find_paths
 from cli.calling import Call, Done, Process
+from cli.recorded import stored
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
@@ -34,6 +37,30 @@ def test_every_command_in_the_table_is_there_and_explains_itself(call: Call, nam
     assert done.out.startswith(f"Usage: baton {name}")
 
 
+@pytest.mark.parametrize("name", ["ask", "plan"])
+def test_a_stranger_finds_the_strategies_and_the_templates(
+    call: Call, home: Path, name: str
+) -> None:
+    folder = home / "config" / "templates"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text(
+        'about = "What I do on Mondays."\n[[steps]]\ntask = "Greet."\nsees = ["prompt"]\n'
+    )
+    told = call(name, "--help").out
+    for strategy in STRATEGIES:
+        assert f"\n  {strategy} " in told
+    assert "draft-verify-revise" in told
+    assert "What I do on Mondays. (a template)" in " ".join(told.split())
+    # One that is broken keeps nobody from the help.
+    (folder / "broken.toml").write_text("steps = 3")
+    told = call(name, "--help").out
+    assert "\n  single " in told
+    assert "draft-verify-revise" in told
+    refused = call(name, "x", "--strategy", "mine")
+    assert refused.code == 2
+    assert "broken.toml" in refused.err
+
+
 def test_the_version(call: Call) -> None:
     assert call("--version") == Done(0, f"baton {__version__}\n", "")
 
@@ -45,6 +72,12 @@ def test_the_version(call: Call) -> None:
         (["What is this?"], "`baton ask 'What is this?'`"),
         (["--bogus"], "No such option '--bogus'"),
         (["ask", "x", "--mode", "huge"], "'huge' is not one of"),
+        (["ask", "x", "--strategy", "majorty"], "Did you mean 'majority'?"),
+        (["ask", "x", "--strategy", "Vote"], "Did you mean 'vote'?"),
+        (["ask", "x", "--strategy", "zzz"], "Known: single, hybrid,"),
+        (["plan", "x", "--seed", "3"], "No such option"),
+        (["resume", "--json", "--events"], "exclude each other"),
+        (["trace", "--mermaid", "--otel"], "exclude each other"),
         (["ask", "x", "--budget", "lots"], "'lots' is not an amount of US dollars"),
         (["ask", "x", "--json", "--events"], "exclude each other"),
         (["ask", "x", "--max-tokens", "0"], "--max-tokens"),
@@ -131,7 +164,26 @@ def test_the_tab_key_knows_commands_and_workers(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("_BATON_COMPLETE", "bash_complete")
-    for words, expected in (("baton wor", b"workers"), ("baton ask -m s", b"small")):
+    for words, expected in (
+        ("baton wor", b"workers"),
+        ("baton ask -m s", b"small"),
+        ("baton pl", b"plan"),
+        ("baton res", b"resume"),
+        ("baton wh", b"why"),
+        ("baton ask --strategy maj", b"majority"),
+        ("baton plan --strategy dra", b"draft-verify-revise"),
+    ):
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
         assert expected in process().stdout
+
+
+@pytest.mark.parametrize("verb", ["trace", "why", "resume"])
+def test_the_tab_key_knows_runs(
+    process: Process, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    run = stored(ev.Finished(0.1))
+    monkeypatch.setenv("_BATON_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"baton {verb} {run[:2]}")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert run.encode() in process().stdout

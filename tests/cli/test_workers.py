@@ -150,3 +150,18 @@ def test_a_worker_elsewhere_is_shown_with_its_price_and_how_far_texts_travel(
     rows = {row["id"]: row for row in json.loads(call("workers", "ls", "--json").out)}
     assert rows["mine"]["privacy"] == "lan"
     assert rows["small"]["default"]
+
+
+def test_skills_and_slots_are_shown(call: Call, home: Path) -> None:
+    file = home / "config" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        '[[workers]]\nid = "gpt"\nkind = "cloud"\nmodel = "openai/gpt-5-mini"\n'
+        "slots = 3\nskills = { code = 4.5, math = 5, chat = 2 }\n"
+    )
+    shown = call("workers", "show", "gpt").out
+    assert "math 5, code 4.5, chat 2 (of 5)" in shown
+    assert "3 requests" in shown
+    facts = json.loads(call("workers", "show", "gpt", "--json").out)
+    assert (facts["slots"], facts["skills"]) == (3, {"code": 4.5, "math": 5.0, "chat": 2.0})
+    assert "judged by its size" in call("workers", "show", "small").out

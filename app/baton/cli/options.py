@@ -90,7 +90,8 @@ class WithStrategies(click.Command):
 def strategies() -> dict[str, str]:
     """Return the help of every strategy and template, by name.
 
-    Templates that can't be read are left out: whoever names one is told what is wrong with it.
+    Where one of the person's templates is wrong, theirs are left out: whoever names a template is
+    told what is wrong.
     """
     from baton.adapters.templates import read_templates
     from baton.engine.strategies import STRATEGIES
@@ -99,7 +100,7 @@ def strategies() -> dict[str, str]:
     try:
         templates = read_templates(find_paths().config / "templates")
     except BatonError:
-        return known
+        templates = read_templates()
     return known | {n: f"{t.about} (a template)" for n, t in templates.items() if n not in known}
 
 
