@@ -26,7 +26,8 @@ _WORDS = {
     "code": r"```|\bdef \w+\(|\bclass \w+|#include|\bimport \w+|\bselect .{1,80} from|python|"
     r"javascript|typescript|\bjava\b|\brust\b|c\+\+|\bsql\b|\bregex|\bhtml\b|\bcss\b|\bbash\b|"
     r"(?:shell|bash) script|(?:write|implement|fix|refactor|debug)\w* .{0,30}(?:function|program|"
-    r"script|class|code|bug|test|algorithm|parser|api)|unit tests?|stack ?trace|compil|programm|fonction|código|代码",
+    r"script|class|code|bug|test|algorithm|parser|api)|unit tests?|"
+    r"stack ?trace|compil|programm|fonction|código|代码",
     "planning": r"\bplan (?:a|an|my|the|for|out|three|\d)|itinerary|schedule|road ?map|step[- ]by"
     r"[- ]step plan|reiseplan|planifi|organi[sz]e (?:a|my)|agenda|计划",
     "math": r"prove|proof|integral|derivative|equation|solve for|theorem|probability|matrix|"
@@ -69,6 +70,8 @@ _EASY = re.compile(
     r"guten (?:tag|morgen)|danke|bonjour|merci|hola|gracias|ciao|grazie|你好|谢谢|こんにちは)\b",
     re.IGNORECASE,
 )
+
+_NUMBERS = re.compile(r"\d+")
 
 _BASE = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
 """How difficult an ordinary task of a kind is; 2 for the others."""
@@ -144,6 +147,8 @@ def _kind(text: str, with_files: bool) -> str:
             best, most = kind, score
     if best == "math" and not any(c.isdigit() for c in text) and most <= 1:
         return "knowledge"
+    if not best and "?" in text:
+        return "math" if len(_NUMBERS.findall(text)) > 1 else "knowledge"
     return best or ("extraction" if with_files else "chat")
 
 
