@@ -49,6 +49,7 @@ class Jailer:
         self._line = line
         self._lock = threading.Lock()
         self._leashes: dict[int, socket.socket] = {}
+        self._cancelled: set[int] = set()
 
     @classmethod
     def start(cls) -> Jailer | None:
@@ -86,24 +87,37 @@ class Jailer:
                 os.close(file)
             files = [source, files[1], files[3]]
             theirs.close()
-            self._leashes[number] = mine
+            self._hold(number, mine)
             out, err, why = _read(files[1], files[2], time.monotonic() + seconds)
             mine.shutdown(socket.SHUT_WR)
             status = _STATUS.unpack(mine.recv(_STATUS.size, socket.MSG_WAITALL))[0]
         except (OSError, struct.error):
             os._exit(1)  # without a jailer there is nothing to do; the front starts another
         finally:
-            self._leashes.pop(number, None)
+            self._let_go(number)
             mine.close()
             for file in files:
                 os.close(file)
         return _told(out, err, why or _death(status, seconds), status)
 
     def cancel(self, number: int) -> None:
-        """Have a piece of code killed."""
-        if (leash := self._leashes.get(number)) is not None:
-            with suppress(OSError):
+        """Have a piece of code killed, or not begun if it hasn't."""
+        with self._lock:
+            if (leash := self._leashes.get(number)) is None:
+                self._cancelled.add(number)
+            else:
                 leash.shutdown(socket.SHUT_WR)
+
+    def _hold(self, number: int, leash: socket.socket) -> None:
+        with self._lock:
+            self._leashes[number] = leash
+            if number in self._cancelled:
+                leash.shutdown(socket.SHUT_WR)
+
+    def _let_go(self, number: int) -> None:
+        with self._lock:
+            self._leashes.pop(number, None)
+            self._cancelled.discard(number)
 
     def _send(self, files: list[int]) -> None:
         with self._lock:

@@ -25,26 +25,19 @@ from baton.children import framing, jail
 from baton.children.arithmetic import CannotCompute
 from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
 
-SLOTS = 4
-"""How many calls are at work at once."""
-
 
 class Tools:
-    """Answers calls, a few at a time."""
+    """Answers calls, each in a thread of its own: the front makes a few at a time."""
 
     def __init__(self, jailer: jail.Jailer | None) -> None:
         self._jailer = jailer
         self._work: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
-        self._front: Front | None = None
+        self._front = Front(*take_pipes(), self._take)
 
     def serve(self) -> None:
         """Work until the front is gone."""
-        self._front = Front(*take_pipes(), self._take)
-        threads = [threading.Thread(target=self._serve) for _ in range(SLOTS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        while True:
+            threading.Thread(target=self._answer, args=(self._work.get(),), daemon=True).start()
 
     def _take(self, frame: framing.Frame) -> None:
         if frame["type"] != "cancel":
@@ -52,19 +45,17 @@ class Tools:
         elif self._jailer is not None:
             self._jailer.cancel(frame["id"])
 
-    def _serve(self) -> None:
-        while True:
-            frame = self._work.get()
-            assert self._front is not None
-            if frame["type"] == "info":
-                self._front.send("info", id=frame["id"], sandbox=jail.about(self._jailer))
-                continue
-            try:
-                text = self._computed(frame)
-            except Failure as failure:
-                self._front.send("failed", id=frame["id"], **failure.fields)
-            else:
-                self._front.send("done", id=frame["id"], text=text)
+    def _answer(self, frame: framing.Frame) -> None:
+        number = frame["id"]
+        if frame["type"] == "info":
+            self._front.send("info", id=number, sandbox=jail.about(self._jailer))
+            return
+        try:
+            text = self._computed(frame)
+        except Failure as failure:
+            self._front.send("failed", id=number, **failure.fields)
+        else:
+            self._front.send("done", id=number, text=text)
 
     def _computed(self, frame: framing.Frame) -> str:
         try:

@@ -1,0 +1,61 @@
+"""Fenced blocks in a text, found line by line: a text may be made to take long otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_OPENING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`]*$")
+_CLOSING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
+
+
+class Block(NamedTuple):
+    """A fenced block: its language in lower case (or ""), and what stands in it."""
+
+    language: str
+    text: str
+
+
+def parts(text: str) -> Iterator[str | Block]:
+    """Return the text between blocks and the blocks, in their order; one left open is a block."""
+    outside: list[str] = []
+    inside: list[str] = []
+    fence = language = ""
+    for line in text.splitlines():
+        if fence:
+            closing = _CLOSING.match(line)
+            if closing and closing[1].startswith(fence):
+                yield Block(language, "\n".join(inside))
+                fence, inside = "", []
+            else:
+                inside.append(line)
+        elif opening := _OPENING.match(line):
+            if outside:
+                yield "\n".join(outside)
+                outside = []
+            fence, language = opening[1], opening[2].lower()
+        else:
+            outside.append(line)
+    if fence:
+        yield Block(language, "\n".join(inside))
+    elif outside:
+        yield "\n".join(outside)
+
+
+def blocks(text: str, deep: int = 3) -> list[Block]:
+    """Return all blocks, those inside of blocks without a language too, and those in these.
+
+    What a worker is shown of another's text stands between fences itself.
+    """
+    found: list[Block] = []
+    for part in parts(text):
+        if isinstance(part, Block):
+            inner = blocks(part.text, deep - 1) if deep and not part.language else []
+            found += inner or [part]
+    return found
+
+
+def prose(text: str) -> str:
+    """Return the text without its blocks."""
+    return "\n\n".join(part for part in parts(text) if isinstance(part, str))

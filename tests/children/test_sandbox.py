@@ -1,0 +1,293 @@
+"""The sandbox against code that wants out, in the tools' real child process, as whoever runs this.
+
+As root the code would be allowed nearly everything, and no limit on processes would hold it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from baton.adapters.tools import Toolbox, sandbox, tools
+from baton.domain.errors import WorkerError
+from children.attacks import ATTACKS
+
+pytestmark = pytest.mark.skipif(not sandbox(), reason="no sandbox here, so nothing is executed")
+
+CANARY = "c4n4ry-in-the-file"
+SECONDS = 0.3
+
+
+class Guarded:
+    """A toolbox, and around it what the code inside must neither see nor change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.toolbox = Toolbox({**os.environ, "CANARY": CANARY})
+        self.folder = folder
+        self.secret = folder / "canary.py"
+        self.secret.write_text(f"print('{CANARY}')")
+        folder.chmod(0o755)
+        self.secret.chmod(0o644)
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.server.setblocking(False)
+
+    async def run(self, code: str, seconds: float = SECONDS) -> str:
+        text = f"`````python\n{code}\n`````"
+        return await self.toolbox.compute("python", text, seconds)
+
+    async def attack(self, code: str, seconds: float = SECONDS) -> str:
+        """Run hostile code; return what came out, be it an answer or an error."""
+        for name, value in (
+            ("SECRET", str(self.secret)),
+            ("FOLDER", str(self.folder)),
+            ("PORT", str(self.server.getsockname()[1])),
+            ("TOOLS", str(self.toolbox.pid)),
+            ("FRONT", str(os.getpid())),
+        ):
+            code = code.replace(name, value)
+        try:
+            return await self.run(code, seconds)
+        except WorkerError as error:
+            return str(error)
+
+    async def assert_well(self, child: int | None) -> None:
+        """Assert that nothing outside has changed, and that the next call works."""
+        assert [path.name for path in self.folder.iterdir()] == ["canary.py"]
+        assert self.secret.read_text() == f"print('{CANARY}')"
+        assert self.secret.stat().st_mode & 0o777 == 0o644
+        with pytest.raises(BlockingIOError):
+            self.server.accept()
+        assert self.toolbox.pid == child, "the tools' process must survive"
+        assert len(self.family()) == 2, "nothing is left of the code's process"
+        assert await self.run("print(6 * 7)", 10) == "42\nPassed."
+
+    def family(self) -> list[psutil.Process]:
+        """The tools' process, and all that it began."""
+        assert self.toolbox.pid is not None
+        child = psutil.Process(self.toolbox.pid)
+        return [child, *child.children(recursive=True)]
+
+    async def until(self, processes: int, seconds: float = 10) -> None:
+        """Wait until so many processes are there."""
+        async with asyncio.timeout(seconds):
+            while len(self.family()) != processes:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+def is_over(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    base = tmp_path_factory.mktemp("guarded")
+    base.parent.chmod(0o755)
+    guarded = Guarded(base)
+    asyncio.run(guarded.run("assert 'EARLIER_CODE'", 10))
+    yield guarded
+    guarded.server.close()
+    asyncio.run(guarded.toolbox.aclose())
+
+
+def test_there_are_enough_attacks() -> None:
+    assert sum(map(len, ATTACKS.values())) > 150
+
+
+@pytest.mark.parametrize("kind", ATTACKS)
+async def test_no_code_gets_out(kind: str, guarded: Guarded) -> None:
+    """All attacks of a kind, four at once, as many as the tools are given at most."""
+    slots = asyncio.Semaphore(4)
+
+    async def attack(code: str) -> str:
+        async with slots:
+            return await guarded.attack(code)
+
+    child = guarded.toolbox.pid
+    said = await asyncio.gather(*map(attack, ATTACKS[kind].values()))
+    got_out = {
+        name: text
+        for name, text in zip(ATTACKS[kind], said, strict=True)
+        if "ESCAPED" in text or CANARY in text or len(text) > 70_000
+    }
+    assert not got_out
+    await guarded.assert_well(child)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, attacks in ATTACKS.items() for name in attacks]
+)
+async def test_no_code_gets_out_given_more_time(kind: str, name: str, guarded: Guarded) -> None:
+    child = guarded.toolbox.pid
+    said = await guarded.attack(ATTACKS[kind][name], 3.0)
+    assert "ESCAPED" not in said
+    assert CANARY not in said
+    await guarded.assert_well(child)
+
+
+async def test_code_that_is_cancelled_is_gone_within_two_seconds(guarded: Guarded) -> None:
+    task = asyncio.create_task(guarded.run("while True: pass", 30))
+    await guarded.until(3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await guarded.until(2, 2)
+
+
+async def test_code_cancelled_at_once_does_not_run_on(guarded: Guarded) -> None:
+    for _ in range(20):
+        task = asyncio.create_task(guarded.run("while True: pass", 30))
+        await asyncio.sleep(0)
+        task.cancel()
+    await guarded.run("pass", 10)
+    await guarded.until(2, 5)
+
+
+async def test_four_at_once_do_not_disturb_each_other(guarded: Guarded) -> None:
+    codes = [f"x = {n}\nwhile {n % 2}: pass\nprint(x)" for n in range(4)]
+    first = await asyncio.gather(*map(guarded.run, codes), return_exceptions=True)
+    assert [str(answer) for answer in first[::2]] == ["0\nPassed.", "2\nPassed."]
+    assert all("too long" in str(answer) for answer in first[1::2])
+
+
+@pytest.mark.parametrize("who", [0, 1])
+async def test_a_killed_process_is_replaced_and_the_call_made_again(
+    who: int, guarded: Guarded
+) -> None:
+    """The tools' own process (0) or the jailer (1) is killed while code runs."""
+    old = guarded.family()
+    task = asyncio.create_task(guarded.run("import time\ntime.sleep(0.2)\nprint('done')", 10))
+    await guarded.until(3)
+    old[who].send_signal(signal.SIGKILL)
+    assert await task == "done\nPassed."
+    async with asyncio.timeout(2):
+        while not all(map(is_over, old)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_process_killed_each_time_is_a_clear_error(guarded: Guarded) -> None:
+    task = asyncio.create_task(guarded.run("while True: pass", 30))
+    killed: set[int] = set()
+    async with asyncio.timeout(20):
+        while not task.done():
+            child = guarded.toolbox.pid
+            if child is not None and child not in killed and len(guarded.family()) == 3:
+                killed.add(child)
+                os.kill(child, signal.SIGKILL)
+            await asyncio.sleep(0.02)
+    with pytest.raises(WorkerError, match=r"The python fell over\. It was killed from outside"):
+        await task
+    assert len(killed) == 2
+    assert await guarded.run("print(1)", 10) == "1\nPassed."
+
+
+async def test_it_is_limited_by_the_time_that_it_uses_not_only_by_the_clock(
+    guarded: Guarded,
+) -> None:
+    begun = time.process_time()
+    with pytest.raises(WorkerError, match="too long"):
+        await guarded.run("sum(range(10**15))")
+    assert time.process_time() - begun < 10, "the front does not wait busily"
+
+
+async def test_doctor_can_ask_what_is_in_force(guarded: Guarded) -> None:
+    assert await guarded.toolbox.info() == sandbox()
+    assert "seccomp" in sandbox()
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("print('hi')", "hi\nPassed."),
+        ("assert sorted([2, 1]) == [1, 2]", "Passed."),
+        ("assert 1 == 2, 'one is not two'", "Failed: AssertionError: one is not two (line 1)"),
+        ("x = {}\nx['a']", "Failed: KeyError: 'a' (line 2)"),
+        ("def f(:", "Failed: SyntaxError: invalid syntax"),
+        ("def test_it():\n    assert 3 == 4", "Failed: AssertionError (line 2)"),
+        ("def test_it(x=1):\n    assert x", "Passed."),
+        ("import sys\nsys.exit(3)", "Failed: SystemExit: 3"),
+        ("if __name__ == '__main__':\n    print('main')", "main\nPassed."),
+        ("import json, re, dataclasses, typing, collections, heapq, datetime", "Passed."),
+        ("import random\nassert random.random() != random.random()", "Passed."),
+        ("import time\ntime.sleep(0.01)\nassert time.time() > 0", "Passed."),
+        ("print('Passed.')\nassert False", "Passed.\nFailed: AssertionError (line 2)"),
+    ],
+)
+async def test_honest_code_runs(code: str, outcome: str, guarded: Guarded) -> None:
+    assert await guarded.run(code, 10) == outcome
+
+
+UNITTEST = """
+import unittest
+class Box:
+    def double(self, x): return x * 2
+class Test(unittest.TestCase):
+    def test_double(self):
+        self.assertEqual(Box().double(2), EXPECTED)
+"""
+DOCTEST = '''
+def double(x):
+    """
+    >>> double(2)
+    EXPECTED
+    """
+    yield_ = (n * 2 for n in [x])
+    return next(yield_)
+'''
+
+
+@pytest.mark.parametrize(
+    "code", [UNITTEST, UNITTEST + "if __name__ == '__main__':\n    unittest.main()\n", DOCTEST]
+)
+async def test_all_kinds_of_tests_are_run(code: str, guarded: Guarded) -> None:
+    assert (await guarded.run(code.replace("EXPECTED", "4"), 10)).endswith("Passed.")
+    said = await guarded.run(code.replace("EXPECTED", "5"), 10)
+    assert said.splitlines()[-1].startswith("Failed: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import numpy", "no module 'numpy'"),
+        ("open('x')", "doesn't allow"),
+        ("input()", "waits for somebody"),
+        ("x = bytearray(10**10)", "more memory"),
+        ("while True: pass", "ran too long"),
+        ("print('x' * 10**6)", "printed more than 64 KB"),
+    ],
+)
+async def test_what_says_nothing_about_the_code_is_an_error(
+    code: str, reason: str, guarded: Guarded
+) -> None:
+    with pytest.raises(WorkerError, match=reason):
+        await guarded.run(code)
+
+
+async def test_without_code_nothing_runs(guarded: Guarded) -> None:
+    with pytest.raises(WorkerError, match="no block of Python"):
+        await guarded.toolbox.compute("python", "print('x')", 1)
+
+
+async def test_the_code_of_a_step_is_found_in_what_it_was_shown(guarded: Guarded) -> None:
+    shown = (
+        "Result 1:\n````\nHere:\n```python\nx = 1\n```\nand\n```py\nprint(x)\n```\n````\n\nRun it."
+    )
+    assert await guarded.toolbox.compute("python", shown, 5) == "1\nPassed."
+
+
+def test_where_there_is_no_sandbox_there_is_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "python" in tools()
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    assert sandbox() == ""
+    assert set(tools()) == {"calculator", "clock"}
