@@ -33,9 +33,9 @@ class Conducted:
 
         situation = desk.situation
         if situation.route.template == LONG_DOCUMENT:
-            return self._by_hand(situation)
+            return await self._by_hand(desk)
         if not (worker := choose(situation, await desk.funds())):
-            return self._by_hand(situation)
+            return await self._by_hand(desk)
         self._name = situation.card(worker).name
         conductor = LanguageConductor(worker)
         try:
@@ -43,7 +43,7 @@ class Conducted:
         except StoreError:
             raise
         except BatonError:
-            return self._by_hand(situation, f"{self._name} could draw no plan.")
+            return await self._by_hand(desk, f"{self._name} could draw no plan.")
         self._conductor = conductor
         count = len(plan.steps)
         if count == 1:
@@ -76,13 +76,14 @@ class Conducted:
             self._kept = outcome.plan.answer
         return Proposal(plan, "plan", f"{self._name} mends what came out.", final=False)
 
-    def _by_hand(self, situation: Situation, why: str = "") -> Proposal:
+    async def _by_hand(self, desk: Desk, why: str = "") -> Proposal:
         """Propose the template that suits the prompt, or that the default worker answers."""
+        situation = desk.situation
         name = situation.route.template
         if name and not situation.limits.alone:
             try:
                 template = situation.templates()[name]
-                plan = drawn(situation, template)
+                plan = await drawn(desk, template)
             except (KeyError, BatonError) as problem:
                 if isinstance(problem, StoreError):
                     raise

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from baton.domain.errors import PlanError
 from baton.domain.plan import Outcome, Plan
 from baton.engine.ports import Desk, Proposal, Situation, Template
-from baton.engine.strategies.drafts import alone, answered_by, is_lost, settled, talkers, written
+from baton.engine.strategies.drafts import (
+    alone,
+    answered_by,
+    here,
+    is_lost,
+    settled,
+    talkers,
+    written,
+)
 
 
 class Templated:
@@ -17,7 +28,7 @@ class Templated:
     async def first(self, desk: Desk) -> Proposal:
         """Propose the template's plan."""
         try:
-            plan = drawn(desk.situation, self._template)
+            plan = await drawn(desk, self._template)
         except PlanError as problem:
             return alone(desk.situation, f"{problem.message} So one worker answers.")
         return Proposal(plan, "plan", self._template.about, final=len(plan.steps) == 1)
@@ -27,9 +38,33 @@ class Templated:
         return rescued(desk.situation, outcome)
 
 
-def drawn(situation: Situation, template: Template) -> Plan:
-    """Return a template's plan for the prompt. Raises PlanError."""
-    return template.plan(situation.material, talkers(situation), situation.route.need)
+async def drawn(desk: Desk, template: Template) -> Plan:
+    """Return a template's plan for the prompt, with a worker for each step. Raises PlanError."""
+    from baton.engine.assign import assign
+
+    situation = desk.situation
+    roster = talkers(situation)
+    plan = template.plan(situation.material, roster, situation.route.need)
+    left = (await desk.funds()).left
+    try:
+        return assign(plan, roster, left=left, material=situation.material)
+    except PlanError:
+        return _staffed_here(situation, plan)
+
+
+def _staffed_here(situation: Situation, plan: Plan) -> Plan:
+    """Give what nobody seems to have the room or the money for to who holds most here.
+
+    How long results get is only guessed: extracts of a document are mostly short. Raises PlanError.
+    """
+    cards = here(situation)
+    if not cards:
+        raise PlanError("No worker can play this workflow for the money that is left.")
+    known = {card.id for card in talkers(situation)}
+    # A context of 0 is unknown, which is taken to be large.
+    largest = max(cards, key=lambda card: card.context or math.inf)
+    steps = (s if s.worker in known else replace(s, worker=largest.id) for s in plan.steps)
+    return replace(plan, steps=tuple(steps))
 
 
 def rescued(situation: Situation, outcome: Outcome) -> Proposal | None:
