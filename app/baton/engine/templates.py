@@ -185,7 +185,7 @@ def parse(text: str, name: str = "plan") -> Workflow:
     """Return the workflow in a TOML text. Raises ConfigError, naming the line or the step."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers and nesting without end
         raise ConfigError(f"{name} is no TOML: {error}.", _HELP) from error
     _refuse_unknown(data, ("name", "about", "answer", "steps"), name)
     called = _typed(data, "name", str, name, name)
