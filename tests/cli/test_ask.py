@@ -296,7 +296,8 @@ def test_a_pipe_that_says_nothing_is_explained_and_can_be_left() -> None:
 
 def test_workers_are_listed_shown_and_tested(call: Call) -> None:
     assert "* small" in call("workers", "ls").out
-    [card] = json.loads(call("workers", "list", "--json").out)
+    card, *tools = json.loads(call("workers", "list", "--json").out)
+    assert {tool["kind"] for tool in tools} == {"tool"}
     assert (card["id"], card["default"], card["kind"]) == ("small", True, "local")
     assert "Note:" in call("workers", "show", "small").out
     assert call("workers", "test", "small").out.startswith("small works: ")

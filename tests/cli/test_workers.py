@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -139,8 +140,8 @@ def test_offline_nothing_is_asked(
 def test_a_worker_elsewhere_is_shown_with_its_price_and_how_far_texts_travel(
     call: Call, config: Path
 ) -> None:
-    listed = call("workers", "ls").out
-    assert "mine   server   qwen3-32b  lan, $0.0375 in, $2.50 out per million tokens" in listed
+    listed = " ".join(call("workers", "ls").out.split())
+    assert "mine server qwen3-32b lan, $0.0375 in, $2.50 out per million tokens" in listed
     shown = call("workers", "show", "mine").out
     for fact in ("http://10.0.0.9:8000/v1", "in LAB_KEY", "lan", "$0.0375 in, $2.50 out"):
         assert fact in shown
@@ -165,3 +166,14 @@ def test_skills_and_slots_are_shown(call: Call, home: Path) -> None:
     facts = json.loads(call("workers", "show", "gpt", "--json").out)
     assert (facts["slots"], facts["skills"]) == (3, {"code": 4.5, "math": 5.0, "chat": 2.0})
     assert "judged by its size" in call("workers", "show", "small").out
+
+
+@pytest.mark.parametrize("tool", ["calculator", "clock", "python"])
+def test_tools_are_listed_as_such_and_can_be_tried(call: Call, tool: str) -> None:
+    assert re.search(rf"^  {tool} +tool ", call("workers", "ls").out, re.MULTILINE)
+    shown = call("workers", "show", tool).out
+    assert "Note:" in shown
+    assert "Longest answer:" not in shown
+    facts = json.loads(call("workers", "show", tool, "--json").out)
+    assert facts["kind"] == "tool"
+    assert call("workers", "test", tool).out.startswith(f"{tool} works: ")

@@ -12,6 +12,9 @@ from baton.domain.plan import FILE, HISTORY, PROMPT, Need, Step
 from baton.domain.sanitise import one_line
 from baton.domain.view import RunView, StepView
 
+_LONGEST = 4000
+"""An instruction is shown whole: a person decides by it. This many characters are none."""
+
 _NAMES = {PROMPT: "the prompt", HISTORY: "the conversation"}
 
 
@@ -41,7 +44,7 @@ def told_need(need: Need) -> str:
 
 def told_subtask(step: Step) -> str:
     """Return a step's instruction on one line."""
-    return "Answers the prompt itself." if step.is_direct else one_line(step.subtask)
+    return "Answers the prompt itself." if step.is_direct else one_line(step.subtask, _LONGEST)
 
 
 def told_numbers(numbers: Iterable[int]) -> str:

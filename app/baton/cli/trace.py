@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 import time
 from collections.abc import Sequence
 
@@ -22,6 +25,12 @@ from baton.domain.ledger import Egress
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
+
+_UNBROKEN = 10**6
+"""How wide lines may be where nobody reads them at a terminal."""
+
+_UNDER = " " * 12
+"""What continues a line stands under its text, not under its time."""
 
 
 @click.command()
@@ -54,7 +63,8 @@ def trace(run: str | None, texts: bool, as_json: bool, mermaid: bool, otel: bool
     elif as_json:
         emit_json(trace_object(record, _left(record)))
     else:
-        told = trace_text(record, _left(record))
+        width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else _UNBROKEN
+        told = trace_text(record, _left(record), width)
         emit(f"{told}\n\n{full_texts(view_of(record), answer)}" if texts else told)
 
 
@@ -89,13 +99,20 @@ def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, ob
     }
 
 
-def trace_text(record: RunRecord, left: Sequence[Egress] = ()) -> str:
+def trace_text(record: RunRecord, left: Sequence[Egress] = (), width: int = _UNBROKEN) -> str:
     """Write a run's story for a person: its steps, a line for each event, what it all took."""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
     view = view_of(record)
     steps = ["", *tree(view)] if len(view.steps) > 1 else []
-    lines = [f"{event.at:8.2f} s  {line}" for event in record.events for line in _told(event)]
+    lines = [
+        line
+        for event in record.events
+        for told in _told(event)
+        for line in textwrap.wrap(
+            f"{event.at:8.2f} s  {told}", width, subsequent_indent=_UNDER, break_on_hyphens=False
+        )
+    ]
     tokens = sum(call.tokens_in for call in view.calls), sum(call.tokens_out for call in view.calls)
     cost = f", {show_usd(view.cost)}" if view.cost else ""
     total = f"{view.seconds:.1f} s, {tokens[0]:,} tokens read, {tokens[1]:,} written{cost}"

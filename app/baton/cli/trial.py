@@ -23,6 +23,8 @@ OUTSIDE_TOKENS = 16
 """As few as every provider accepts."""
 
 _PROMPT = "Say hello."
+_COMPUTABLE = {"clock": "today", "python": "```python\nprint(17 + 25)\n```"}
+"""Tools can't be talked to: the others compute "17 + 25"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,9 @@ async def try_out(
     """
     baton = compose(settings, paths, history=False)
     try:
-        outside = baton.orchestra.worker(worker).card.is_outside
-        prompt = Prompt(_PROMPT)
+        card = baton.orchestra.worker(worker).card
+        outside = card.is_outside
+        prompt = Prompt(_COMPUTABLE.get(card.id, "17 + 25") if card.is_tool else _PROMPT)
         limits = Limits(
             max_tokens=OUTSIDE_TOKENS if outside else TOKENS,
             budget=budget,
