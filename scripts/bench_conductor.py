@@ -201,7 +201,7 @@ RECORDINGS = {
         ("llama-3.1-8b-instruct", "mistral-7b-instruct-v0.2"),
         "gemini-1.5-pro-002",
         (1.25, 5.0),
-        sample=2000,
+        sample=1000,
     ),
 }
 
@@ -252,7 +252,7 @@ def _against(figure: str, ours: float, theirs: float) -> Row:
         figure,
         f"{ours * 100:.2f} %",
         f"{theirs * 100:.2f} %",
-        f"{(ours - theirs) * 100:+.2f} points",
+        f"{round((ours - theirs) * 100, 2) + 0.0:+.2f} points",
         "at least +0",
         holds,
     )

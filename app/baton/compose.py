@@ -104,7 +104,11 @@ def compose(
 
         workers = {**tools(), **workers}
         ids += [name for name in workers if name not in ids]
-    listed = {name: workers[name] for name in ids if not only or name in only}
+    listed = {
+        name: workers[name]
+        for name in ids
+        if not only or name in only or workers[name].card.is_tool
+    }
     budget = settings.budget
     terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline)
     redactor = None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from baton.adapters.tools import sandbox
 from baton.cli.plot import Plot, Point, in_characters
 from baton.domain.prices import Price, Rates
 from cli.calling import Call
@@ -202,6 +203,23 @@ def test_real_money_is_asked_for_kept_to_and_gone_on_from(
     usage = call("usage", "--json")
     assert json.loads(usage.out)[0]["calls"] == 3  # the person's own ledger
     assert json.loads(call("history", "ls", "--json").out) == []
+
+
+@pytest.mark.skipif(not sandbox(), reason="nothing executes code safely here")
+def test_code_is_graded_by_its_tests(call: Call, home: Path, here: Path) -> None:
+    file = here / "code.jsonl"
+    asked = {"question": "Write f.", "kind": "python"}
+    tests = {"right": "assert f() == 1", "wrong": "assert f() == 2"}
+    lines = [json.dumps({"id": name, "tests": test, **asked}) for name, test in tests.items()]
+    file.write_text("\n".join(lines))
+    words = ["bench", str(file), "--workers", "other", "--strategy", "single", "--out", "out.jsonl"]
+    with Cloud(reply=Reply("```python\ndef f():\n    return 1\n```")) as cloud:
+        configure(home, cloud)
+        done = call(*words)
+    assert done.code == 0, done.err
+    lines = (here / "out.jsonl").read_text().splitlines()
+    played = [json.loads(line)["played"] for line in lines]
+    assert {one["question"]: one["score"] for one in played} == {"right": 1, "wrong": 0}
 
 
 def test_code_is_not_executed_where_nothing_does_it_safely(

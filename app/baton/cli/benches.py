@@ -13,7 +13,7 @@ import click
 
 from baton.adapters.results import Results, Setting
 from baton.cli.output import talk
-from baton.domain.chat import Message, Purpose, Request, Role, Text, about_tokens
+from baton.domain.chat import Message, Purpose, Request, Role, Text, about_tokens, fenced
 from baton.domain.errors import BudgetExceeded, ConfigError
 from baton.domain.money import NANO, parse_usd, show_usd
 from baton.domain.prices import FREE, Price, Used
@@ -259,7 +259,8 @@ def _sandbox(tool: Worker) -> Execute:
     """Return what executes code by that tool."""
 
     async def execute(code: str) -> str:
-        request = Request((Message(Role.USER, code),), Purpose.VERIFY)
+        block = fenced(code).replace("\n", "python\n", 1)
+        request = Request((Message(Role.USER, block),), Purpose.VERIFY)
         pieces = [chunk.text async for chunk in tool.stream(request) if isinstance(chunk, Text)]
         return "".join(pieces)
 

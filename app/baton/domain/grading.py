@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from baton.domain.fences import blocks
+
 NUMBER, CHOICE, REGEX, PYTHON, TEXT = "number", "choice", "regex", "python", "text"
 KINDS = (NUMBER, CHOICE, REGEX, PYTHON, TEXT)
 """How a question may be graded."""
@@ -171,13 +173,13 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .*\"'`}$")
 
 
-_BLOCK = re.compile(r"^(`{3,})[ \t]*(?:python|py)?\d?[ \t]*\n(.*?)^\1`*[ \t]*$", re.S | re.M | re.I)
-
-
 def code_in(text: str) -> str:
     """Return the Python that a text holds: its fenced blocks, or all of it where it has none."""
-    blocks = [found[2] for found in _BLOCK.finditer(text)]
-    return "\n".join(blocks) if blocks else text
+    found = [block for block in blocks(text) if block.language in _PYTHON]
+    return "\n\n".join(block.text for block in found) if found else text
+
+
+_PYTHON = ("", "python", "py", "python3")
 
 
 def program(question: Question, text: str, mark: str) -> str:
