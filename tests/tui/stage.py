@@ -14,16 +14,18 @@ from textual.pilot import Pilot
 from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import Script, ScriptedWorker
 from baton.adapters.store import Store
-from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
 from baton.domain.labels import Label
 from baton.domain.ledger import Scope
 from baton.domain.money import NANO
+from baton.domain.plan import Plan
 from baton.domain.prices import Price, Rates
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Terms
 from baton.engine.ports import Redactor
 from baton.tui.app import BatonApp
 from baton.tui.desk import Desk
+from baton.tui.playing import Pending
 
 CARD = Card(
     "small",
@@ -109,6 +111,14 @@ class Stage:
         """Return what is on the screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join(strip.text for strip in strips)
+
+
+async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:
+    """Have a plan played, as after it was edited."""
+    stage.chat.player.send(Pending(stage.chat.chat, Prompt(text), plan=plan))
+    await stage.until(lambda: stage.chat.player.busy or stage.chat.transcript.turns)
+    if wait:
+        await stage.answered()
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ COMMANDS = (
     Command("regenerate", "regenerate", "Answer the newest prompt again"),
     Command("plan", "plan", "See the plan before anything is done", "TEXT", long=True),
     Command("why", "route", "Say in a sentence why the answer came about so"),
-    Command("continue", "go_on", "Go on with an answer that was interrupted"),
+    Command("continue", "resume", "Go on with an answer that was interrupted"),
     Command("mode", "mode", "Choose how answers are come to", "auto|local|mini|ultra"),
     Command("strategy", "strategy", "Choose a strategy or a workflow by its name", "NAME"),
     Command("model", "models", "Choose which worker answers", "WORKER"),

@@ -52,7 +52,8 @@ def summary(run: RunView, roster: Roster) -> Content:
     elif planning := [call for call in run.calls if call.step == 0]:
         names = ", ".join(dict.fromkeys(one_line(name_of(c.worker, roster), 40) for c in planning))
         lines.append(_muted(f"Planned and checked by {names}: {_figures(planning)}"))
-    if run.notice:
+    told = [step.why for step in run.steps] + ([run.failure.message] if run.failure else [])
+    if run.notice and run.notice not in told:
         lines.append(_muted(one_line(run.notice, 300)))
     return Content("\n").join(lines)
 

@@ -154,8 +154,12 @@ class ConductingScreen(SpendingScreen):
                     return
         self.play_first(Pending(pending.chat, pending.prompt, again=prompt, plan=plan))
 
+    def action_go_on(self) -> None:
+        """Go on with the selected answer; there is a key for it only where that can be done."""
+        self.action_resume()
+
     @work(group="go_on")
-    async def action_go_on(self) -> None:
+    async def action_resume(self) -> None:
         """Go on with the selected answer, or the newest, after the steps that were done."""
         view = self.transcript.selected
         if view is None or view.turn.run is None or not view.facts.interrupted:

@@ -94,6 +94,8 @@ class Presenter:
     async def _show(self, follower: Follower) -> None:
         screen = self._screen
         pending, started = follower.pending, follower.view.started
+        if pending.chat.id == screen.chat.id:
+            pending.chat = screen.chat  # it was opened anew while the prompt waited
         if pending.chat is not screen.chat or started is None:
             return
         if pending.after is not None or pending.again is not None:

@@ -168,7 +168,7 @@ class TurnView(Vertical):
         if hidden > 0:
             note = f"{hidden:,} more characters are not shown here; copy gives all. {note}"
         notes = [one_line(told, 400) for told in self.facts.notes]
-        return "\n".join(filter(None, (note.strip(), *notes, self._going_on())))
+        return "\n".join(filter(None, (note.strip(), self._going_on(), *notes)))
 
     def _going_on(self) -> str:
         """Say how an interrupted run is gone on with."""

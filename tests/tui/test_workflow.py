@@ -1,0 +1,272 @@
+"""A run opened into its workflow, while it goes on and afterwards; and who wrote which part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from baton.adapters.store import Store
+from baton.domain import events as ev
+from baton.domain.chat import Chunk, Finish, Prompt, Purpose, Request, Sent, Text, TurnStatus, Usage
+from baton.domain.errors import WorkerError
+from baton.domain.labels import Label
+from baton.domain.ledger import Policy
+from baton.domain.plan import Need, Plan, Step
+from baton.engine.ports import NEW
+from baton.tui.screens.workflow import StepScreen, WorkflowScreen
+from baton.tui.widgets.answer import Answer
+from tui.stage import Stage, afar, play, staged
+
+Script = Iterable[Chunk | BaseException | float]
+BUDGET = {"policy": Policy.BUDGET}
+PLAN = Plan(
+    (
+        Step("small", "Draft three days in Lisbon.", ("prompt",), Need("planning", 2)),
+        Step("large", "Check distances and hours.", ("1",), Need("knowledge", 3), check=True),
+        Step(
+            "gpt", "Put it into a table in Portuguese.", ("prompt", "1", "2"), Need("translation")
+        ),
+    ),
+    (1, 3),
+)
+TABLE = "| Dia | Manhã |\n|---|---|\n| 1 | Castelo |"
+
+
+def draft(request: Request) -> Script:
+    yield Text("Day 1: the castle. ")
+    yield Text("Day 2: the river.")
+
+
+def verify(request: Request) -> Script:
+    yield Text("The castle opens at nine.")
+
+
+async def to_workflow(stage: Stage) -> None:
+    stage.chat.transcript.focus()
+    await stage.press("w")
+    await stage.until(lambda: type(stage.app.screen) is WorkflowScreen)
+    await stage.pilot.pause(0.1)
+
+
+async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> None:
+    async with staged(tmp_path, draft, verify, cloud=afar(TABLE), terms=BUDGET) as stage:
+        await play(stage, PLAN)
+        await to_workflow(stage)
+        seen = stage.see()
+        lines = [" ".join(line.split()) for line in seen.splitlines()]
+        assert "1 Draft three days in Lisbon. done" in lines
+        assert "3 Put it into a table in Portuguese. done" in lines
+        flat = " ".join(seen.split())
+        assert "small · local · " in flat
+        assert "800 tok · $0.002 · sees prompt, 1, 2" in flat
+        assert "Sees the prompt, what step 1 wrote, what step 2 wrote." in flat
+        assert "| 1 | Castelo |" in flat, "the cursor is on the answer's last step"
+        assert "Sent to api.openai.com: 1,834 bytes (e shows them)." in flat
+        await stage.press("k")
+        await stage.until(lambda: "The castle opens at nine." in stage.see())
+        assert "Sees what step 1 wrote." in stage.see()
+        await stage.press("up", "enter")
+        await stage.until(lambda: type(stage.app.screen) is StepScreen)
+        await stage.until(lambda: "Day 1: the castle. Day 2: the river." in stage.see())
+        assert "Step 1: Draft three days in Lisbon." in stage.see()
+        await stage.press("enter")
+        await stage.press("w")
+        assert stage.app.screen is stage.chat
+
+
+async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
+    async with staged(tmp_path, draft, verify, cloud=afar(), terms=BUDGET, size=(140, 40)) as stage:
+        await play(stage, PLAN)
+        await to_workflow(stage)
+        top = stage.see().splitlines()[0]
+        assert top.startswith(" baton   Plan it")
+        assert "│ Why this way" in top
+        assert "Plan it" in stage.see().splitlines()[3], "the conversation stays beside it"
+
+
+async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    def gated(request: Request) -> Script:
+        yield Text("Day 1: ")
+        while not go.is_set():
+            yield 0.02
+        yield Text("the castle.")
+
+    async with staged(tmp_path, gated, verify, cloud=afar(), terms=BUDGET) as stage:
+        await play(stage, PLAN, wait=False)
+        await stage.until(lambda: "Day 1:" in stage.see())
+        await to_workflow(stage)
+        await stage.until(lambda: "writing" in stage.see())
+        assert stage.see().count("waiting") == 2
+        assert "It wrote:" in stage.see()
+        go.set()
+        await stage.until(lambda: stage.see().count("done") == 3)
+        assert "From **far** away." in stage.see(), "the cursor went along with the work"
+        await stage.answered()
+
+
+async def test_a_step_is_read_while_it_is_written(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    def gated(request: Request) -> Script:
+        yield Text("Day 1: ")
+        while not go.is_set():
+            yield 0.02
+        yield Text("the castle.")
+
+    async with staged(tmp_path, gated) as stage:
+        await stage.send("hello")
+        await stage.until(lambda: "Day 1:" in stage.see())
+        await to_workflow(stage)
+        await stage.press("enter")
+        await stage.until(lambda: "being written" in stage.see())
+        go.set()
+        await stage.until(lambda: "Day 1: the castle." in stage.see())
+        await stage.until(lambda: "18 characters" in stage.see().splitlines()[-1])
+        assert "being written" not in stage.see()
+
+
+async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
+    def broken(request: Request) -> Script:
+        raise WorkerError("The worker can't check.", "")
+        yield
+
+    plan = Plan((PLAN.steps[0], replace(PLAN.steps[1], optional=True), PLAN.steps[2]), (1, 3))
+    async with staged(tmp_path, draft, broken, cloud=afar(TABLE), terms=BUDGET) as stage:
+        await play(stage, plan)
+        await to_workflow(stage)
+        before = stage.see()
+        await stage.press("escape")
+        conversation = stage.chat.chat.id
+        await stage.press("ctrl+n")
+        await stage.until(lambda: not stage.chat.transcript.turns)
+        await stage.chat.open(conversation)
+        await stage.until(lambda: stage.chat.transcript.views[-1].facts.steps)
+        await to_workflow(stage)
+        assert stage.see() == before
+
+
+async def stored(store: Store, *events: ev.Event, status: TurnStatus = TurnStatus.DONE) -> str:
+    """Write a run down as if it had been played; return its conversation."""
+    begun = await store.begin(Prompt("Plan it"), NEW, Label.CLOUD)
+    await store.append(
+        begun.run, ev.Started(0, begun.run, begun.conversation, begun.prompt, begun.answer)
+    )
+    for event in events:
+        await store.append(begun.run, event)
+    await store.write(begun.answer, "", status)
+    return begun.conversation
+
+
+ESC = "\x1b]52;c;AAAA\x07"
+
+
+async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_path: Path) -> None:
+    store = Store.open(None)
+    steps = (
+        Step("small", f"Draft {ESC}it.", ("prompt", f"file:a{ESC}b.txt"), Need("code")),
+        Step("gpt[b]x", "Improve it.", ("1",), Need("code", 4), optional=True),
+        Step("small", "Mend what was wrong.", ("1", "2"), Need("code", 2)),
+    )
+    first, all_of_it = Plan(steps[:2], (2,)), Plan(steps, (3,))
+    conversation = await stored(
+        store,
+        ev.Routed(0, "plan", f"It has {ESC}[bold]two tasks.", strategy="ultra"),
+        ev.Planning(0, "small"),
+        ev.Called(0.5, 0, "small", Purpose.PLAN, 30, 90, 0, 0, 0, True, 0.5, 0.1, 0, Finish.STOP),
+        ev.Planned(0.5, first, False),
+        ev.StepStarted(0.5, 1, "small"),
+        ev.StepFinished(2.6, 1, Finish.LENGTH, f"def f(): {ESC}\n  return 17"),
+        ev.Checked(2.7, 1, "code runs", ev.Verdict.RIGHT),
+        ev.Checked(2.7, 1, f"su{ESC}ms", ev.Verdict.WRONG, f"17 + 25 is {ESC}42"),
+        ev.Checked(2.7, 1, "text", ev.Verdict.UNCHECKED),
+        ev.StepSkipped(2.8, 2, f"Only $0.001 {ESC}is left.", 12_000_000),
+        ev.Planned(2.9, all_of_it, True, f"The sums were {ESC}wrong."),
+        ev.StepStarted(2.9, 3, "small"),
+        ev.StepFailed(3.0, 3, "WorkerError", f"It {ESC}died."),
+        ev.Failed(3.0, "WorkerError", f"It {ESC}died.", ""),
+        status=TurnStatus.FAILED,
+    )
+    async with staged(tmp_path, draft, store=store, size=(100, 40)) as stage:
+        await stage.chat.open(conversation)
+        await stage.until(lambda: stage.chat.transcript.views[-1].facts.steps)
+        await to_workflow(stage)
+        seen = stage.see()
+        assert "\x1b" not in seen
+        assert "\x07" not in seen
+        flat = " ".join(seen.split())
+        assert "[bold]two tasks." in flat
+        assert "Then: The sums were \ufffd" in flat
+        assert "Planned and checked by SmolLM2 135M: 0.5 s · 90 tok" in flat
+        assert "done, cut" in flat
+        assert "gpt[b]x" in flat
+        assert "could have cost $0.02" in flat
+        assert "failed" in flat
+        await stage.press("k", "k", "k")
+        await stage.until(lambda: "Sees the prompt, the file a" in " ".join(stage.see().split()))
+        flat = " ".join(stage.see().split())
+        assert "code runs: right · su" in flat
+        assert "ms: wrong (17 + 25 is" in flat
+        assert "not checked" in flat
+        await stage.press("j")
+        await stage.until(lambda: "Only $0.001" in stage.see())
+        await stage.press("k", "enter")
+        await stage.until(lambda: "return 17" in stage.see())
+        assert "\x1b" not in stage.see()
+    await store.aclose()
+
+
+async def test_parts_from_elsewhere_are_marked_and_local_ones_are_quiet(tmp_path: Path) -> None:
+    async with staged(tmp_path, draft, verify, cloud=afar(TABLE), terms=BUDGET) as stage:
+        await play(stage, PLAN)
+        await stage.until(lambda: "gpt-5-mini · $0.002" in stage.see())
+        seen = stage.see()
+        assert "Baton · 3 steps · 2 local, 1 cloud · " in seen
+        head = next(line for line in seen.splitlines() if "3 steps" in line)
+        assert "gpt-5-mini" not in head, "only its own part is its"
+        day = next(line for line in seen.splitlines() if "Day 1" in line)
+        row = next(line for line in seen.splitlines() if "Castelo" in line)
+        assert "▎" not in day
+        assert row.startswith(" ▎")
+        assert stage.chat.transcript.views[-1].source.endswith(TABLE)
+        conversation = stage.chat.chat.id
+        await stage.press("ctrl+n")
+        await stage.until(lambda: "Castelo" not in stage.see())
+        await stage.chat.open(conversation)
+        await stage.until(lambda: "gpt-5-mini · $0.002" in stage.see())
+        await stage.pilot.pause(0.1)
+        again = stage.see().splitlines()
+        assert next(line for line in again if "Castelo" in line) == row
+        assert next(line for line in again if "3 steps" in line) == head
+
+
+async def test_parts_that_are_written_side_by_side_stay_in_their_order(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    def late(request: Request) -> Script:
+        yield Text("Early ")
+        while not go.is_set():
+            yield 0.02
+        yield Text("morning.")
+
+    def night(request: Request) -> Script:
+        yield Sent("api.openai.com", 10)
+        yield Text("Late night.")
+        yield Usage(10, 10, Finish.STOP)
+
+    plan = Plan(
+        (Step("small", "Mornings.", ("prompt",)), Step("gpt", "Nights.", ("prompt",))), (1, 2)
+    )
+    async with staged(tmp_path, late, cloud=night, terms=BUDGET) as stage:
+        await play(stage, plan, wait=False)
+        await stage.until(lambda: "Late night." in stage.see() and "Early" in stage.see())
+        go.set()
+        await stage.answered()
+        await stage.until(lambda: "Early morning." in stage.see())
+        seen = stage.see()
+        assert seen.index("Early morning.") < seen.index("gpt-5-mini") < seen.index("Late night.")
+        assert len(stage.app.screen.query(Answer)) == 2
+        assert stage.chat.transcript.turns[-1].text == "Early morning.\n\nLate night."
