@@ -47,6 +47,13 @@ AGAIN_SECONDS = 1.0
 """How long a worker elsewhere that wasn't available is left alone before it is asked again."""
 
 
+SAMPLING = 0.7
+"""The temperature of a second answer to the same question, unless the person set one.
+
+With it self-consistency was measured (arXiv 2203.11171); at a model's own, which may be 0, all
+answers would be one."""
+
+
 class Skipped(Exception):
     """The step is left out: whoever decided, the run goes on without it."""
 
@@ -172,16 +179,27 @@ class Part:
         answers = purpose is Purpose.ANSWER
         system = card.system if begun.system is None or not answers else begun.system
         outputs = playing.outputs(self.number)
-        # Samples of the same question differ, and are the same again with the same seed.
         seed = None if limits.seed is None else (limits.seed + self.number - 1) % 2**32
+        temperature = limits.temperature
+        if temperature is None and self._is_sample:
+            temperature = SAMPLING
         return Request(
             plan.messages(self.number, playing.material, outputs, system),
             purpose,
             limits.max_tokens if answers else None,
-            limits.temperature,
+            temperature,
             seed,
             begun.label,
         )
+
+    @property
+    def _is_sample(self) -> bool:
+        """Whether the same worker was asked just the same before: it shall say something else."""
+        plan = self._playing.plan
+        assert plan is not None
+        mine = (self.step.worker, self.step.subtask, self.step.access)
+        before = plan.steps[: self.number - 1]
+        return any((step.worker, step.subtask, step.access) == mine for step in before)
 
     async def _allowed(self, card: Card, request: Request) -> Request:
         """Have it allowed that a worker elsewhere is asked; return the request within its cap.
