@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from baton.adapters.tools import sandbox
 from baton.cli.plot import Plot, Point, in_characters
 from baton.domain.prices import Price, Rates
 from cli.calling import Call
-from support.cloud import Cloud, Reply
+from e2e.terminal import Terminal
+from support.cloud import Cloud, Fault, Reply
 from support.recordings import BIG, OTHER, SMALL, rows, write
 
 MODELS = f"{SMALL},{OTHER},{BIG}"
@@ -203,6 +206,46 @@ def test_real_money_is_asked_for_kept_to_and_gone_on_from(
     usage = call("usage", "--json")
     assert json.loads(usage.out)[0]["calls"] == 3  # the person's own ledger
     assert json.loads(call("history", "ls", "--json").out) == []
+
+
+def terminal(*words: str) -> Terminal:
+    return Terminal([sys.executable, "-I", "-m", "baton", "bench", *words], os.environ)
+
+
+def test_at_a_terminal_the_person_is_asked_before_money_is_spent(
+    home: Path, here: Path, questions: Path
+) -> None:
+    words = [str(questions), "--workers", "far", "--strategy", "single"]
+    with Cloud(prices={"": PRICE}, reply=Reply("The answer is 42.")) as cloud:
+        configure(home, cloud)
+        screen = terminal(*words)
+        screen.wait_for("and stop at $3.32?")
+        screen.send("\r")
+        assert screen.wait_end() == 1
+        assert cloud.posts == 0
+        screen = terminal(*words)
+        screen.wait_for("Go on")
+        screen.send("y\r")
+        screen.wait_for("single  ")
+        assert screen.wait_end() == 0
+        assert cloud.posts == 3
+
+
+def test_ctrl_c_keeps_what_was_played_and_settles_the_rest(
+    call: Call, home: Path, here: Path, questions: Path
+) -> None:
+    words = [str(questions), "--workers", "far", "--strategy", "single", "--budget", "50"]
+    with Cloud(prices={"": PRICE}, reply=Reply("The answer is 42.")) as cloud:
+        configure(home, cloud)
+        cloud.next(None, Fault.STALL)
+        screen = terminal(*words, "--out", "out.jsonl")
+        screen.wait_for("1 of 3")
+        screen.wait(lambda _: cloud.posts == 2)
+        screen.send("\x03")
+        assert screen.wait_end() == 130
+    assert (here / "out.jsonl").read_bytes().count(b"\n") == 1
+    (day,) = json.loads(call("usage", "--json").out)
+    assert (day["calls"], day["unconfirmed_usd"] != "0") == (2, True)
 
 
 @pytest.mark.skipif(not sandbox(), reason="nothing executes code safely here")
