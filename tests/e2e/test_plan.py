@@ -19,7 +19,7 @@ BATON = [sys.executable, "-I", "-m", "baton"]
 KEY = "sk-canary-lab-7f3a9c2e5b8d4160"
 PROMPT = "Compare rivers and lakes for a school talk, and write the opening."
 
-STEPS = (
+STEPS: tuple[tuple[str, int, list[str], list[int], int, str], ...] = (
     ("writing", 1, ["prompt"], [], 1, "Write one sentence about rivers."),
     ("writing", 1, ["prompt"], [], 1, "Write one sentence about lakes."),
     ("chat", 1, ["prompt"], [], 1, "Name one animal that lives in water."),
