@@ -32,6 +32,8 @@ class Conducted:
         from baton.engine.conductor import LanguageConductor, choose
 
         situation = desk.situation
+        if situation.limits.alone:
+            return alone(situation)
         if situation.route.template == LONG_DOCUMENT:
             return await self._by_hand(desk)
         if not (worker := choose(situation, await desk.funds())):
@@ -52,8 +54,7 @@ class Conducted:
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose what the conductor adds, or a way out where the plan came to nothing."""
-        back = self._kept and any(is_lost(outcome, n) for n in outcome.plan.answer)
-        if back and not any(outcome.texts.get(n) for n in outcome.plan.answer):
+        if self._kept and all(is_lost(outcome, n) for n in outcome.plan.answer):
             kept, self._kept = self._kept, ()
             why = "What should mend it failed, so the answer before stays."
             return Proposal(replace(outcome.plan, answer=kept), "plan", why)
@@ -80,7 +81,7 @@ class Conducted:
         """Propose the template that suits the prompt, or that the default worker answers."""
         situation = desk.situation
         name = situation.route.template
-        if name and not situation.limits.alone:
+        if name:
             try:
                 template = situation.templates()[name]
                 plan = await drawn(desk, template)
@@ -89,7 +90,7 @@ class Conducted:
                     raise
             else:
                 told = why or situation.route.why
-                return Proposal(plan, "plan", f"{told} {template.about}", final=False)
+                return Proposal(plan, "plan", f"{told} {template.about}")
         told = why or "Nobody here can draw a plan."
         return alone(situation, f"{told} So one worker answers.")
 

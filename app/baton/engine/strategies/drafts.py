@@ -90,8 +90,8 @@ def written(outcome: Outcome, among: Iterable[int]) -> list[int]:
 
 
 def is_lost(outcome: Outcome, step: int) -> bool:
-    """Tell whether a step is over without a word."""
-    return step in outcome.failed and not outcome.texts.get(step)
+    """Tell whether a step, now that it is over, has come to nothing: not one word of it."""
+    return not outcome.texts.get(step, "").strip()
 
 
 def settled(outcome: Outcome, step: int, why: str) -> Proposal:

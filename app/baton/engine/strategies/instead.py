@@ -18,7 +18,7 @@ class Instead:
         route = situation.route
         step = _computed(situation) if route.tool else answered_by(situation, situation.helper)
         where = "local" if route.tool else "cloud"
-        return Proposal(Plan((replace(step, optional=True),), (1,)), where, route.why, final=False)
+        return Proposal(Plan((replace(step, optional=True),), (1,)), where, route.why)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers after all."""

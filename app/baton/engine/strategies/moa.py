@@ -44,7 +44,7 @@ class MixtureOfAgents:
         steps.append(Step(writer.id, MERGE, access, situation.route.need))
         where = "cloud" if any(situation.card(step.worker).remote for step in steps) else "plan"
         why = f"{len(proposers)} answers are proposed, and {writer.name} makes one of them."
-        return Proposal(Plan(tuple(steps), (len(steps),)), where, why, final=False)
+        return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose the strongest proposer's answer, where nothing was made of them."""

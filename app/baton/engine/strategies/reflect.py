@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from baton.domain.plan import Outcome, Plan, Step
 from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.drafts import answered_by, everything, settled, written
+from baton.engine.strategies.drafts import answered_by, everything, is_lost, settled, written
 
 REVISE = (
     "Here is your draft of an answer. Look for mistakes in it, and for what was asked and is "
@@ -29,12 +29,12 @@ class Reflect:
         card = situation.card(situation.worker)
         where = "cloud" if card.remote else "local"
         why = f"{card.name} revises its own answer."
-        return Proposal(Plan(tuple(steps), (len(steps),)), where, why, final=False)
+        return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose the last version that was written, where the last one wasn't."""
         last = len(outcome.plan.steps)
         versions = written(outcome, range(1, last + 1))
-        if not versions or versions[-1] == outcome.plan.answer[0]:
+        if not versions or not is_lost(outcome, outcome.plan.answer[0]):
             return None
         return settled(outcome, versions[-1], "The revision failed, so the version before stays.")

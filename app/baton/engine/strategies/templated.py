@@ -31,7 +31,7 @@ class Templated:
             plan = await drawn(desk, self._template)
         except PlanError as problem:
             return alone(desk.situation, f"{problem.message} So one worker answers.")
-        return Proposal(plan, "plan", self._template.about, final=len(plan.steps) == 1)
+        return Proposal(plan, "plan", self._template.about)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose another answer only where the plan came to none."""
@@ -73,7 +73,7 @@ def rescued(situation: Situation, outcome: Outcome) -> Proposal | None:
     What has a word already, stays: it may be all that was paid for.
     """
     plan = outcome.plan
-    if not any(is_lost(outcome, n) for n in plan.answer) or _has_words(outcome):
+    if not all(is_lost(outcome, n) for n in plan.answer):
         return None
     whole = written(outcome, (n for n, step in enumerate(plan.steps, 1) if step.is_direct))
     if whole:
@@ -88,7 +88,3 @@ def rescued(situation: Situation, outcome: Outcome) -> Proposal | None:
         return None
     name = situation.card(situation.worker).name
     return Proposal(grown, why=f"The plan came to nothing, so {name} answers.")
-
-
-def _has_words(outcome: Outcome) -> bool:
-    return any(outcome.texts.get(n) for n in outcome.plan.answer)

@@ -7,7 +7,7 @@ from baton.engine.ports import Desk, Funds, Situation
 LEAST = 0.05
 """How much likelier a right answer must become for help to be asked for with an unused budget."""
 
-RISE = 0.5
+RISE = 0.75
 """How much that rises until the budget is used up (arXiv 2512.22137, its delta and alpha)."""
 
 
