@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -421,3 +422,27 @@ async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
     assert await Asker(output, drop_oldest=False)(question) == "stop"
     assert output.put == []
     output.close()
+
+
+def written(output: Output) -> None:
+    """Wait until the thread has written all that it was given."""
+    done = threading.Event()
+    output.when_written(done.set)
+    assert done.wait(10)
+
+
+def test_what_is_written_beside_a_question_waits_for_its_answer(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    output = Output()
+    output.to_terminal = True
+    output.warn("Number:")
+    output.hold()
+    output.data("Paris")
+    output.warn("baton: Later.")
+    written(output)
+    assert capfd.readouterr() == ("", "Number:\n")
+    output.let_go()
+    written(output)
+    output.close()
+    assert capfd.readouterr() == ("Paris", "baton: Later.\n")

@@ -18,6 +18,7 @@ from cli.recorded import BEGUN, EVENTS, called, record, stored
 def test_a_plan_is_told_in_a_few_lines() -> None:
     assert reasons(record(*EVENTS)) == [
         "It went by a plan (strategy conductor): It asks for three things.",
+        "large planned.",
         "small (local) did step 1.",
         "large (local) did steps 2 and 4.",
         "gpt (cloud (api.openai.com)) did step 3, for $0.002.",
@@ -34,12 +35,15 @@ def test_an_ordinary_answer_is_two_lines() -> None:
     ]
 
 
+GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` goes on."
+
+
 @pytest.mark.parametrize(
     ("events", "status", "told"),
     [
         ((ev.Failed(0.3, "WorkerError", "small died.", ""),), "failed", "It failed: small died."),
-        ((ev.Cancelled(0.3),), "cancelled", "It was stopped before it was done."),
-        ((), "lost", "Baton was ended before it was done."),
+        ((ev.Cancelled(0.3),), "cancelled", GOES_ON),
+        ((), "lost", GOES_ON),
         (
             (
                 ev.Offered(0.2, "gpt", "It was cut.", NANO, 9, "", ev.Decision.NEVER, "No."),
@@ -62,6 +66,19 @@ def test_an_ordinary_answer_is_two_lines() -> None:
 )
 def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, told: str) -> None:
     assert told in reasons(record(*BEGUN, *events, status=status))
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("cancelled", "It was stopped before it was done."),
+        ("lost", "Baton was ended before it was done."),
+        ("running", "It is still going on."),
+    ],
+)
+def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
+    begun = (ev.Planned(0.0, single("small")), ev.StepStarted(0.1, 1, "small"))
+    assert reasons(record(*begun, status=status))[-1] == told
 
 
 def test_outside_text_stays_on_its_line() -> None:

@@ -13,6 +13,9 @@ from baton.domain.sanitise import one_line, sanitise
 
 _CLEAR = "\r\x1b[2K"
 
+_Item = tuple[int, bytes] | Callable[[], object] | None
+"""What the thread is given: bytes for a descriptor, something to call, or the end."""
+
 
 def emit(text: str) -> None:
     """Write data and a line break to stdout. Raises StoreError when stdout takes no more."""
@@ -64,7 +67,8 @@ class Output:
         self._may_overwrite = self._may_talk and os.environ.get("TERM") not in {None, "", "dumb"}
         self._status = ""
         self._at_line_start = True
-        self._queue: SimpleQueue[tuple[int, bytes] | Callable[[], object] | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Item] = SimpleQueue()
+        self._held: list[_Item] | None = None
         self._thread = threading.Thread(target=self._write_all, name="output", daemon=True)
         self._thread.start()
 
@@ -81,7 +85,7 @@ class Output:
             self.status("")
             text = sanitise(text)
         self._at_line_start = text.endswith("\n")
-        self._queue.put((1, text.encode("utf-8", "replace")))
+        self._put((1, text.encode("utf-8", "replace")))
 
     def end_line(self) -> None:
         """End the line on stdout that was begun, if one was."""
@@ -93,7 +97,7 @@ class Output:
         if not self._may_overwrite or text == self._status:
             return
         self._status = text
-        self._queue.put((2, (_CLEAR + one_line(text, _columns() - 1)).encode("utf-8", "replace")))
+        self._put((2, (_CLEAR + one_line(text, _columns() - 1)).encode("utf-8", "replace")))
 
     def talk(self, text: str) -> None:
         """Say something in passing: on a terminal only, and not when quiet."""
@@ -103,7 +107,23 @@ class Output:
     def warn(self, text: str) -> None:
         """Say something that must not go unseen."""
         self.status("")
-        self._queue.put((2, (sanitise(text) + "\n").encode("utf-8", "replace")))
+        self._put((2, (sanitise(text) + "\n").encode("utf-8", "replace")))
+
+    def hold(self) -> None:
+        """From now on keep what would meet a question at the terminal."""
+        self._held = self._held or []
+
+    def let_go(self) -> None:
+        """Write what was held."""
+        held, self._held = self._held or [], None
+        for item in held:
+            self._queue.put(item)
+
+    def _put(self, item: tuple[int, bytes]) -> None:
+        if self._held is not None and (item[0] == 2 or self.to_terminal):
+            self._held.append(item)
+        else:
+            self._queue.put(item)
 
     def when_written(self, call: Callable[[], object]) -> None:
         """Call this, in the thread, when all that was written so far has been taken."""
@@ -111,6 +131,7 @@ class Output:
 
     def close(self) -> None:
         """Let the thread end when all is written; `on_drained` is called then."""
+        self.let_go()
         self.status("")
         self._queue.put(None)
 

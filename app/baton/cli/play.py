@@ -8,7 +8,7 @@ import errno
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -317,6 +317,7 @@ class Asker:
     def __init__(self, output: Output, drop_oldest: bool) -> None:
         self._output = output
         self._drop_oldest = drop_oldest
+        self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self, question: Question) -> str:
         """Return the id of the choice."""
@@ -328,14 +329,21 @@ class Asker:
             return "trim"
         if not (os.isatty(0) and os.isatty(2)):
             return question.default
+        async with self._one_at_a_time:
+            return await self._put(question, choices)
+
+    async def _put(self, question: Question, choices: Mapping[str, str]) -> str:
         listed = [f"  {n}  {label}" for n, label in enumerate(choices.values(), start=1)]
         default = list(choices).index(question.default) + 1
         text = question.text if question.offer is None else told(question.offer)
         if self._output.shares_terminal:
             self._output.end_line()  # a draft may stand there
         self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
-        await self._shown()
-        typed = (await _typed_line()).strip()
+        try:
+            await self._shown()
+            typed = (await _typed_line()).strip()
+        finally:
+            self._output.let_go()
         if typed.isdecimal() and 1 <= int(typed) <= len(choices):
             return list(choices)[int(typed) - 1]
         return question.default
@@ -349,6 +357,7 @@ class Asker:
                 loop.call_soon_threadsafe(shown.set)
 
         self._output.when_written(tell)
+        self._output.hold()  # steps beside the one that asks go on writing
         await shown.wait()
 
 
@@ -357,10 +366,11 @@ def told(offer: Offer) -> str:
     left = "" if offer.left is None else f" · {at_most(offer.left)} left {Scope(offer.scope).told}"
     hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
     shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
+    # The price stands where the question is, however long the text before it.
     return (
+        f"This would leave this machine{hidden}:\n{shown}\n"
         f"Ask {offer.card.name}?   at most {at_least(offer.most)}{left}\n"
-        f"  Why: {offer.why}\n"
-        f"  Leaves this machine{hidden}:\n{shown}"
+        f"  Why: {offer.why}"
     )
 
 

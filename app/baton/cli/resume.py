@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from baton.engine.run import Run
 
 _ENDED = ("lost", "cancelled", "failed")
+_UNPLAYED = "was not played"
 _LOOKED_AT = 200
 """How many of the newest runs may be the one that is meant."""
 
@@ -98,8 +99,17 @@ async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits
         return baton.orchestra.resume(record, limits, ask)
 
     if not manner.quiet and os.isatty(2):
-        talk(f"Run {record.id}: {left_off(record) or 'is asked once more'}.")
+        talk(_beginning(record))
     return await show(begin, manner)
+
+
+def _beginning(record: RunRecord) -> str:
+    told = left_off(record)
+    if told.endswith(_UNPLAYED):
+        return f"Playing the plan of run {record.id}."
+    if told:
+        return f"Run {record.id} was {told}; going on."
+    return f"Asking once more what run {record.id} asked."
 
 
 async def _find(store: Store, named: str | None) -> RunRecord:
@@ -131,7 +141,7 @@ def left_off(record: RunRecord) -> str:
     done = [step.number for step in view.steps if step.status == "done"]
     count = len(view.steps)
     if all(step.status == "waiting" for step in view.steps):
-        return f"its plan of {_steps(count)} was not played"
+        return f"its plan of {_steps(count)} {_UNPLAYED}"
     if count < 2:
         return ""
     if not done:
@@ -146,7 +156,7 @@ def way_on(record: RunRecord) -> str:
     told = left_off(record)
     if not told:
         return ""
-    verb = "plays it" if told.endswith("played") else "goes on"
+    verb = "plays it" if told.endswith(_UNPLAYED) else "goes on"
     return f"{told[0].upper()}{told[1:]}; `baton resume {record.id}` {verb}."
 
 

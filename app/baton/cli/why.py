@@ -9,8 +9,10 @@ import click
 from baton.cli.completion import complete_run
 from baton.cli.output import emit, emit_json
 from baton.cli.result import route_object
+from baton.cli.resume import way_on
 from baton.cli.steps import destination, told_numbers, told_place, view_of
 from baton.cli.stored import found_run, with_store
+from baton.domain.chat import Purpose
 from baton.domain.events import Checked, Decision, Offered, Verdict
 from baton.domain.history import RunRecord
 from baton.domain.money import show_usd
@@ -64,14 +66,14 @@ def _step_object(step: StepView, view: RunView) -> dict[str, Any]:
 def reasons(record: RunRecord) -> list[str]:
     """Say in a few sentences, one a line, how a run's answer came about."""
     view = view_of(record)
-    lines = [_route(view), *_workers(view)]
+    lines = [_route(view), *_planners(view), *_workers(view)]
     lines += [_offer(offer) for offer in view.offers if not _is_told(offer, view)]
     lines += [f"Then: {one_line(told)}" for told in view.revisions]
     lines += [_check(found) for step in view.steps for found in step.checks if _matters(found)]
     if view.failure is not None:
         lines.append(f"It failed: {one_line(view.failure.message)}")
-    elif record.status in ("cancelled", "lost", "running"):
-        lines.append(_UNFINISHED[record.status])
+    elif record.status in _UNFINISHED:
+        lines.append(way_on(record) or _UNFINISHED[record.status])
     return lines
 
 
@@ -94,6 +96,18 @@ def _route(view: RunView) -> str:
     return f"{went}{strategy}: {reason}" if reason else f"{went}{strategy}."
 
 
+def _planners(view: RunView) -> list[str]:
+    """Say who was asked for the plan, or to judge what came of it, and for how much."""
+    costs: dict[str, int] = {}
+    for call in view.calls:
+        if call.step == 0 and call.purpose is Purpose.PLAN:
+            costs[call.worker] = costs.get(call.worker, 0) + call.cost
+    return [
+        f"{one_line(worker)} planned" + (f", for {show_usd(cost)}." if cost else ".")
+        for worker, cost in costs.items()
+    ]
+
+
 def _workers(view: RunView) -> list[str]:
     """Say who did which steps, where, and for how much."""
     by_worker: dict[tuple[str, str], list[int]] = {}
@@ -113,9 +127,8 @@ def _workers(view: RunView) -> list[str]:
 
 
 def _is_told(offer: Offered, view: RunView) -> bool:
-    """Tell whether the steps say already that the offer was taken."""
-    taken = offer.decision is Decision.SENT
-    return taken and any(destination(s, view) for s in view.steps if s.worker == offer.worker)
+    """Tell whether its calls say already that the offer was taken."""
+    return offer.decision is Decision.SENT and any(c.worker == offer.worker for c in view.calls)
 
 
 def _offer(offer: Offered) -> str:
