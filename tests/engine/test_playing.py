@@ -387,6 +387,24 @@ async def test_an_optional_one_is_left_out_with_what_it_would_have_cost(
         assert (here.actors["far"].requests, await here.spent()) == ([], 0)
 
 
+async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_it() -> None:
+    """Only who asked for that very worker takes the prompt back with it."""
+    async with house(Actor(local()), Actor(cloud())) as here:
+        view = await here.play(single("far"))
+        assert (view.status, view.steps[0].worker) == ("finished", "small")
+        assert view.offers[0].why == "Step 1 of the plan is for it: chat."
+        here.orchestra.default = "far"
+        view = await here.play(single("far"))
+        assert (view.status, view.offers[0].why) == ("cancelled", "You asked for it.")
+        assert here.actors["far"].requests == []
+
+
+async def test_an_offer_to_stand_in_for_a_worker_that_is_down_says_so() -> None:
+    async with house(Actor(local(), fails(DOWN)), Actor(cloud()), choice="once") as here:
+        view = await here.play(single("small"))
+        assert (view.status, view.offers[0].why) == ("finished", "It would stand in for small.")
+
+
 async def test_leave_for_the_conversation_holds_for_the_next_step_and_the_next_prompt() -> None:
     plan = Plan((step("far", "One."), step("far", "Two.", "1"), step("far", "Three.", "2")), (3,))
     async with house(Actor(local()), Actor(cloud()), choice=["conversation", "keep"]) as here:

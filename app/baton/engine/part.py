@@ -218,18 +218,25 @@ class Part:
             await self._stage.emit(ev.StepSkipped(0, self.number, told, offered.most))
             raise Skipped
         alone = len(playing.situation.roster) == 1 or self._stage.task.limits.alone
-        direct = playing.plan is not None and len(playing.plan.steps) == 1
-        if offered.decision is edited or (offered.decision is kept and (alone or direct)):
+        if offered.decision is edited or (offered.decision is kept and (alone or self._is_wanted)):
             raise Withdrawn
         raise BudgetExceeded(told)
 
     @property
+    def _is_wanted(self) -> bool:
+        """Whether the person asked for its worker, which is to do all there is."""
+        plan = self._playing.plan
+        only = plan is not None and len(plan.steps) == 1
+        return only and self.worker == self._stage.task.worker
+
+    @property
     def _why(self) -> str:
         """Say why its worker is offered."""
-        plan = self._playing.plan
+        if self.worker != self.step.worker:
+            return f"It would stand in for {self.step.worker}."
         if self._playing.why:
             return self._playing.why
-        if plan is not None and len(plan.steps) == 1:
+        if self._is_wanted:
             return "You asked for it."
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
 

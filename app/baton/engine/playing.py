@@ -355,7 +355,8 @@ class Playing:
                 offered, cap = ev.Offered(0, card.id, why, 0, 0, "", never, told), 0
             if offered.decision is not ev.Decision.SENT:
                 self.waiting_to_hold.discard(number)
-        await self.stage.emit(offered)
+            # Within the lock: whoever takes the prompt back here isn't asked about the next step.
+            await self.stage.emit(offered)
         return offered, replace(request, max_tokens=cap)
 
     @property

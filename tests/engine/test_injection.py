@@ -1,0 +1,280 @@
+"""Prompt injections at five seams, read by workers that do whatever they read.
+
+Nothing that a file, an answer, a conversation or a name says opens what an access list doesn't
+name, sends anything elsewhere without the person's word, or changes what may be spent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.store import Store
+from baton.cli.trace import trace_text
+from baton.domain import events as ev
+from baton.domain.chat import (
+    Attachment,
+    Card,
+    Chunk,
+    Prompt,
+    Purpose,
+    Request,
+    Role,
+    Text,
+    TurnStatus,
+)
+from baton.domain.labels import Label
+from baton.domain.money import NANO
+from baton.domain.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
+from baton.domain.prices import FREE
+from baton.domain.sanitise import one_line, sanitise
+from baton.domain.view import RunView
+from baton.engine.policy import Limits
+from baton.engine.ports import NEW, Place
+from support.acting import Act, Actor, House, cloud, house, local, sees, view_of
+from support.payloads import FAMILIES, GUISES, PAYLOADS, Payload
+
+SEAMS = ("file", "review", "worker", "history", "name")
+STRATEGIES = (
+    *("", "conductor", "hybrid", "conductor", "moa", "cascade", "conductor", "majority"),
+    *("conductor", "reflect", "conductor", "vote", "single"),
+)
+"""What the file, the history and the name meet in turn; "" is a plan drawn beforehand."""
+
+FIRST_SEED = 1000
+"""A step's number can be told from its request's seed: this and what it adds."""
+
+PROMPT, HISTORY, NOTES, SECRET, ELSEWHERE = (
+    f"{w}-word" for w in ("heron", "otter", "lynx", "stoat", "mole")
+)
+
+
+def obeys(payload: Payload) -> Act:
+    """Say what the payload wants, and draw the plan that it wants, whatever was asked."""
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        yield Text(drawn(payload, request) if request.purpose is Purpose.PLAN else payload.text)
+
+    return act
+
+
+def drawn(payload: Payload, request: Request) -> str:
+    """Draw the payload's plan, with the numbers that a corrective one has to have."""
+    told = re.search(r"New steps are numbered from (\d+)", sees(request))
+    return payload.plan(int(told[1]) if told else 1)
+
+
+def roster(payload: Payload, seam: str) -> list[Card]:
+    """Return workers here, on the network and in the cloud, and one that has no price."""
+    small = replace(local("small", 2), parameters=8 * 10**9, system="You are small.")
+    big = replace(local("big"), parameters=70 * 10**9, system="You are big.")
+    own = replace(cloud("own", price=FREE), kind="server", privacy=Label.LOCAL, remote=False)
+    lan = replace(own, id="lan", privacy=Label.LAN, remote=True)
+    gpt, dear = cloud("gpt"), cloud("dear", price=None)
+    if seam == "name":
+        name = payload.name
+        own = replace(own, id=f"own {name}", name=name, model=name, provider=name)
+        gpt = replace(gpt, id=f"gpt {name}", name=name, model=f"openai/{name}")
+    return [small, big, own, lan, gpt, dear]
+
+
+def steps(worker: str, files: tuple[str, ...]) -> Plan:
+    """Return a plan in which each step sees a part of what there is."""
+    return Plan(
+        (
+            Step("small", "Extract the facts.", files[:1]),
+            Step("big", "Write them out.", ("1", "prompt")),
+            Step(worker, "Is that right?", ("1", "2"), check=True),
+            Step("small", "Put it into the conversation.", ("2", "3", "history")),
+            Step("small", DIRECT, ("prompt",), optional=True),
+        ),
+        (4, 5),
+    )
+
+
+async def attack(payload: Payload, seam: str) -> None:
+    """Play a prompt with the payload at one seam, and check that nothing gave way."""
+    cards = roster(payload, seam)
+    kind = ("ask", "private", "offline")[payload.number % 3]
+    label = Label.LOCAL if kind == "private" else Label.CLOUD
+    choice = "keep" if kind == "ask" else "conversation"
+    actors = [Actor(card, obeys(payload)) for card in cards]
+    async with house(*actors, choice=choice, offline=kind == "offline") as here:
+        here.orchestra.conductor = cards[payload.number % 2 + (seam == "name")].id
+        terms = replace(here.orchestra.terms)
+        await _elsewhere(here.store)
+        place = await _history(here.store, payload if seam == "history" else None, label)
+        prompt = _prompt(payload if seam == "file" else None)
+        view = await _play(here, payload, seam, prompt, place, label)
+        assert here.orchestra.terms == terms
+        names = tuple(file.name for file in prompt.files)
+        check_reads(here, view, names)
+        check_systems(here, payload, cards)
+        await check_nothing_left(here, kind, place, label)
+        await check_shown(here)
+
+
+async def _elsewhere(store: Store) -> None:
+    begun = await store.begin(Prompt(f"Another conversation: {ELSEWHERE}"), NEW, Label.LOCAL)
+    await store.write(begun.answer, ELSEWHERE, TurnStatus.DONE)
+
+
+async def _history(store: Store, payload: Payload | None, label: Label) -> Place:
+    text = payload.text if payload else "Good morning."
+    begun = await store.begin(Prompt(f"{HISTORY} {text}"), NEW, label)
+    await store.write(begun.answer, f"{HISTORY} {text}", TurnStatus.DONE)
+    return Place(begun.conversation)
+
+
+def _prompt(payload: Payload | None) -> Prompt:
+    text = payload.text if payload else "Facts."
+    name = one_line(payload.text, 60) if payload else "notes.txt"
+    files = (Attachment(name, f"{NOTES} {text}", 9), Attachment("secret.txt", SECRET, 9))
+    return Prompt(f"{PROMPT}: what is in there?", files)
+
+
+async def _play(
+    here: House, payload: Payload, seam: str, prompt: Prompt, place: Place, label: Label
+) -> RunView:
+    name = "conductor" if seam == "review" else STRATEGIES[payload.number % len(STRATEGIES)]
+    limits = Limits(label, seed=FIRST_SEED, strategy=name)
+    plan = None
+    if seam == "worker" or not name:
+        outside = [card.id for card in here.orchestra.roster][2:]
+        worker = outside[payload.number % len(outside)]
+        plan = steps(worker, tuple(FILE + file.name for file in prompt.files))
+    if seam == "review":
+        # The plan itself is harmless; only what its worker says is not.
+        for actor in here.actors.values():
+            actor.act = _harmless_at_first(payload)
+    return await here.play(plan, limits=replace(limits, strategy=name), place=place, prompt=prompt)
+
+
+HARMLESS = json.dumps(
+    {
+        "steps": [
+            {"kind": "extraction", "difficulty": 2, "sees": ["file 1"], "uses": [], "worker": 1,
+             "check": False, "task": "List the facts."},
+            {"kind": "chat", "difficulty": 2, "sees": ["prompt"], "uses": [1], "worker": 1,
+             "check": False, "task": "Answer from them."},
+        ],
+        "answer": [2],
+    }
+)  # fmt: skip
+
+
+def _harmless_at_first(payload: Payload) -> Act:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if request.purpose is not Purpose.PLAN:
+            yield Text(payload.text)
+        else:
+            yield Text(drawn(payload, request) if payload.mark in sees(request) else HARMLESS)
+
+    return act
+
+
+# What must hold
+
+
+def number_of(request: Request) -> int:
+    assert request.seed is not None
+    return request.seed - FIRST_SEED + 1
+
+
+def check_reads(here: House, view: RunView, names: tuple[str, ...]) -> None:
+    """No request shows what its step's access list doesn't name."""
+    words = {"prompt": PROMPT, "history": HISTORY}
+    words |= dict(zip((FILE + name for name in names), (NOTES, SECRET), strict=True))
+    assert 1 <= len(view.steps) <= MOST_STEPS
+    for actor in here.actors.values():
+        for request in actor.requests:
+            text = sees(request)
+            assert ELSEWHERE not in text
+            if request.purpose is Purpose.PLAN:
+                assert NOTES not in text
+                assert SECRET not in text
+                continue
+            access = view.steps[number_of(request) - 1].step.access
+            for name, word in words.items():
+                assert word not in text or name in access, (name, access)
+
+
+def check_systems(here: House, payload: Payload, cards: list[Card]) -> None:
+    """Only Baton and the worker's own card speak as the system, and a planner knows no names."""
+    for actor in here.actors.values():
+        for request in actor.requests:
+            systems = [m.text for m in request.messages if m.role is Role.SYSTEM]
+            assert request.messages[0].role is Role.SYSTEM
+            if request.purpose is not Purpose.PLAN:
+                assert systems == [actor.card.system]
+                continue
+            [rules] = systems
+            assert rules.startswith("You plan work that others do")
+            assert payload.mark not in rules
+            assert not any(
+                card.name in rules or (card.model and card.model in rules) for card in cards
+            )
+
+
+async def check_nothing_left(here: House, kind: str, place: Place, label: Label) -> None:
+    """Nobody elsewhere was called, nothing was spent, and nothing may be spent more than before."""
+    assert place.conversation is not None
+    for actor in here.actors.values():
+        assert not (actor.card.remote and actor.requests), actor.card.id
+    charges = await here.ledger.charges()
+    assert not any(charge.held or charge.charged for charge in charges)
+    standing = await here.ledger.standing(here.orchestra.terms.ceilings, place.conversation)
+    assert [room.ceiling for room in standing.rooms if room.ceiling is not None] == [NANO]
+    conversation = await here.store.conversation(place.conversation)
+    assert (conversation.policy, conversation.label) == (None, label)
+    assert conversation.system is None
+    assert len(await here.store.conversations()) == 2
+    if kind != "ask":
+        assert here.person.asked == []
+    for question in here.person.asked:
+        assert question.default == "keep"
+        assert question.offer is not None
+    decisions = {e.decision for e in here.events if isinstance(e, ev.Offered) if _pays(here, e)}
+    assert decisions <= {ev.Decision.KEPT}
+    assert isinstance(here.events[-1], ev.TERMINAL)
+
+
+def _pays(here: House, event: ev.Offered) -> bool:
+    return here.actors[event.worker].card.remote
+
+
+async def check_shown(here: House) -> None:
+    """What is printed of the run holds nothing that a terminal would obey."""
+    record = await here.store.last_run()
+    assert record is not None
+    told = trace_text(record)
+    assert sanitise(told) == told
+    assert view_of(list(record.events)).status == view_of(here.events).status
+
+
+SOME = PAYLOADS[:: len(PAYLOADS) // 60]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(PAYLOADS) == len(FAMILIES) * len(GUISES) == 300
+    assert len({payload.text for payload in PAYLOADS}) == 300
+
+
+@pytest.mark.parametrize("seam", SEAMS)
+@pytest.mark.parametrize(
+    "payloads",
+    [pytest.param(SOME, id="some"), pytest.param(PAYLOADS, id="all", marks=pytest.mark.long)],
+)
+async def test_nothing_gives_way(payloads: list[Payload], seam: str, home: Path) -> None:
+    for payload in payloads:
+        try:
+            await attack(payload, seam)
+        except BaseException as error:
+            error.add_note(f"payload {payload.number}: {payload.family}, {payload.guise}")
+            raise
+    assert not list(home.parent.glob("baton home/**/*"))  # no setting was written
