@@ -201,15 +201,42 @@ async def test_the_least_recently_used_model_makes_room() -> None:
     await one.aclose()
 
 
-async def test_a_model_that_is_answering_is_not_unloaded() -> None:
+async def test_a_model_that_is_answering_is_waited_for_and_not_unloaded() -> None:
     memory = Memory(450_000_000)
     one, other = small(memory), small(memory)
     async with aclosing(one.stream(request(STORY))) as chunks:
         async for chunk in chunks:
             if isinstance(chunk, Text):
                 break
-        with pytest.raises(ModelFileError, match=r"0\.\d GB"):
-            await ask(other, CAPITAL)
+        waiting = [asyncio.create_task(ask(other, CAPITAL)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        waiting[1].cancel()
+        await asyncio.wait({waiting[1]})
+        assert one.resident > 0
+        assert not waiting[0].done()
+    assert "Paris" in (await waiting[0]).text
+    assert (one.resident, other.resident > 0) == (0, True)
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_workers_take_turns_on_the_processor() -> None:
+    memory = Memory()
+    one, other = small(memory, threads=99), small(memory)
+    async with aclosing(one.stream(request(STORY))) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Text):
+                break
+        stopped = asyncio.create_task(ask(other, CAPITAL))
+        waiting = asyncio.create_task(ask(other, CAPITAL))
+        async with asyncio.timeout(20):
+            while other.card.hardware != "CPU only":  # noqa: ASYNC110 - loading isn't waited for
+                await asyncio.sleep(0.02)
+        stopped.cancel()
+        await asyncio.wait({stopped})
+        assert other.resident > 0, "it was stopped, not killed"
+        assert not waiting.done()
+    assert "Paris" in (await waiting).text
     await one.aclose()
     await other.aclose()
 

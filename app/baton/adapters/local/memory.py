@@ -1,11 +1,13 @@
-"""The joint memory of loaded models: who is loaded, and who has to make room."""
+"""What loaded models share: memory, for which others have to make room, and the processor."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Protocol
 
+from baton.adapters.local.processor import Processor
 from baton.domain.errors import ModelFileError
 
 SHARE = 0.8
@@ -30,14 +32,21 @@ class Tenant(Protocol):
         ...
 
 
+class Crowded(ModelFileError):
+    """There is no room as long as other models are answering."""
+
+
 class Memory:
     """Keeps the joint memory of loaded models under a limit in bytes (0: a share of the machine's).
 
-    Sizes are estimates from above: the file, and the whole context it may grow to.
+    Sizes are estimates from above: the file, and the whole context it may grow to. `processor` is
+    what they compute on.
     """
 
     def __init__(self, limit: int = 0) -> None:
+        self.processor = Processor()
         self._limit = limit
+        self._watching: list[asyncio.Future[None]] = []
         self._tenants: list[Tenant] = []  # the least recently used first
 
     @property
@@ -48,8 +57,10 @@ class Memory:
     def make_room(self, tenant: Tenant, needed: int) -> None:
         """Unload idle models, the least recently used first, until `needed` bytes fit.
 
-        Raises ModelFileError when they don't even then.
+        Raises Crowded when they don't even then, and ModelFileError when they never will.
         """
+        if needed > self.limit:
+            raise _too_large(needed, 0, self.limit)
         others = [other for other in self._tenants if other is not tenant]
         self._tenants = [*others, tenant]
         for other in others:
@@ -60,6 +71,19 @@ class Memory:
         held = self._held(others)
         if held + needed > self.limit:
             raise _too_large(needed, held, self.limit)
+
+    async def change(self) -> None:
+        """Wait until there may be more room than now."""
+        future = asyncio.get_running_loop().create_future()
+        self._watching.append(future)
+        await future
+
+    def freed(self) -> None:
+        """Tell whoever waits that a model is at rest or gone."""
+        watching, self._watching = self._watching, []
+        for future in watching:
+            if not future.done():
+                future.set_result(None)
 
     @staticmethod
     def _held(tenants: list[Tenant]) -> int:
@@ -84,7 +108,8 @@ def machine_memory(limits: Path = Path("/sys/fs/cgroup")) -> int:
 
 def _too_large(needed: int, held: int, limit: int) -> ModelFileError:
     others = f", and models that are answering hold {_gb(held)}" if held else ""
-    return ModelFileError(
+    kind = Crowded if held else ModelFileError
+    return kind(
         f"This model needs about {_gb(needed)} of memory{others}; {_gb(limit)} are allowed.",
         "Choose a smaller model, a smaller `context`, or raise `memory_gb` under [local].",
     )

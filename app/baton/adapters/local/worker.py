@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.adapters.local.files import check_gguf
-from baton.adapters.local.memory import Memory
+from baton.adapters.local.memory import Crowded, Memory
 from baton.children import framing
 from baton.children.process import Child, Died, environment
 from baton.domain.chat import (
@@ -100,23 +100,44 @@ class LocalWorker:
         import asyncio
 
         self._slot = self._slot or asyncio.Lock()
-        async with self._slot:
-            self._refuse_in_quarantine()
-            wrote = False
-            for delay in (*BACKOFF, None):
-                try:
-                    async with aclosing(self._attempt(request)) as chunks:
-                        async for chunk in chunks:
-                            wrote = wrote or isinstance(chunk, Text)
-                            yield chunk
-                    self._deaths.clear()
-                    return
-                except Died as death:
-                    self._mourn()
-                    if wrote or delay is None:
-                        raise self._unavailable(str(death), wrote) from death
-                    yield Retrying(f"{self.card.name} fell over. {death}", delay)
-                    await asyncio.sleep(delay)
+        try:
+            async with self._slot, aclosing(self._persistently(request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._memory.freed()
+
+    async def _persistently(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Answer, and try again as long as no text has come."""
+        import asyncio
+
+        self._refuse_in_quarantine()
+        wrote = False
+        for delay in (*BACKOFF, None):
+            try:
+                async with aclosing(self._with_room(request)) as chunks:
+                    async for chunk in chunks:
+                        wrote = wrote or isinstance(chunk, Text)
+                        yield chunk
+                self._deaths.clear()
+                return
+            except Died as death:
+                self._mourn()
+                if wrote or delay is None:
+                    raise self._unavailable(str(death), wrote) from death
+                yield Retrying(f"{self.card.name} fell over. {death}", delay)
+                await asyncio.sleep(delay)
+
+    async def _with_room(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Answer once there is room beside the models that are answering."""
+        while True:
+            try:
+                async with aclosing(self._attempt(request)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                return
+            except Crowded:  # nothing of it is loaded now, so nobody waits for it meanwhile
+                await self._memory.change()
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; the worker may be used again."""
@@ -126,6 +147,7 @@ class LocalWorker:
         if child is not None:
             child.kill()
             await child.gone()
+        self._memory.freed()
 
     @property
     def resident(self) -> int:
@@ -177,9 +199,37 @@ class LocalWorker:
 
     async def _attempt(self, request: Request) -> AsyncGenerator[Chunk]:
         """Ask once. Raises Died. Whichever way it ends, the child is ready again or gone."""
+        child = self._running()
+        try:
+            async with aclosing(self._load(child)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            on_cpu = self.card.hardware == "CPU only"
+            turn = self._memory.processor.share(self._threads) if on_cpu else nullcontext()
+            async with turn, aclosing(self._answer(child, request)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except (Died, ModelFileError):
+            child.kill()
+            raise
+
+    async def _load(self, child: Child) -> AsyncGenerator[Chunk]:
+        """Wait until the model is loaded."""
         from baton.engine.meter import uninterrupted
 
-        child = self._running()
+        try:
+            while not self._loaded:
+                chunk = self._chunk(await child.receive())
+                if chunk is not None:
+                    yield chunk
+        finally:
+            if not self._loaded:
+                await uninterrupted(self._stop(child))
+
+    async def _answer(self, child: Child, request: Request) -> AsyncGenerator[Chunk]:
+        """Ask the child, and listen to the end."""
+        from baton.engine.meter import uninterrupted
+
         self._send(child, request)
         at_rest = False
         try:
@@ -272,9 +322,9 @@ class LocalWorker:
                 "licence": str(licence),
                 "note": str(note),
             }:
-                self._loaded = True
                 self._bytes = size
                 self._memory.make_room(self, size)
+                self._loaded = True
                 known = self.card
                 self.card = replace(
                     known,
