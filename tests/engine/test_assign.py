@@ -83,7 +83,7 @@ def seatings(draw: st.DrawFn) -> tuple[list[Seat], int | None, list[tuple[int, O
         earlier = st.integers(0, position - 1) if position else st.nothing()
         unlike = draw(st.lists(earlier | st.sampled_from("abc"), max_size=2, unique=True))
         ordered = tuple(sorted(here.values(), key=lambda o: -o.value))
-        if seats and draw(st.booleans()):
+        if draw(st.booleans()) and seats:
             seats.append(seats[-1])
         else:
             seats.append(Seat(level, ordered, tuple(unlike)))

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.chat import Attachment, Card, Message, Purpose, Role, Shape, Turn, TurnStatus
+from adapters.local_ask import small
+from baton.domain.chat import (
+    Attachment,
+    Card,
+    Message,
+    Purpose,
+    Request,
+    Role,
+    Shape,
+    Text,
+    Turn,
+    TurnStatus,
+)
 from baton.domain.errors import PlanError
 from baton.domain.events import Checked
 from baton.domain.labels import Label
@@ -354,6 +369,22 @@ async def test_a_strong_conductor_names_workers_that_it_knows_by_number_only() -
     assert Grammar(shape.grammar).allows(written((steps,), (1,), canvas))
 
 
+async def test_a_large_local_one_names_workers_too() -> None:
+    desk = FakeDesk(situation(THIRTY, DEAR), drawn(a_step(worker=2)))
+    plan = await LanguageConductor("qwen-thirty").plan(desk)
+    assert [step.worker for step in plan.steps] == ["claude-frontier"]
+
+
+async def test_it_is_told_of_few_workers_the_default_one_among_them() -> None:
+    others = [replace(THREE, id=f"w{n}", parameters=n * 10**9) for n in range(2, 14)]
+    desk = FakeDesk(situation(SMALL, *others, DEAR, CALCULATOR), drawn(a_step(worker=1)))
+    plan = await LanguageConductor("claude-frontier").plan(desk)
+    assert [step.worker for step in plan.steps] == ["starter-x"]
+    told = desk.asked[0][1][0].text
+    assert told.count("a model on this machine") + told.count("a model in the cloud") == 7
+    assert "a calculator" in told
+
+
 async def test_a_small_conductor_leaves_the_workers_to_code() -> None:
     desk = FakeDesk(situation(THREE, DEAR), drawn(a_step(worker=2)))
     plan = await LanguageConductor("llama-three").plan(desk)
@@ -501,3 +532,39 @@ async def test_there_is_no_review_of_a_plan_that_can_not_grow() -> None:
     desk = FakeDesk(situation(THREE))
     full = outcome(*["text"] * MOST_STEPS)
     assert await LanguageConductor("llama-three").review(desk, full) is None
+
+
+# The real thing
+
+
+@pytest.mark.local_model
+async def test_the_starter_model_can_only_draw_plans() -> None:
+    await _draw_with_the_starter_model([1])
+
+
+@pytest.mark.long
+@pytest.mark.local_model
+async def test_the_starter_model_can_only_draw_plans_many_times() -> None:
+    await _draw_with_the_starter_model(range(20))
+
+
+async def _draw_with_the_starter_model(seeds: Iterable[int]) -> None:
+    """Have a model that knows nothing of plans draw some, as wildly as it can."""
+    worker = small()
+    canvases = [
+        Canvas(("a.txt", "b.txt", "c.txt"), True, ("x", "y", "z")),
+        Canvas(("a.txt",), False, ("x", "y"), 3, (1, 3)),
+    ]
+    try:
+        for canvas, seed in itertools.product(canvases, seeds):
+            text = ""
+            asked = (Message(Role.USER, "Write a plan of many steps for a trip, as JSON."),)
+            request = Request(asked, Purpose.PLAN, 1024, 1.3, seed, shape=canvas.shape())
+            async with aclosing(worker.stream(request)) as chunks:
+                async for chunk in chunks:
+                    text += chunk.text if isinstance(chunk, Text) else ""
+            if (read := canvas.read(text)) is not None:
+                before = (Step("", "Before."),) * canvas.done
+                check_names_only_what_is_there(needed(*read, before), canvas)
+    finally:
+        await worker.aclose()
