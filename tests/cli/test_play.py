@@ -138,9 +138,13 @@ async def test_a_cut_answer_is_never_silent(
 async def test_a_signal_ends_it_in_good_order(
     store: Store, capfd: pytest.CaptureFixture[str], number: signal.Signals, form: str
 ) -> None:
-    for pause in (0.2, 0.21):  # as `timeout` does it: to the process, then to its group
-        asyncio.get_running_loop().call_later(pause, os.kill, os.getpid(), number)
-    assert await played(store, says("Par", 30.0, "is"), Manner(form)) == 128 + number
+    def left_amid(_: Request) -> Iterator[Chunk | BaseException | float]:
+        yield Text("Par")
+        for pause in (0.1, 0.11):  # as `timeout` does it: to the process, then to its group
+            asyncio.get_running_loop().call_later(pause, os.kill, os.getpid(), number)
+        yield 30.0
+
+    assert await played(store, left_amid, Manner(form)) == 128 + number
     await asyncio.sleep(0.1)  # the second one may come after the end, and must do no harm
     out = capfd.readouterr().out
     assert (json.loads(out)["status"] == "cancelled") if form == "json" else (out == "Par\n")
@@ -283,6 +287,16 @@ def test_parts_of_an_answer_stand_in_their_order_however_they_are_written(
         view = fed(form, ev.StepText(0.3, 1, "!"), done(1), done(2), ev.Finished(1.0), view=view)
         form.end(view)
     assert screen.out == "first\n\nlast!\n" == view.answer + "\n"
+
+
+def test_between_two_parts_a_terminal_says_what_is_done() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        view = fed(form, ev.Planned(0.0, TWO), *begun(3), ev.StepText(0.2, 3, "first"))
+        assert screen.put[-1] == ("out", "first")
+        view = fed(form, done(3), *begun(1), view=view)
+        assert screen.put[-1][0] == "status"
+        form.end(fed(form, ev.StepText(0.4, 1, "last"), done(1), done(2), view=view))
+    assert screen.out == "first\n\nlast\n"
 
 
 def test_an_empty_part_leaves_no_gap() -> None:

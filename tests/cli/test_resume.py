@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from baton.cli.resume import left_off, way_on
+from baton.cli.steps import view_of
 from baton.domain import events as ev
 from baton.domain.chat import Finish, Text
 from baton.domain.errors import WorkerError
@@ -101,7 +102,11 @@ PLAN = Plan(tuple(Step("x", "Do.") for _ in range(4)), (4,))
 def ended(*done: int, status: str = "lost") -> str:
     events = [ev.StepFinished(0.2, n, Finish.STOP, "x") for n in done]
     begun = [ev.StepStarted(0.1, 1, "x")] if not done else []
-    return left_off(record(ev.Planned(0.0, PLAN), *begun, *events, status=status))
+    return left_off(view_of(record(ev.Planned(0.0, PLAN), *begun, *events)), status)
+
+
+def told(*events: ev.Event, status: str = "cancelled") -> str:
+    return way_on("beef", view_of(record(*events)), status)
 
 
 def test_how_far_a_run_came_is_told() -> None:
@@ -110,8 +115,8 @@ def test_how_far_a_run_came_is_told() -> None:
     assert ended() == "interrupted before any of its 4 steps was done"
     for status in ("finished", "running"):
         assert ended(1, status=status) == ""
-    drawn = record(ev.Planned(0.0, PLAN), status="cancelled")
-    assert way_on(drawn) == "Its plan of 4 steps was not played; `baton resume beef` plays it."
-    assert way_on(record(status="lost")) == ""
+    drawn = told(ev.Planned(0.0, PLAN))
+    assert drawn == "Its plan of 4 steps was not played; `baton resume beef` plays it."
+    assert told(status="lost") == ""
     one = (ev.Planned(0.0, single("x")), ev.StepStarted(0.1, 1, "x"))
-    assert way_on(record(*one, status="cancelled")) == ""
+    assert told(*one) == ""

@@ -252,8 +252,9 @@ async def _tell_unfinished(store: Store, conversation: str) -> None:
     last = await store.last_run(conversation)
     if last is not None and last.status == "lost":
         from baton.cli.resume import way_on
+        from baton.cli.steps import view_of
 
-        if told := way_on(last):
+        if told := way_on(last.id, view_of(last), last.status):
             talk(f"baton: The answer before this one: {told}")
 
 

@@ -16,6 +16,7 @@ from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_conversation
 from baton.cli.output import emit, emit_json, talk
 from baton.cli.resume import way_on
+from baton.cli.steps import view_of
 from baton.cli.stored import with_store
 from baton.domain.chat import Role, Turn, TurnStatus
 from baton.domain.errors import BatonError, ConfigError
@@ -171,7 +172,8 @@ async def _way_on(store: Store, turn: Turn) -> str:
     ended = (TurnStatus.CANCELLED, TurnStatus.FAILED, TurnStatus.LOST)
     if turn.run is None or turn.status not in ended:
         return ""
-    told = way_on(await store.run(turn.run))
+    run = await store.run(turn.run)
+    told = way_on(run.id, view_of(run), run.status)
     return f"\n({told})" if told else ""
 
 

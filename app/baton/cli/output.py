@@ -87,10 +87,12 @@ class Output:
         self._at_line_start = text.endswith("\n")
         self._put((1, text.encode("utf-8", "replace")))
 
-    def end_line(self) -> None:
-        """End the line on stdout that was begun, if one was."""
-        if not self._at_line_start:
+    def end_line(self) -> bool:
+        """End the line on stdout that was begun, and tell whether one was."""
+        begun = not self._at_line_start
+        if begun:
             self.data("\n")
+        return begun
 
     def status(self, text: str) -> None:
         """Show what is happening now in place of what was shown before; "" clears it."""

@@ -18,6 +18,7 @@ from baton.cli import interrupts
 from baton.cli.failures import complain, unwritable
 from baton.cli.output import Output
 from baton.cli.result import as_object, event_object, is_drawn
+from baton.cli.resume import way_on
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError
 from baton.domain.events import (
@@ -85,6 +86,7 @@ class AsText:
         self._whole = whole
         self._shown = 0
         self._answer: tuple[int, ...] = ()
+        self._is_broken = False
 
     def take(self, event: Event, view: RunView) -> None:
         """Show the next piece, and in between what is happening."""
@@ -115,28 +117,34 @@ class AsText:
     def _begin_again(self, told: str) -> None:
         self._output.end_line()
         self._output.warn(f"baton: {told}")
-        self._shown = 0
+        self._shown, self._is_broken = 0, False
 
     def _add(self, event: StepText, view: RunView) -> None:
         """Show a piece of the first part of the answer that isn't over; the others wait."""
-        steps = view.steps
-        if event.step == next((n for n in self._answer if not steps[n - 1].is_over), 0):
-            is_first = len(steps[event.step - 1].text) == len(event.text)
+        if event.step == self._next(view):
+            is_first = len(view.steps[event.step - 1].text) == len(event.text)
             self._put("\n\n" * (is_first and self._shown > 0) + event.text)
+
+    def _next(self, view: RunView) -> int:
+        """Return the first part of the answer that isn't over, or 0."""
+        return next((n for n in self._answer if not view.steps[n - 1].is_over), 0)
 
     def _catch_up(self, text: str) -> None:
         self._put(text[self._shown :])
 
     def _put(self, text: str) -> None:
         self._shown += len(text)
+        if self._is_broken and text:
+            text, self._is_broken = text.removeprefix("\n"), False
         self._output.data(text)
 
     def _is_between(self, view: RunView) -> bool:
         """Tell whether what stands there is whole, while more is being done behind it."""
-        at_work = view.current is not None or bool(view.planning)
-        if not at_work or not all(view.steps[n - 1].is_over for n in self._answer):
+        if view.current is None and not view.planning:
             return False
-        self._output.end_line()
+        if (number := self._next(view)) and view.steps[number - 1].text:
+            return False
+        self._is_broken = self._output.end_line() or self._is_broken
         return True
 
     def end(self, view: RunView) -> None:
@@ -228,16 +236,21 @@ def _form(manner: Manner, output: Output) -> Form:
 
 def _tell(view: RunView, output: Output, manner: Manner, left: list[int]) -> None:
     """Say on stderr what the answer alone doesn't."""
+    way = ""
+    if manner.kept and view.started is not None:
+        way = way_on(view.started.run, view, view.status)
     if view.failure is not None:
         hint = view.failure.hint
         if view.failure.error == "ContextTooLong" and not manner.drop_oldest:
             hint = hint.replace("Drop the oldest turns", "Drop the oldest turns (--drop-oldest)")
         output.warn(f"baton: {view.failure.message} {hint}".rstrip())
+        if way:
+            output.talk(f"baton: {way}")
     elif manner.preview and is_drawn(view):
         pass  # that it goes no further is as it should be
     elif view.status == "cancelled" and left:
         kept = "the text so far is kept." if view.answer else "your prompt is kept."
-        output.talk(f"baton: Stopped; {kept}")
+        output.talk(f"baton: {way}" if way else f"baton: Stopped; {kept}")
     elif _was_withdrawn(view):
         output.talk("baton: Nothing was sent; your prompt is kept.")
     if view.notice and view.status != "failed":

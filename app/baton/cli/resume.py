@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from baton.cli.play import Manner
     from baton.compose import Baton
     from baton.domain.history import RunRecord
+    from baton.domain.view import RunView
     from baton.engine.policy import Limits
     from baton.engine.ports import Ask
     from baton.engine.run import Run
@@ -104,7 +105,7 @@ async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits
 
 
 def _beginning(record: RunRecord) -> str:
-    told = left_off(record)
+    told = left_off(view_of(record), record.status)
     if told.endswith(_UNPLAYED):
         return f"Playing the plan of run {record.id}."
     if told:
@@ -130,13 +131,12 @@ async def _find(store: Store, named: str | None) -> RunRecord:
     )
 
 
-def left_off(record: RunRecord) -> str:
-    """Say how far a run came that can be gone on with, or return "".
+def left_off(view: RunView, status: str) -> str:
+    """Say how far a run with that status came that can be gone on with, or return "".
 
     A single step has no "how far": whoever stopped it can ask again.
     """
-    view = view_of(record)
-    if record.status not in _ENDED or view.plan is None:
+    if status not in _ENDED or view.plan is None:
         return ""
     done = [step.number for step in view.steps if step.status == "done"]
     count = len(view.steps)
@@ -151,13 +151,13 @@ def left_off(record: RunRecord) -> str:
     return f"interrupted with {told_numbers(done)} of {count} done"
 
 
-def way_on(record: RunRecord) -> str:
+def way_on(run: str, view: RunView, status: str) -> str:
     """Say how far a run came and how it goes on, in a sentence, or return ""."""
-    told = left_off(record)
+    told = left_off(view, status)
     if not told:
         return ""
     verb = "plays it" if told.endswith(_UNPLAYED) else "goes on"
-    return f"{told[0].upper()}{told[1:]}; `baton resume {record.id}` {verb}."
+    return f"{told[0].upper()}{told[1:]}; `baton resume {run}` {verb}."
 
 
 def _steps(count: int) -> str:

@@ -116,7 +116,7 @@ def trace_text(record: RunRecord, left: Sequence[Egress] = (), width: int = _UNB
     tokens = sum(call.tokens_in for call in view.calls), sum(call.tokens_out for call in view.calls)
     cost = f", {show_usd(view.cost)}" if view.cost else ""
     total = f"{view.seconds:.1f} s, {tokens[0]:,} tokens read, {tokens[1]:,} written{cost}"
-    ways = [way for way in (way_on(record),) if way]
+    ways = [way for way in (way_on(record.id, view, record.status),) if way]
     return "\n".join([head, *steps, "", *lines, "", total, *_look_at(left), *ways])
 
 

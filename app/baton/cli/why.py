@@ -73,7 +73,7 @@ def reasons(record: RunRecord) -> list[str]:
     if view.failure is not None:
         lines.append(f"It failed: {one_line(view.failure.message)}")
     elif record.status in _UNFINISHED:
-        lines.append(way_on(record) or _UNFINISHED[record.status])
+        lines.append(way_on(record.id, view, record.status) or _UNFINISHED[record.status])
     return lines
 
 
