@@ -104,7 +104,7 @@ def test_packed_or_not_it_is_the_same_data(tmp_path: Path) -> None:
         ("a.jsonl", b'{"id": 1, "question": "?", "answer": "(", "kind": "regex"}', "regular"),
         ("a.jsonl", b'{"id": 1, "question": "?", "kind": "python"}', "needs tests"),
         ("a.jsonl", b'{"id": 1, "question": "?", "kind": "number"}', "missing"),
-        ("a.jsonl", b'\n{"id": 1, "question": "?", "anwser": "1"}', "Line 2"),
+        ("a.jsonl", b'\n{"id": 1, "question": "?", "reply": "1"}', "Line 2"),
         ("a.jsonl", b'{"id":1,"question":"?","answer":"1"}\n' * 2, "two questions '1'"),
         ("a.jsonl", b"\xff\xfe", "UTF-8"),
         ("a.csv", b"id,text\n1,2\n", "no recorded answers"),

@@ -262,7 +262,8 @@ def test_code_is_graded_by_its_tests(call: Call, home: Path, here: Path) -> None
     assert done.code == 0, done.err
     lines = (here / "out.jsonl").read_text().splitlines()
     played = [json.loads(line)["played"] for line in lines]
-    assert {one["question"]: one["score"] for one in played} == {"right": 1, "wrong": 0}
+    scores = {one["question"]: one["score"] for one in played}
+    assert scores == {"right": 1, "wrong": 0}, played
 
 
 def test_code_is_not_executed_where_nothing_does_it_safely(

@@ -11,7 +11,7 @@ from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import Script, ScriptedWorker
 from baton.adapters.store import Store
 from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, Usage
-from baton.domain.errors import BudgetExceeded, SecretMissing, WorkerError
+from baton.domain.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
 from baton.domain.grading import Dataset, Question, Recorded
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope
@@ -94,6 +94,9 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
     async def refuse(code: str) -> str:
         raise WorkerError("It took too long.")
 
+    async def break_down(code: str) -> str:
+        raise WorkerUnavailable("The tools fell over.")
+
     async def ignore(code: str) -> str:
         return "passed"
 
@@ -103,6 +106,7 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
     assert (await score(Grader(execute=execute))).score == 1.0
     assert (await score(Grader(execute=refuse))).score == 0.0
     assert (await score(Grader(execute=ignore))).score == 0.0
+    assert (await score(Grader(execute=break_down))).score is None
     ungraded = await score(Grader())
     assert ungraded.score is None
     assert "not graded" in ungraded.note

@@ -133,6 +133,8 @@ def _show(bench: Bench, rows: Sequence[Row], as_json: bool, svg: Path | None) ->
     emit(figures.table(rows))
     for remark in figures.remarks(rows):
         emit(remark)
+    if bench.dataset.recorded:
+        emit("The answers are replayed, so seconds are Baton's own.")
     if any(point.cost for point in drawn.points):
         emit("\nright, over what all questions cost:\n" + in_characters(drawn))
         emit("\n".join(f"  {mark}  {one_line(point.name, 70)}" for mark, point in legend(drawn)))

@@ -208,7 +208,8 @@ class Live(Bench):
             self._estimate(name, cards, {one.question for one in played})
             for name, played in before.items()
         )
-        if estimate == 0:
+        if all((card.price or FREE).is_free for card in cards):
+            self.budget = None
             return
         talk(f"This may cost about {show_usd(estimate)}.")
         if self.budget is not None:

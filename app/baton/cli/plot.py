@@ -69,9 +69,9 @@ def in_characters(plot: Plot, width: int = 78, height: int = 16) -> str:
     def put(cost: float, accuracy: float, mark: str) -> None:
         column = round(cost / most * (across - 1))
         row = round((top - accuracy) / (top - bottom) * (height - 1))
-        place = range(column, across) if mark != "." else range(column, column + 1)
-        free = next((c for c in place if cells[row][c] in " ."), None)
-        if free is not None:  # beside the one that is there already
+        beside = [*range(column, across), *reversed(range(column))] if mark != "." else [column]
+        free = next((place for place in beside if cells[row][place] in " ."), None)
+        if free is not None:
             cells[row][free] = mark
 
     if len(plot.line) == 2:

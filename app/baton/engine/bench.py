@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass, replace
 
 from baton.domain.chat import Card, Prompt
-from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded
+from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded, WorkerUnavailable
 from baton.domain.events import Decision, Event, Failed, Offered, StepFailed
 from baton.domain.grading import (
     PYTHON,
@@ -99,6 +99,8 @@ class Grader:
         mark = secrets.token_hex(8)  # so that no code can say by itself that it passed
         try:
             printed = await self._execute(program(question, text, mark))
+        except WorkerUnavailable as error:
+            return None, error.message  # that says nothing of the code
         except BatonError as error:
             return 0.0, error.message
         return (1.0, "") if mark in printed else (0.0, printed.strip()[-200:])
