@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -47,7 +48,7 @@ def situation(
     prompt: str = TALE,
     need: Need = CHAT,
     files: Sequence[str] = (),
-    **more: object,
+    **more: Any,
 ) -> Situation:
     attached = tuple(Attachment(name, "word " * 50, 250) for name in files)
     turn = Turn(
@@ -55,8 +56,11 @@ def situation(
     )
     outside = [card.id for card in cards if card.is_outside]
     helper = outside[0] if outside and not cards[0].is_outside else ""
-    facts = {"route": Route("local", "Because.", need), "templates": read_templates} | more
-    return Situation(Material((turn,)), cards[0].id, helper, cards, **facts)  # type: ignore[arg-type]
+    facts: dict[str, Any] = {
+        "route": Route("local", "Because.", need),
+        "templates": read_templates,
+    } | more
+    return Situation(Material((turn,)), cards[0].id, helper, cards, **facts)
 
 
 Say = Callable[[int, Step], "str | BatonError"]
@@ -168,7 +172,7 @@ def says(*texts: str | BatonError) -> Say:
     return lambda number, step: texts[number - 1]
 
 
-DOWN = WorkerError("It is down.")
+DOWN: BatonError = WorkerError("It is down.")
 
 
 # One worker
@@ -298,7 +302,7 @@ async def test_it_stays_here_when_the_budget_is_used(money: Funds) -> None:
 MATH = Need("math", 3)
 
 
-def two(**more: object) -> Situation:
+def two(**more: Any) -> Situation:
     return situation(LLAMA, GEMMA, CLOUD, prompt=SUM, need=MATH, **more)
 
 
@@ -579,11 +583,10 @@ def scenes(draw: st.DrawFn) -> tuple[str, Desk, dict[int, str | BatonError], lis
     return name, desk, outcomes, cut, draw(st.sampled_from(["", "Half"]))
 
 
-@settings(max_examples=300)
-@given(scenes())
-async def test_every_strategy_comes_to_an_end(
-    scene: tuple[str, Desk, dict[int, str | BatonError], list[int], str],
-) -> None:
+Scene = tuple[str, Desk, dict[int, "str | BatonError"], list[int], str]
+
+
+async def comes_to_an_end(scene: Scene) -> None:
     name, desk, outcomes, cut, tear = scene
     way = Templated(read_templates()[name]) if name not in STRATEGIES else strategy(name)
     run = await play(
@@ -592,15 +595,26 @@ async def test_every_strategy_comes_to_an_end(
     steps = run.outcome.plan.steps
     tools = [n for n, step in enumerate(steps, 1) if step.worker == TOOL.id]
     assert not tools or desk.situation.route.tool or desk.asked, "a tool drafted"
-    if any(run.outcome.text(n).strip() for n in range(1, len(steps) + 1) if steps[n - 1].is_direct):
+    if any(run.outcome.text(n).strip() for n, step in enumerate(steps, 1) if step.is_direct):
         assert run.text.strip(), "there was an answer, and it was lost"
 
 
-@settings(max_examples=60)
+@settings(max_examples=80)
+@given(scenes())
+async def test_every_strategy_comes_to_an_end(scene: Scene) -> None:
+    await comes_to_an_end(scene)
+
+
+@pytest.mark.long
+@settings(max_examples=5000)
+@given(scenes())
+async def test_every_strategy_comes_to_an_end_at_length(scene: Scene) -> None:
+    await comes_to_an_end(scene)
+
+
+@settings(max_examples=30)
 @given(scenes(), st.integers(1, 4))
-async def test_every_strategy_goes_on_with_what_another_run_left(
-    scene: tuple[str, Desk, dict[int, str | BatonError], list[int], str], kept: int
-) -> None:
+async def test_every_strategy_goes_on_with_what_another_run_left(scene: Scene, kept: int) -> None:
     name, desk, outcomes, cut, tear = scene
     if name not in STRATEGIES:
         return

@@ -60,7 +60,9 @@ class Cascade:
         if why and situation.helper and await self.is_worth_it(desk, outcome):
             step = answered_by(situation, situation.helper, optional=True)
             return Proposal(outcome.plan.grown((step,), (3,)), "cloud", why)
-        return settled(outcome, best, why) if outcome.plan.answer != (best,) else None
+        if outcome.plan.answer == (best,):
+            return None
+        return settled(outcome, best, why or "Only one of the two has an answer.")
 
     async def is_worth_it(self, desk: Desk, outcome: Outcome) -> bool:
         """Tell whether help is worth asking for: always, where a person chose this strategy."""
