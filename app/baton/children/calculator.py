@@ -14,6 +14,9 @@ from baton.children.asked import questions
 MOST_QUESTION = 1200
 """A question of more characters isn't arithmetic."""
 
+MOST_CLAIMS = 500
+"""How many claims are judged at once."""
+
 _POLITE = (
     r"please|bitte|por favor|s'il (?:te|vous) pla[iî]t|per favore|hi|hello|hey"
     r"|now|then|just|exactly"
@@ -87,7 +90,13 @@ _CURRENCY = re.compile(r"[$€£]\s?(?=[\d.])|(?<=\d)\s?[€£]")
 
 
 def calculate(text: str) -> str:
-    """Return the answer to a question about numbers. Raises CannotCompute."""
+    """Return the answer to a question about numbers. Raises CannotCompute.
+
+    Lines that are all claims (`1 + 1 = 2`) are judged one by one.
+    """
+    lines = text.strip().splitlines()
+    if 1 < len(lines) <= MOST_CLAIMS and all(map(_CLAIM.match, lines)):
+        return "\n".join(map(_judged_line, lines))
     reason = CannotCompute("There is no expression in this that the calculator can read.")
     for question in questions(text):
         if len(question) > MOST_QUESTION:
@@ -125,6 +134,14 @@ def _spelled(expression: str) -> str:
     return _CURRENCY.sub("", expression).strip()
 
 
+def _judged_line(line: str) -> str:
+    try:
+        claim = _CLAIM.match(line[:MOST_QUESTION])
+        return _judged(**claim.groupdict()) if claim else "Unreadable"
+    except CannotCompute:
+        return "Unreadable"
+
+
 def _judged(left: str, sign: str, right: str) -> str:
     """Say whether two expressions are the same number; with ≈ as far as the right one goes."""
     value, claimed = evaluate(_spelled(_stripped(left))), evaluate(_spelled(right))
@@ -143,7 +160,9 @@ def _last_digit(written: str) -> Fraction | None:
         match := re.fullmatch(r"\s*[-\u2212]?[$€£]?[\d.,']*?(?:[.,](\d+))?\s*(%?)\s*", written)
     ):
         return None
-    return Fraction(1, 10 ** len(match[1] or "")) / (100 if match[2] else 1)
+    grouped = re.search(r"[1-9]\d{0,2}(,\d{3})+%?\s*$|(\.\d{3}){2,}%?\s*$", written)
+    places = len(match[1]) if match[1] and not grouped else 0
+    return Fraction(1, 10**places) / (100 if match[2] else 1)
 
 
 _CONVERSION = re.compile(

@@ -34,7 +34,7 @@ _MODULES = """
     hmac html html.parser inspect io itertools json keyword linecache locale logging math
     numbers operator pprint queue random re secrets statistics string struct sys textwrap
     threading time timeit tokenize traceback types typing unicodedata unittest unittest.mock
-    urllib.parse uuid warnings weakref xml.etree.ElementTree zlib _strptime
+    urllib.parse uuid warnings weakref xml.etree.ElementTree zlib tomllib yaml _strptime
     jsonschema baton.children.jailed
 """
 """What code can import: nothing is found any more once it is confined."""
@@ -64,7 +64,8 @@ class Jailer:
                 _keep_only(theirs.fileno())
                 sandbox.die_with_parent(parent)
                 for name in _MODULES.split():
-                    importlib.import_module(name)
+                    with suppress(ImportError):  # one that isn't there is missed only by code
+                        importlib.import_module(name)
                 _fork_on_demand(theirs)
             finally:
                 os._exit(1)
@@ -88,6 +89,7 @@ class Jailer:
             files = [source, files[1], files[3]]
             theirs.close()
             self._hold(number, mine)
+            mine.recv(1)  # the time counts from when it is forked
             out, err, why = _read(files[1], files[2], time.monotonic() + seconds)
             mine.shutdown(socket.SHUT_WR)
             status = _STATUS.unpack(mine.recv(_STATUS.size, socket.MSG_WAITALL))[0]
@@ -224,7 +226,10 @@ def _fork(
             os._exit(2)
     for file in (source, out, err):
         os.close(file)
-    return pid, socket.socket(fileno=leash)
+    held = socket.socket(fileno=leash)
+    with suppress(OSError):
+        held.send(b".")
+    return pid, held
 
 
 def _end(pid: int, leash: socket.socket) -> None:

@@ -1,0 +1,379 @@
+"""Checks of a text, computed by the real tools in their child process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from baton.adapters.tools import Toolbox, sandbox
+from baton.children.calculator import calculate
+from baton.domain.errors import WorkerError
+from baton.domain.events import Verdict
+from baton.engine.checks import Compute, Finding, check
+from baton.engine.sums import claimed
+
+RIGHT, WRONG, UNCHECKED = Verdict.RIGHT, Verdict.WRONG, Verdict.UNCHECKED
+
+needs_sandbox = pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
+
+
+@pytest.fixture(scope="module")
+def compute() -> Iterator[Compute]:
+    toolbox = Toolbox()
+
+    async def compute(tool: str, text: str) -> str:
+        return await toolbox.compute(tool, text, 1.0)
+
+    yield compute
+    asyncio.run(toolbox.aclose())
+
+
+async def verdicts(
+    text: str, compute: Compute | None, prompt: str = ""
+) -> list[tuple[str, Verdict]]:
+    return [(found.what, found.verdict) for found in await check(text, prompt, compute)]
+
+
+async def alone(tool: str, text: str) -> str:
+    """The calculator without its process, and no other tool."""
+    if tool != "calculator":
+        raise LookupError(tool)
+    return calculate(text)
+
+
+def python(code: str) -> str:
+    return f"Here it is:\n\n```python\n{code}\n```\n"
+
+
+GOOD = "def add(a, b):\n    return a + b\n\nassert add(2, 3) == 5"
+BAD = GOOD.replace("a + b", "a - b")
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("text", "what", "verdict"),
+    [
+        (python(GOOD), "Python and its tests", RIGHT),
+        (python(BAD), "Python and its tests", WRONG),
+        (python("def add(a, b):\n    return a + b"), "Python", RIGHT),
+        (python("def add(a, b)\n    return a + b"), "Python", WRONG),
+        (python("    return self.x"), "Python", RIGHT),
+        (python("%pip install x\nx = 1"), "Python", RIGHT),
+        (python(">>> 1 + 1\n2"), "Python and its tests", RIGHT),
+        (python(">>> 1 + 1\n3"), "Python and its tests", WRONG),
+        (python("def add(a, b):\n    return a + b") + python("assert add(1, 1) == 2"),
+         "Python and its tests", RIGHT),
+        (python("assert add(1, 1) == 2"), "Python and its tests", UNCHECKED),
+        (python("import numpy\nassert numpy"), "Python and its tests", UNCHECKED),
+        (python("while True: pass\nassert True"), "Python and its tests", UNCHECKED),
+        (python("assert open('x')"), "Python and its tests", UNCHECKED),
+        (python("x = (" * 5000), "Python", WRONG),
+        ("```toml\na = 1\n```", "TOML", RIGHT),
+        ("```toml\na = \n```", "TOML", WRONG),
+        ("```yaml\na: [1, 2]\n```", "YAML", RIGHT),
+        ("```yaml\na: [1, 2\n```", "YAML", WRONG),
+    ],
+)  # fmt: skip
+async def test_code_is_run_or_parsed(
+    text: str, what: str, verdict: Verdict, compute: Compute
+) -> None:
+    assert await verdicts(text, compute) == [(what, verdict)]
+
+
+@needs_sandbox
+async def test_a_failed_test_says_why(compute: Compute) -> None:
+    (found,) = await check(python(BAD), "", compute)
+    assert found == Finding("Python and its tests", WRONG, "AssertionError (line 4)")
+
+
+@needs_sandbox
+async def test_tests_may_be_of_code_in_the_prompt(compute: Compute) -> None:
+    prompt = "Write a test for\n```python\ndef add(a, b):\n    return a + b\n```"
+    assert await verdicts(python("assert add(1, 1) == 2"), compute, prompt) == [
+        ("Python and its tests", RIGHT)
+    ]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name"],
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    ("value", "schema", "what", "verdict"),
+    [
+        ({"name": "Ada", "age": 36}, SCHEMA, "JSON and its schema", RIGHT),
+        ({"name": "Ada", "age": "old"}, SCHEMA, "JSON and its schema", WRONG),
+        ({"age": 3}, SCHEMA, "JSON and its schema", WRONG),
+        ({"a": 1}, {"type": "objekt", "$schema": "x"}, "JSON", RIGHT),
+        ({"a": 1}, {"$schema": "x", "$ref": "http://127.0.0.1:9/x"}, "JSON", RIGHT),
+        ("a" * 40 + "b", {"type": "string", "pattern": "(a+)+$"}, "JSON and its schema", UNCHECKED),
+    ],
+)
+async def test_json_is_held_against_the_prompts_schema(
+    value: object, schema: object, what: str, verdict: Verdict, compute: Compute
+) -> None:
+    for prompt in (
+        f"Answer as {json.dumps(schema)}.",
+        f"```json\n{json.dumps(schema, indent=1)}\n```",
+    ):
+        text = f"```json\n{json.dumps(value)}\n```"
+        assert await verdicts(text, compute, prompt) == [(what, verdict)]
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ('```json\n{"a": [1, 2]}\n```', RIGHT),
+        ('{"a": [1, 2]}', RIGHT),
+        ('```json\n{"a": [1, 2}\n```', WRONG),
+        ("```json\n{'a': 1}\n```", WRONG),
+        ('```json\n{"a": NaN}\n```', WRONG),
+        (f"```json\n{'[' * 100_000}\n```", UNCHECKED),
+        (f"```json\n{'9' * 50_000}\n```", UNCHECKED),
+    ],
+)
+async def test_json_is_parsed_even_without_tools(text: str, verdict: Verdict) -> None:
+    assert await verdicts(text, None) == [("JSON", verdict)]
+
+
+async def test_what_cant_be_checked_is_said_once() -> None:
+    assert await verdicts("The sea is blue.", alone) == [("text", UNCHECKED)]
+    assert await verdicts("", None) == [("text", UNCHECKED)]
+    (found,) = await check("```js\nlet x\n```\n```rust\nfn f() {}\n```", "", alone)
+    assert found == Finding("code", UNCHECKED, "There is no parser here for js, rust.")
+
+
+async def test_without_tools_nothing_is_executed() -> None:
+    text = python(GOOD) + "\n17 + 25 = 42"
+    for compute in (None, alone):
+        found = dict(await verdicts(text, compute))
+        assert found["Python and its tests"] is UNCHECKED
+
+
+async def test_a_tool_that_fails_is_no_verdict() -> None:
+    async def broken(tool: str, text: str) -> str:
+        raise WorkerError(f"The {tool} fell over.")
+
+    text = python(GOOD) + "\n17 + 25 = 43"
+    assert {verdict for _, verdict in await verdicts(text, broken)} == {UNCHECKED}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "17 + 25 = 43",
+        "So we get 17 + 25 = 43 apples.",
+        "**17 + 25 = 43**",
+        "1. First, 12 \u00d7 12 = 142.",
+        "The total is $19.99 * 3 = $49.97.",
+        "Therefore $12 \\times 12 = 142$",
+        "(12 + 8) / 4 = 6",
+        "100 / 8 = 12.4",
+        "10 - 3 = 7 and 7 - 9 = 2",
+        "x = 3 + 4 = 8",
+        "15% * 80 = 13",
+        "7 * 8 = 54, so it is 54.",
+        "1,234 + 1 = 1,236",
+    ],
+)
+async def test_a_wrong_sum_is_found(text: str) -> None:
+    assert ("sums", WRONG) in await verdicts(text, alone)
+
+
+async def test_a_wrong_sum_says_what_it_is() -> None:
+    (found,) = await check("Well, 17 + 25 = 43.", "", alone)
+    assert found.note == "17 + 25 = 43, but 17 + 25 = 42"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "17 + 25 = 42",
+        "2/3 = 0.67, or 2/3 = 0.66",
+        "100 / 3 = 33",
+        "17 / 5 = 3 remainder 2",
+        "10 / 4 = 2 R 2",
+        "200 + 10% = 220",
+        "30 / 120 = 25%",
+        "30 / 120 * 100 = 25%",
+        "3 + 4 = 7 + 1 = 8",
+        "2x + 3 = 7",
+        "2x + 3 + 4 = 7",
+        "x - 3 + 4 = 9",
+        "x + y = 3 + 4 = 7",
+        "f(3) + 2 = 5",
+        "1 1/2 + 1/2 = 2",
+        "4/3 = 1 1/3",
+        "Read chapters 3-4 = 20 pages.",
+        "2024-01-15 - 2024-01-10 = 5 days",
+        "12:30 + 0:45 = 13:15",
+        "11 + 3 = 2 o'clock",
+        "7 + 8 = 3 (mod 12)",
+        "It is not true that 2 + 2 = 5.",
+        "If 1 + 1 = 3, then pigs fly.",
+        "1 + 1 = 10 in binary",
+        "5 * 1000 = 5 thousand",
+        "8 * 30 minutes = 4 hours",
+        "8 * 30 = 4 hours",
+        "5 * 12 = 60 inches = 5 feet",
+        "half of 10 + 2 = 7",
+        "- 3 + 2 = -1",
+        "- 3 + 2 = 5",
+        "1) 3 + 2 = 5",
+        "The total is 5. 3 + 2 = 5",
+        "Then 5, 3 + 2 = 5",
+        "1234567 * 1000 = 1.23 \u00d7 10^9",
+        "1234 * 5678 \u2248 7,000,000",
+        "2 ** 3 = 8 and **2 + 3** = 5",
+        "\\frac{1}{2} + 3 = 3.5",
+        "\\frac{x}{2} + 3 = 9",
+        "\u221a 9 + 7 = 10",
+        "sin 3 + 2 = 2.14",
+        "a3 + 2 = 9",
+        "5 - 3 != 3",
+        "assert 3 + 4 == 8",
+        "y >= 3 + 4 = 9",
+        "Version 2.1 - 3 = beta",
+        "1.5 + 1,5 = 3",
+        "1 234 + 1 = 1 235",
+        "$5 + $3 = $8",
+        "5 + 3 = 8,000 grams",
+        "10:30 - 9 = 1.5",
+        "(3 + 2) = 5 (five)",
+        "3 + 2 = 5 (3+2)",
+        "3 \u2212 5 = \u22122",
+        "6 x 7 = 42",
+        "0.1 + 0.2 = 0.3...",
+        "2 + 2 = 5 is wrong",
+        "|3 - 5| = 2",
+        "5! + 1 = 121",
+        "10^-3 * 5 = 0.005",
+        "a_1 + 2 = 4",
+        "24/7 = always",
+        "3/4 = 18/24",
+        "Odds of 1/2 = 2 to 1",
+        "20 + 22 = forty-two",
+        "9 = 3 * 3",
+    ],
+)
+async def test_a_true_statement_is_never_called_wrong(text: str) -> None:
+    for shown in (text, f"So {text}", f"We know: {text}.", f"- {text}", f"**{text}**"):
+        for found in await check(shown, "", alone):
+            assert found.verdict is not WRONG, (shown, found)
+
+
+NUMBERS = st.one_of(
+    st.integers(0, 10**6).map(Decimal),
+    st.decimals(0, 10**5, places=2, allow_nan=False, allow_infinity=False),
+)
+SIGNS = {
+    "+": ("+", " + ", " plus "),
+    "-": (" - ", " \u2212 ", "-"),
+    "*": ("*", " * ", " \u00d7 ", " x ", " \\times "),
+    "/": ("/", " / ", " \u00f7 "),
+}
+FRAMES = (
+    "{}", "So {}.", "**{}**", "- {}", "1. {}", "We get {} apples.", "Total: {}", "({})", "${}$",
+    "First {}, then more.", "\\[ {} \\]", "| {} |", "{}!", "> {}", "`{}`", "x = {}",
+)  # fmt: skip
+
+
+@st.composite
+def true_sums(draw: st.DrawFn) -> str:
+    """A true sum, as people and models write it: rounded, grouped, in some frame."""
+    count = draw(st.integers(2, 4))
+    numbers = [draw(NUMBERS) for _ in range(count)]
+    signs = [draw(st.sampled_from("+-*/")) for _ in range(count - 1)]
+    value, written = Fraction(numbers[0]), ""
+    terms = [Fraction(numbers[0])]
+    for sign, number in zip(signs, numbers[1:], strict=True):
+        if sign == "/" and not number:
+            return "1 + 1 = 2"
+        if sign in "*/":
+            terms[-1] = (
+                terms[-1] * Fraction(number) if sign == "*" else terms[-1] / Fraction(number)
+            )
+        else:
+            terms.append(Fraction(number) if sign == "+" else -Fraction(number))
+    value = sum(terms, Fraction(0))
+    grouped = draw(st.booleans())
+
+    def show(number: Decimal) -> str:
+        return f"{number:,f}" if grouped else f"{number:f}"
+
+    written = show(numbers[0])
+    for sign, number in zip(signs, numbers[1:], strict=True):
+        written += draw(st.sampled_from(SIGNS[sign])) + show(number)
+    places = draw(st.integers(0, 6))
+    rounding = draw(st.sampled_from([ROUND_HALF_EVEN, ROUND_DOWN]))
+    if value.denominator == 1:
+        result = show(Decimal(value.numerator))
+    else:
+        exact = Decimal(value.numerator) / Decimal(value.denominator)
+        result = show(exact.quantize(Decimal(1).scaleb(-places), rounding=rounding))
+    equals = draw(st.sampled_from([" = ", "=", " \u2248 "]))
+    return draw(st.sampled_from(FRAMES)).format(f"{written}{equals}{result}")
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(true_sums())
+def test_no_true_sum_is_called_wrong(text: str) -> None:
+    assert_not_called_wrong(text)
+
+
+@pytest.mark.long
+@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=5_000, deadline=None)
+@given(true_sums())
+def test_no_true_sum_of_many_is_called_wrong(text: str) -> None:
+    assert_not_called_wrong(text)
+
+
+def assert_not_called_wrong(text: str) -> None:
+    for found in asyncio.run(check(text, "", alone)):
+        assert found.verdict is not WRONG, (text, found)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 1000))
+def test_every_plain_wrong_sum_is_found(a: int, b: int, off: int) -> None:
+    (found,) = asyncio.run(check(f"The answer: {a} + {b} = {a + b + off}.", "", alone))
+    assert found.verdict is WRONG
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_a_check(text: str) -> None:
+    assert asyncio.run(check(text, text, alone))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 + " * 50_000 + "1 = 2",
+        "1+1=" * 50_000,
+        "1 + 1 = 2\n" * 50_000,
+        "```python\n" * 50_000,
+        "{" * 100_000,
+        '{"a":' * 20_000,
+        "`" * 100_000,
+        "\n".join(["```json", '{"a": 1}', "```"] * 5_000),
+        " " * 100_000 + "= 5",
+        ("(" * 70 + "=") * 1000,
+    ],
+)
+async def test_a_huge_text_is_checked_in_bounded_work(text: str) -> None:
+    async with asyncio.timeout(20):
+        assert len(await check(text, text, alone)) < 50
+
+
+def test_only_so_many_sums_are_taken() -> None:
+    assert len(claimed("1 + 1 = 2\n" * 1000)) == 40
