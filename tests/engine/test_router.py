@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -219,9 +218,8 @@ async def test_any_prompt_gets_a_whole_route_with_a_plain_sentence(text: str) ->
     ids=lambda text: text[:8].strip(),
 )
 async def test_no_prompt_keeps_the_rule_busy(text: str) -> None:
-    began = time.process_time()
-    await route(text)
-    assert time.process_time() - began < 5  # an expression that backtracks takes for ever
+    # An expression that backtracks would take for ever here.
+    assert (await route(text)).tool == ""
 
 
 def test_random_sums_are_understood_by_both() -> None:
