@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -102,7 +103,7 @@ def test_only_the_workers_own_text_is_a_system_message(plan: Plan, hostile: str)
         assert [m.text for m in messages if m.role is Role.SYSTEM] == ["be kind"]
         roles = [m.role for m in messages if m.role is not Role.SYSTEM]
         assert roles[-1] is Role.USER
-        assert all(a is not b for a, b in zip(roles, roles[1:], strict=False))
+        assert all(a is not b for a, b in pairwise(roles))
 
 
 @given(st.text(max_size=300))
@@ -127,7 +128,7 @@ def test_what_is_ready_has_all_it_needs_and_every_plan_ends(plan: Plan, failed: 
 
 
 def test_a_step_can_not_look_ahead_or_at_itself() -> None:
-    for name in ("2", "3", "0", "-1", "²", "file", "system", "", "١"):
+    for name in ("2", "3", "0", "-1", "²", "file", "system", "", "\u0661"):
         with pytest.raises(PlanError):
             Plan((Step("a", "One."), Step("b", "Two.", (name,))), (1,))
     Plan((Step("a", "One."), Step("b", "Two.", ("1",))), (2,))
