@@ -179,10 +179,10 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Recording:
-    """Two models that could run here and one that costs money; what agreement alone reaches.
+    """Two models that could run here, the better one first, and one that costs money.
 
-    `price` is in dollars per million tokens read and written. `reached`: so many questions went to
-    the cloud, and so many were right. `sample` questions are drawn where there are very many.
+    `price` is in dollars per million tokens read and written. `reached` is what agreement alone
+    does: so many questions went to the cloud, and so many were right. `sample` questions are drawn where there are very many.
     """
 
     file: str
@@ -198,7 +198,7 @@ RECORDINGS = {
     # claude-3-5-sonnet-20241022-v2:0).
     "gsm": Recording(
         "zeroeval_gsm.csv.gz",
-        ("llama-3.1-8b-instruct", "gemma-2-9b-it"),
+        ("gemma-2-9b-it", "llama-3.1-8b-instruct"),
         "claude-3-5-sonnet-20241022",
         (3.0, 15.0),
         (0.2053, 0.9612),
