@@ -142,8 +142,8 @@ def place_of(worker: str, run: RunView, roster: Roster) -> str:
     """Say where a worker works: local, network or cloud."""
     card = roster.get(worker)
     if card is None:
-        afar = any(told.worker == worker for told in (*run.sent, *run.offers))
-        return "cloud" if afar else "local"
+        away = {sent.worker for sent in run.sent} | {offer.worker for offer in run.offers}
+        return "cloud" if worker in away else "local"
     if not card.remote:
         return "local"
     return "network" if card.privacy is Label.LAN else "cloud"

@@ -15,6 +15,7 @@ from baton.domain.errors import BatonError
 from baton.domain.events import Offered
 from baton.domain.sanitise import one_line
 from baton.domain.view import RunView
+from baton.engine.meter import uninterrupted
 from baton.engine.ports import Question
 from baton.tui import keys
 from baton.tui.desk import Desk
@@ -223,18 +224,22 @@ class ChatScreen(ConductingScreen):
     async def _put(self, view: QuestionView) -> str:
         self._question = view
         self.footer.asking = True
-        await self.transcript.insert(view)
-        self.refresh_bindings()
         try:
+            # Cancelled half-way, mounting or removing would leave a widget that never ends.
+            await uninterrupted(self.transcript.insert(view))
+            self.refresh_bindings()
             return await view.answer()
         finally:
             self._question = None
             self.footer.asking = False
-            if self.is_running and view.is_attached:
-                if isinstance(self.focused, ChoiceView):
-                    self.composer.prompt.focus()
-                await view.remove()
-                self.refresh_bindings()
+            await uninterrupted(self._take_away(view))
+
+    async def _take_away(self, view: QuestionView) -> None:
+        if self.is_running and view.is_attached:
+            if isinstance(self.focused, ChoiceView):
+                self.composer.prompt.focus()
+            await view.remove()
+            self.refresh_bindings()
 
     def keep_here(self) -> None:
         """Stop what could still leave this machine, after the person forbade that."""
