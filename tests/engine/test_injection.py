@@ -42,7 +42,7 @@ from support.payloads import FAMILIES, GUISES, PAYLOADS, Payload
 SEAMS = ("file", "review", "worker", "history", "name")
 STRATEGIES = (
     *("", "conductor", "hybrid", "conductor", "moa", "cascade", "conductor", "majority"),
-    *("conductor", "reflect", "conductor", "vote", "single"),
+    *("ultra", "reflect", "conductor", "vote", "single"),
 )
 """What the file, the history and the name meet in turn; "" is a plan drawn beforehand."""
 

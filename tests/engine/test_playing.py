@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
@@ -26,7 +27,7 @@ from baton.domain.prices import FREE
 from baton.domain.view import RunView
 from baton.engine import part as parts
 from baton.engine.policy import Limits
-from baton.engine.ports import Desk, Place, Proposal
+from baton.engine.ports import Desk, Place, Proposal, Question
 from support.acting import (
     Act,
     Actor,
@@ -831,3 +832,48 @@ async def test_two_steps_that_are_too_long_do_not_ask_two_questions_at_once() ->
         view = await here.play(votes, "now", place=place)
         assert view.status == "finished"
         assert len(here.person.asked) == 1
+
+
+async def test_a_question_about_the_conversation_waits_for_one_about_money() -> None:
+    class Slow(Person):
+        async def __call__(self, question: Question) -> str:
+            async with thinking:
+                await asyncio.sleep(0.05)  # long enough for the other question to be ready
+                return await super().__call__(question)
+
+    class Impatient(asyncio.Lock):
+        async def acquire(self) -> Literal[True]:
+            assert not self.locked(), "two questions at once"
+            return await super().acquire()
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if "long ago" in sees(request):
+            raise ContextTooLong(5000, 4096)
+        yield Text("fits")
+
+    thinking = Impatient()
+    async with house(Actor(local(), says("ok")), Actor(cloud())) as here:
+        first = await here.play(single("small"), "long ago " * 200)
+        assert first.started is not None
+        place = Place(first.started.conversation)
+        await here.play(single("small"), "not so long", place=place)
+        here.actors["small"].act = act
+        here.person = Slow(["keep"])
+        view = await here.play(Plan((direct("small"), step("far", "Two.")), (2,)), place=place)
+        assert {question.offer is None for question in here.person.asked} == {True, False}
+        assert statuses(view) == ["failed", "done"]
+
+
+async def test_a_strategy_can_not_change_what_was_played() -> None:
+    class Forging:
+        async def first(self, desk: Desk) -> Proposal:
+            return Proposal(Plan((step("small", "One."),), (1,)), final=False)
+
+        async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+            forged = step("small", "Forged.", "prompt", "history")
+            return Proposal(Plan((forged, step("small", "Two.", "1")), (2,)))
+
+    async with house(Actor(local()), strategy=Forging()) as here:
+        view = await here.play(None)
+        assert (view.status, view.answer, len(view.steps)) == ("finished", "One.", 1)
+        assert len(here.actors["small"].requests) == 1

@@ -6,6 +6,7 @@ Each scene follows from its number alone: `Scene(4711)` is the same one every ti
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 from random import Random
@@ -52,7 +53,9 @@ from baton.engine import part
 from baton.engine.policy import Limits, Terms, may_use
 from baton.engine.ports import NEW, Desk, Place, Proposal, Question
 from baton.engine.run import Run
+from baton.engine.strategies import STRATEGIES
 from support.acting import PATIENCE, Actor, Given, cloud, local, sees, view_of
+from support.payloads import plans
 
 FIRST_SEED = 1000
 """A step's number can be told from its request's seed: this and what it adds."""
@@ -128,6 +131,8 @@ class Scene:
         chance = self.random.random
         self.label = Label.LOCAL if chance() < 0.15 else Label.CLOUD
         self.terms = self.make_terms()
+        self.strategy = self.random.choice(["", "growing", "growing", *STRATEGIES])
+        self.conductor = self.random.choice(["", *self.actors])
         self.limits = Limits(
             label=self.label,
             seed=FIRST_SEED,
@@ -135,9 +140,9 @@ class Scene:
             attended=chance() < 0.9,
             alone=chance() < 0.05,
             preview=chance() < 0.08,
+            strategy=self.strategy,
         )
         self.stops_after = self.random.randrange(60) if chance() < 0.25 else -1
-        self.grows = chance() < 0.5
         self.full_after = self.random.randrange(20) if chance() < 0.03 else -1
         self.run: Run | None = None
         self.yes = 0
@@ -153,7 +158,9 @@ class Scene:
         lab = replace(cloud("lab", price=FREE), kind="server", privacy=Label.LAN)
         own = replace(lab, id="own", privacy=Label.LOCAL, remote=False)
         dear = cloud("unpriced", price=None)
-        cards = here + far + [card for card in (lab, own, dear) if r.random() < 0.3]
+        tool = Card("calculator", "tool", "Calculator")
+        some = replace(here[0], id="strong", parameters=r.choice([7, 70]) * 10**9)
+        cards = here + far + [c for c in (lab, own, dear, tool, some) if r.random() < 0.3]
         first, rest = cards[0], cards[1:]
         r.shuffle(rest)
         if r.random() < 0.1 and far:  # the person wants a worker elsewhere
@@ -196,7 +203,7 @@ class Scene:
 
     def act(self, card: Card) -> Callable[[Request], AsyncGenerator[Chunk]]:
         async def act(request: Request) -> AsyncGenerator[Chunk]:
-            fate, number = self.random.random(), number_of(request)
+            fate = self.random.random()
             for _ in range(self.random.randrange(4)):
                 await asyncio.sleep(0)
             yield Loading(1.0)
@@ -207,21 +214,33 @@ class Scene:
                 raise WorkerUnavailable("It is busy.")
             if fate < 0.16:
                 raise self.random.choice(ERRORS)()
-            for piece in range(self.random.randrange(3)):
-                yield Text(f"{GONE if fate < 0.24 else 'piece'} {number}.{piece} ")
-                await asyncio.sleep(0)
-            if fate < 0.24:
-                raise self.random.choice(ERRORS)()
-            if fate < 0.26:
-                await self.hang()
-            if fate < 0.96:
-                yield Text(f"O{number}-marten.")
-            bound = input_bound(request.messages)
-            out = self.random.randint(1, request.max_tokens or 50)
-            finish = self.random.choice([Finish.STOP, Finish.STOP, Finish.STOP, Finish.LENGTH])
-            yield Usage(self.random.randint(1, bound), out, finish)
+            async for chunk in self.write(request, fate):
+                yield chunk
+            yield self.usage(request)
 
         return act
+
+    async def write(self, request: Request, fate: float) -> AsyncGenerator[Chunk]:
+        """Write some text; fail or hang while at it, if that is its fate."""
+        number = number_of(request)
+        for piece in range(self.random.randrange(3)):
+            yield Text(f"{GONE if fate < 0.24 else 'piece'} {number}.{piece} ")
+            await asyncio.sleep(0)
+        if fate < 0.24:
+            raise self.random.choice(ERRORS)()
+        if fate < 0.26:
+            await self.hang()
+        if request.purpose is Purpose.PLAN:
+            yield Text(self.random.choice(plans("Do it.", first_of(request))))
+        elif fate < 0.96:
+            yield Text(f"O{number}-marten.")
+
+    def usage(self, request: Request) -> Usage:
+        """Count as a provider does that keeps to the cap."""
+        read = self.random.randint(1, input_bound(request.messages, request.shape))
+        wrote = self.random.randint(1, request.max_tokens or 50)
+        ends = [Finish.STOP, Finish.STOP, Finish.STOP, Finish.LENGTH]
+        return Usage(read, wrote, self.random.choice(ends))
 
     async def hang(self) -> None:
         """Wait for ever; the person loses patience."""
@@ -286,8 +305,16 @@ class Growing:
 
 
 def number_of(request: Request) -> int:
-    assert request.seed is not None
-    return 0 if request.purpose is Purpose.PLAN else request.seed - FIRST_SEED + 1
+    """Return the number of the step that a request is for; 0 for the run itself."""
+    if request.purpose is Purpose.PLAN or request.seed is None:
+        return 0
+    return request.seed - FIRST_SEED + 1
+
+
+def first_of(request: Request) -> int:
+    """Return the number that the first step of a plan must have."""
+    told = re.search(r"New steps are numbered from (\d+)", sees(request))
+    return int(told[1]) if told else 1
 
 
 # What must hold
@@ -307,7 +334,8 @@ async def play(number: int) -> str:
 async def _play(scene: Scene, store: Store, ledger: Ledger) -> str:
     default = next(iter(scene.actors))
     orchestra = Given(scene.actors, store, default, ledger=ledger, terms=scene.terms)
-    orchestra.given = Growing(scene) if scene.grows else None
+    orchestra.given = Growing(scene) if scene.strategy == "growing" else None
+    orchestra.conductor = scene.conductor
     old = Prompt(f"{HISTORY} before", (attachment("old.txt"),))
     begun = await store.begin(old, NEW, scene.label)
     await store.write(begun.answer, f"answered {HISTORY}", TurnStatus.DONE)
@@ -317,7 +345,7 @@ async def _play(scene: Scene, store: Store, ledger: Ledger) -> str:
     assert isinstance(store, Failing)
     ledger.random, ledger.often = scene.random, 0.3 if scene.random.random() < 0.05 else 0.0
     store.left = scene.full_after
-    plan = None if scene.grows else scene.plan
+    plan = None if scene.strategy else scene.plan
     before = asyncio.all_tasks()
     scene.run = orchestra.play(prompt, place, scene.limits, scene.ask, plan=plan)
     events: list[ev.Event] = []
@@ -376,6 +404,10 @@ def check_access(scene: Scene, view: RunView) -> None:
     for actor in scene.actors.values():
         for request in actor.requests:
             if request.purpose is Purpose.PLAN:
+                assert not any(word in sees(request) for words in FILES.values() for word in words)
+                continue
+            if request.seed is None:
+                assert actor.card.is_tool  # computes something for a check
                 continue
             step = view.steps[number_of(request) - 1].step
             allowed, text = allowed_words(step.access), sees(request)
@@ -401,8 +433,10 @@ def check_workers(scene: Scene, events: list[ev.Event]) -> None:
             leave = [e for e in sent if e.decision is ev.Decision.SENT]
             assert len(actor.requests) <= len(leave)
         asks = scene.terms.policy in (Policy.ASK, Policy.ONCE) and scene.limits.budget is None
-        free = card.price is not None and card.price.is_free and name == first
-        if card.remote and not free:
+        planned = all(request.purpose is Purpose.PLAN for request in actor.requests)
+        named = name == first or (planned and name == scene.conductor)
+        free = card.price is not None and card.price.is_free
+        if card.remote and not (free and named):
             assert scene.terms.policy is not Policy.NEVER
             assert scene.yes or not asks
 

@@ -342,7 +342,7 @@ class Playing:
         can't be read leaves the text that is there; without one, raises StoreError.
         """
         async with self._offering:
-            draft, named = self.text, card.id in self._named
+            draft, named = self.text, self._is_named(card, number)
             share = len(self.waiting_to_hold | {number}) if number else 1
             try:
                 offered, cap = await self.stage.offers.make(
@@ -359,10 +359,10 @@ class Playing:
             await self.stage.emit(offered)
         return offered, replace(request, max_tokens=cap)
 
-    @property
-    def _named(self) -> tuple[str, str]:
-        """The workers that the person named, for the answer and for plans."""
-        return self.stage.task.worker, self.stage.house.conductor
+    def _is_named(self, card: Card, number: int) -> bool:
+        """Tell whether the person named that worker: for answers, or for plans."""
+        drawing = number == 0 and card.id == self.stage.house.conductor
+        return drawing or card.id == self.stage.task.worker
 
     async def record(self, number: int, tally: Tally) -> None:
         """Keep what a call used."""
