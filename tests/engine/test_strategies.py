@@ -447,6 +447,22 @@ async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
         assert [step.subtask for step in run.outcome.plan.steps] == tasks
 
 
+@pytest.mark.parametrize(
+    ("template", "money", "workers"),
+    [
+        ("draft-verify-revise", RICH, ["gpt"]),
+        ("draft-verify-revise", Funds(0, 1.0), ["tiny"]),
+        ("split-merge", Funds(0, 1.0), ["tiny"]),
+    ],
+)
+async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
+    template: str, money: Funds, workers: list[str]
+) -> None:
+    route = Route("plan", "Hard.", Need("writing", 4), template=template)
+    run = await play("hybrid", Desk(situation(TINY, CLOUD, route=route), money), says("text"))
+    assert run.workers == workers
+
+
 async def test_without_a_conductor_the_template_is_played() -> None:
     run = await play("conductor", Desk(situation(TINY, route=PLAN)), lambda n, step: f"text {n}")
     assert len(run.workers) == 5

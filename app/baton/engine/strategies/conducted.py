@@ -10,7 +10,7 @@ from baton.engine.ports import Conductor, Desk, Proposal, Situation
 from baton.engine.strategies.drafts import alone, is_lost
 from baton.engine.strategies.templated import drawn, rescued
 
-LONG_DOCUMENT = "read-long-document"
+LONG_DOCUMENT, ONE_QUESTION = "read-long-document", "draft-verify-revise"
 DEPTH = 2
 """How many corrective plans a conductor may add."""
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from baton.domain.chat import Card
 from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal, Situation, Strategy
+from baton.engine.ports import Desk, Funds, Proposal, Situation, Strategy
 from baton.engine.strategies.cascade import Cascade
-from baton.engine.strategies.conducted import LONG_DOCUMENT, Conducted, has_template
+from baton.engine.strategies.conducted import LONG_DOCUMENT, ONE_QUESTION, Conducted, has_template
 from baton.engine.strategies.draft import Draft, helped
-from baton.engine.strategies.drafts import here, talkers
+from baton.engine.strategies.drafts import here
 from baton.engine.strategies.instead import Instead
 from baton.engine.strategies.short import wants_short
 from baton.engine.strategies.worth import is_worth, right_although
@@ -76,13 +76,16 @@ async def _choose(desk: Desk) -> Strategy:
         return Worthwhile()
     if await _calls_for_a_plan(desk):
         return Conducted()
-    if route.where == "cloud" and situation.helper:
-        from baton.engine.assign import chance
-
-        mine = chance(situation.card(situation.worker), route.need)
-        if await is_worth(desk, mine):
-            return Instead()
+    if route.where != "local" and situation.helper and await _is_better_elsewhere(desk):
+        return Instead()
     return Draft()
+
+
+async def _is_better_elsewhere(desk: Desk) -> bool:
+    from baton.engine.assign import chance
+
+    situation = desk.situation
+    return await is_worth(desk, chance(situation.card(situation.worker), situation.route.need))
 
 
 def _recognise(outcome: Outcome) -> Strategy:
@@ -103,20 +106,26 @@ async def _calls_for_a_plan(desk: Desk) -> bool:
         return False
     if route.template == LONG_DOCUMENT:  # without it nobody could read all of it
         return has_template(situation)
-    if not (situation.conductor or _is_strong(situation)):
-        return False
     from baton.engine.conductor import choose
 
-    return has_template(situation) or choose(situation, await desk.funds()) != ""
+    funds = await desk.funds()
+    if not (situation.conductor or _is_strong(situation, funds)):
+        return False
+    return has_template(situation) or choose(situation, funds) != ""
 
 
-def _is_strong(situation: Situation) -> bool:
-    """Tell whether a plan would help: small models get worse by looking at each other's work."""
+def _is_strong(situation: Situation, funds: Funds) -> bool:
+    """Tell whether a plan would help: small models get worse by looking at each other's work.
+
+    Where only the helper is strong, it answers a single question sooner by itself.
+    """
     from baton.engine.skills import skill
 
-    cards = talkers(situation)
+    cards = here(situation)
     best = max(skill(card, situation.route.need.kind) for card in cards)
-    return best >= _BY_ITSELF or (len(cards) > 1 and best >= _AMONG_OTHERS)
+    if best >= _BY_ITSELF or (len(cards) > 1 and best >= _AMONG_OTHERS):
+        return True
+    return situation.helper != "" and funds.left != 0 and situation.route.template != ONE_QUESTION
 
 
 def _has_pair(situation: Situation) -> bool:
