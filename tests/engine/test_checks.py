@@ -115,7 +115,7 @@ SCHEMA = {
         ({"name": "Ada", "age": 36}, SCHEMA, "JSON and its schema", RIGHT),
         ({"name": "Ada", "age": "old"}, SCHEMA, "JSON and its schema", WRONG),
         ({"age": 3}, SCHEMA, "JSON and its schema", WRONG),
-        ({"a": 1}, {"type": "objekt", "$schema": "x"}, "JSON", RIGHT),
+        ({"a": 1}, {"type": "nonsense", "$schema": "x"}, "JSON", RIGHT),
         ({"a": 1}, {"$schema": "x", "$ref": "http://127.0.0.1:9/x"}, "JSON", RIGHT),
         ("a" * 40 + "b", {"type": "string", "pattern": "(a+)+$"}, "JSON and its schema", UNCHECKED),
     ],

@@ -166,7 +166,8 @@ def _last_digit(written: str) -> Fraction | None:
 
 
 _CONVERSION = re.compile(
-    r"^(?:how (?:many|much) )?(?P<target>[^\d]+?) (?:is|are|in|sind|equals?)(?: there in)?"
+    r"^(?:how (?:many|much) )?(?P<target>[^\d]+?) (?:is|are|in|make(?: up)?|sind|equals?)"
+    r"(?: there in)?"
     r" (?P<number>-?[\d.,/ ]+|an?|one|eine?|un|une)\s?(?P<unit>[^\d\s][^\d]*?\d?)$"
     r"|^(?P<number2>-?[\d.,/ ]+|an?|one)\s?(?P<unit2>[^\d\s].*?)"
     r" (?:in|to|into|as|nach|en|em|a|equals how many|is how many) (?P<target2>[^\d].*)$",

@@ -59,10 +59,14 @@ _WEEKDAY = re.compile(
 _IN = re.compile(
     r"\b(?:in|at|for) (?:the )?([a-z][a-z_/+\- ]{1,40}?[a-z])(?: (?:right )?now)?\s*[?.!]*$"
 )
-_TIME_WORDS = _words("time clock uhrzeit uhr spät spat heure hora ora ore laat now jetzt ahora")
+_TIME_WORDS = _words(
+    "time clock uhrzeit uhr spät spat heure hora ora ore laat now jetzt ahora horas"
+    " 今何時 今何時ですか 现在几点 现在几点了"
+)
 _DATE_WORDS = _words(
     "date day weekday today tomorrow yesterday month year week datum wochentag heute tag jour"
     " fecha día dia hoy oggi data giorno aujourd hui"
+    " 今日は何日 今日は何日ですか 今天几号"
 )
 _NOW_WORDS = _TIME_WORDS | _DATE_WORDS
 _SPAN_WORDS = _words(
@@ -73,6 +77,7 @@ _SPAN_WORDS = _words(
 _SMALL_WORDS = _words(
     "what s is are the it right current currently tell me please give show and of do you know can"
     " could which exact local was will be in a at this hi hello hey i need have got to use answer"
+    " on viel são"
     " wie ist es das der welcher welches welche den haben wir bitte que qué est elle il l quel"
     " quelle sommes nous es cuál cual la el son che è sono hoe is het si me"
 )

@@ -60,9 +60,29 @@ _SYNONYMS = {
     "sekunden": "second",
     "pfund": "lb",
     "h": "hour",
+    "j": "joule",
+    "kj": "kilojoule",
+    "w": "watt",
+    "kw": "kilowatt",
+    "wh": "watt_hour",
+    "kwh": "kilowatt_hour",
+    "hz": "hertz",
+    "khz": "kilohertz",
+    "mhz": "megahertz",
+    "ghz": "gigahertz",
+    "pa": "pascal",
+    "kpa": "kilopascal",
+    "v": "volt",
+    "kb": "kilobyte",
+    "mb": "megabyte",
+    "gb": "gigabyte",
+    "tb": "terabyte",
     "min": "minute",
     '"': "inch",
 }
+_BITS = {"kb": "kilobyte", "Kb": "kilobit", "Mb": "megabit", "Gb": "gigabit", "Tb": "terabit"}
+"""Here capitals tell."""
+
 _PART = re.compile(r"\s*([*/]?)\s*([a-zµμ°Ω_]+)\s*(?:\^?\s*(-?[1-9]|[²³]))?\s*", re.IGNORECASE)
 
 
@@ -91,7 +111,7 @@ def _unit(text: str) -> pint.Unit:
     name = " ".join(text.strip(" .?").split())
     if not name or len(name) > _LONGEST:
         raise CannotCompute("This is no unit.")
-    name = _SYNONYMS.get(name.lower(), name)
+    name = _BITS.get(name) or _SYNONYMS.get(name.lower(), name)
     name = re.sub(
         r"\bper\b", "/", re.sub(r"\bsquared?\s+(\w+)", r"\1^2", name, flags=re.IGNORECASE)
     )
@@ -115,7 +135,7 @@ def _unit(text: str) -> pint.Unit:
 def _named(name: str) -> pint.Unit:
     import pint
 
-    known = _SYNONYMS.get(name.lower(), name)
+    known = _BITS.get(name) or _SYNONYMS.get(name.lower(), name)
     for spelling in dict.fromkeys((known, known.lower())):
         try:
             if "/" not in spelling:

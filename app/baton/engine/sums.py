@@ -64,7 +64,7 @@ _DOUBT = re.compile(
     r"n't\b|\b(?:not|never|wrong|incorrect|false|instead|if|suppose|assume|mod|modulo|binary|hex"
     r"|hexadecimal|octal|base|claims?|mistakes?|errors?|typo|should|would|unlike|versus|vs|clock"
     r"|o'clock|string|strings|concatenat\w*|joke|remainder|nicht|falsch|kein\w*|pas|faux|incorrecto"
-    r"|non|sbagliato|falso|let|where|odds|ratio|score|chapters?|pages?|between|range|from)\b",
+    r"|non|sbagliato|let|where|odds|ratio|score|chapters?|pages?|between|range|from)\b",
     re.IGNORECASE,
 )
 _WORDS_BEFORE = _words(
@@ -73,7 +73,7 @@ _WORDS_BEFORE = _words(
 )
 _SCALES = _words(
     "hundred thousand million billion trillion dozen k m b bn mio mrd percent per point"
-    " points  remainder r rest am pm st nd rd th o noon mod base in hours hour hrs hr h"
+    " points remainder r rest am pm st th o noon mod base in hours hour hrs hr h"
     " minutes  minute mins min seconds second secs sec s days day weeks week months month"
     " years year km cm mm meters metres meter  metre mi miles mile feet foot ft inches inch"
     " yards yard kg g mg grams gram lb lbs pounds  pound oz ounces ounce tons ton tonnes l ml"
