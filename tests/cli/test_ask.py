@@ -17,6 +17,7 @@ import pytest
 
 from baton.settings import find_paths
 from cli.calling import Call, Process
+from cli.recorded import BEGUN, stored
 from e2e.terminal import Terminal
 
 pytestmark = pytest.mark.local_model
@@ -326,3 +327,12 @@ def test_the_doctor_finds_what_is_broken(
     assert broken == {"history", "answer"}
     assert find_paths().database.read_bytes() == b"not a database" * 100
     assert "canary" not in done.out + done.err
+
+
+def test_whoever_goes_on_talking_is_told_of_an_interrupted_plan(call: Call) -> None:
+    run = stored(*BEGUN)
+    command = [*BATON, "ask", "-c", "--max-tokens", "2", "Go on."]
+    screen = Terminal(command, os.environ, 120, 24)
+    assert screen.wait_end(30) == 0
+    assert "The answer before this one: Interrupted after step 2 of 4;" in screen.text
+    assert f"`baton resume {run}` goes on." in screen.text.replace("\n", " ")

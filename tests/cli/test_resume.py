@@ -63,6 +63,10 @@ def test_the_latest_is_meant_unless_one_is_named(call: Call, scripted: Scripted)
     first = stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="one")
     stored(ev.Planned(0.0, single("small")), ev.Cancelled(0.1), prompt="two")
     stored(ev.Cancelled(0.1), prompt="three")  # without a plan there is nothing to go on with
+    failed = ev.Failed(0.1, "WorkerError", "small died.", "")
+    stored(ev.Planned(0.0, single("small")), failed, prompt="four")  # it would fail again
+    kept = ev.Offered(0.1, "gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT)
+    stored(ev.Planned(0.0, single("gpt")), kept, ev.Cancelled(0.1), prompt="five")  # as decided
     assert call("resume", first[:8]).out == "one \n"
     assert call("resume").out == "two \n"
     assert call("resume").code == 2

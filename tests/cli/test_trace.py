@@ -269,6 +269,20 @@ def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
     assert "Facts: one." not in json.dumps(shown)
 
 
+def test_an_address_with_a_port_is_two_attributes() -> None:
+    sent = ev.Sent(2.4, 3, "gpt", "10.0.0.9:8000", 900)
+    events = [sent if isinstance(event, ev.Sent) else event for event in EVENTS]
+    shown = [json.loads(line)["resourceSpans"][0] for line in spans(record(*events))]
+    [span] = [
+        span
+        for one in shown
+        for span in one["scopeSpans"][0]["spans"]
+        if span["name"] == "chat gpt"
+    ]
+    facts = attributes(span)
+    assert (facts["server.address"], facts["server.port"]) == ("10.0.0.9", "8000")
+
+
 def test_a_lost_run_is_a_failed_span() -> None:
     [line, *_] = spans(record(*BEGUN, status="lost"))
     span = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]

@@ -81,6 +81,17 @@ def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
     assert reasons(record(*begun, status=status))[-1] == told
 
 
+def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
+    def place(host: str, held: int) -> str:
+        begun = (ev.Planned(0.0, single("lab")), ev.StepStarted(0.1, 1, "lab"))
+        sent = ev.Sent(0.2, 1, "lab", host, 9)
+        return reasons(record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(0.6)))[1]
+
+    assert place("127.0.0.1:8000", 0) == "lab (local (127.0.0.1:8000)) answered."
+    assert place("10.0.0.9:8000", 0) == "lab (lan (10.0.0.9:8000)) answered."
+    assert place("127.0.0.1:8000", NANO) == "lab (cloud (127.0.0.1:8000)) answered."
+
+
 def test_outside_text_stays_on_its_line() -> None:
     routed = ev.Routed(0.0, "local", "a\nb\x1b[31m", {}, "x\ny")
     told = reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))

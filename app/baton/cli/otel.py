@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from baton import __version__
 from baton.cli.steps import destination, told_place, view_of
@@ -126,7 +127,7 @@ class _Spans:
             "baton.loading_s": call.loading,
         }
         if host:
-            facts["server.address"] = host
+            facts |= _server(host)
         if call.first_token is not None:
             facts["gen_ai.response.time_to_first_chunk"] = call.first_token
         if call.finish is not None:
@@ -199,6 +200,13 @@ class _Spans:
     def _time(self, at: float) -> str:
         """Return nanoseconds since the epoch; 64-bit numbers are text in this JSON."""
         return str(round(self._record.created * 1000) * 10**6 + round(at * NANO))
+
+
+def _server(host: str) -> dict[str, Value]:
+    """Return the attributes of an address: a name, with or without a port."""
+    parts = urlsplit(f"//{host}")
+    port = {"server.port": parts.port} if parts.port else {}
+    return {"server.address": parts.hostname or host, **port}
 
 
 def _step_key(number: int) -> str:

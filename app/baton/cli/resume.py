@@ -20,7 +20,6 @@ from baton.cli.options import (
 from baton.cli.output import talk
 from baton.cli.steps import told_numbers, view_of
 from baton.domain.errors import ConfigError
-from baton.domain.events import Planned
 from baton.domain.money import parse_usd
 from baton.settings import find_paths, load
 
@@ -104,6 +103,16 @@ async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits
     return await show(begin, manner)
 
 
+def _is_open(record: RunRecord) -> bool:
+    """Tell whether a person who names no run may mean this one.
+
+    Neither one step that failed, which would fail again, nor what they decided not to send.
+    """
+    view = view_of(record)
+    hopeless = record.status == "failed" and len(view.steps) == 1
+    return view.plan is not None and not hopeless and not view.withdrawn
+
+
 def _beginning(record: RunRecord) -> str:
     told = left_off(view_of(record), record.status)
     if told.endswith(_UNPLAYED):
@@ -123,7 +132,7 @@ async def _find(store: Store, named: str | None) -> RunRecord:
             answered.add(listed.prompt)
         elif listed.prompt not in answered:
             record = await store.run(listed.id)
-            if any(isinstance(event, Planned) for event in record.events):
+            if _is_open(record):
                 return record
     raise ConfigError(
         "No run was interrupted, and no plan waits to be played.",

@@ -61,11 +61,16 @@ def destination(step: StepView, view: RunView) -> str:
 
 
 def told_place(step: StepView, view: RunView) -> str:
-    """Say where a step was done: "local", "lan (lab.home.arpa)", "cloud (api.openai.com)"."""
+    """Say where a step was done: "local", "lan (lab.home.arpa)", "cloud (api.openai.com)".
+
+    What money was held for is a cloud, whatever stands before it on this machine.
+    """
     host = destination(step, view)
     if not host:
         return Label.LOCAL.value
-    return f"{reach(f'https://{host}')} ({one_line(host)})"
+    is_paid = any(call.held for call in view.calls if call.step == step.number)
+    label = Label.CLOUD if is_paid else reach(f"https://{host}")
+    return f"{label} ({one_line(host)})"
 
 
 def wrapped(text: str, indent: str) -> list[str]:
