@@ -29,13 +29,13 @@ def _no_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def found() -> dict[str, Finding]:
-    """Return what the doctor finds up to and with `egress`; what follows starts engines."""
+    """Return what the doctor finds up to and with `tools`; what follows starts engines."""
     findings = {}
     for finding in examine(find_paths()):
         findings[finding.name] = finding
-        if finding.name == "egress":
+        if finding.name == "tools":
             return findings
-    raise AssertionError("it never looked at what left")
+    raise AssertionError("it never tried the tools")
 
 
 def configure(text: str) -> None:
@@ -53,6 +53,12 @@ def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
     assert findings["egress"].text == "nothing ever left this machine"
     assert findings["prices"].text.endswith(f"models of {prices.snapshot().date}")
     assert not home.exists()
+
+
+def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
+    assert "sandbox" in found()["tools"].text or "seccomp" in found()["tools"].text
+    configure("tools = false\n")
+    assert found()["tools"] == Finding("tools", State.OK, "off in the settings (`tools = false`)")
 
 
 def test_what_was_spent_and_left_is_told(home: Path) -> None:

@@ -80,6 +80,7 @@ def examine(paths: Paths) -> Iterator[Finding]:
         ("money", lambda: _money(settings, paths)),
         ("prices", _prices),
         ("egress", lambda: _egress(paths)),
+        ("tools", lambda: _tools(settings)),
         ("onnxruntime", _onnxruntime),
         ("llama.cpp", _llama_cpp),
         ("answer", lambda: _answer(settings, paths)),
@@ -278,6 +279,31 @@ def _llama_cpp() -> Finding:
     )
     gpu = f"can use {devices or 'a GPU, but found none'}" if found["gpu"] else "CPU only"
     return Finding("llama.cpp", State.OK, f"build {found['version']}, {gpu}; {abilities}")
+
+
+def _tools(settings: Settings) -> Finding:
+    """Compute something, and say in what code would run."""
+    from baton.adapters.tools import sandbox, tools
+    from baton.domain.chat import Message, Request, Role, Text
+
+    if not settings.tools:
+        return Finding("tools", State.OK, "off in the settings (`tools = false`)")
+    calculator = tools()["calculator"]
+
+    async def compute() -> str:
+        request = Request((Message(Role.USER, "6 * 7"),))
+        try:
+            chunks = calculator.stream(request)
+            return "".join([c.text async for c in chunks if isinstance(c, Text)])
+        finally:
+            await calculator.aclose()
+
+    result = asyncio.run(compute())
+    if result != "42":
+        return Finding("tools", State.BROKEN, f"the calculator says that 6 * 7 = {result}")
+    place = sandbox()
+    state = State.OK if place else State.WARN
+    return Finding("tools", state, place or "there is no sandbox here, so no code is executed")
 
 
 def _answer(settings: Settings, paths: Paths) -> Finding:
