@@ -145,7 +145,7 @@ async def test_no_tool_is_named_that_is_not_there_and_none_reads_files() -> None
         ("What is the capital of Portugal?", "knowledge"),
         ("Why did the Roman empire fall?", "reasoning"),
         ("Write a poem about rain.", "writing"),
-        ("Schreib ein Gedicht über den Regen.", "writing"),
+        ("Schreib mir Gedichte über den Regen.", "writing"),
         ("Plan three days in Lisbon with two kids.", "planning"),
     ],
 )

@@ -30,7 +30,8 @@ _OTHER_SUMS = (
 _LEAD = (
     r"(?:(?:please|bitte)\s+)?(?:what\s*(?:is|'s|are)|how much is|calculate|compute|work out|"
     r"evaluate|was (?:ist|sind|ergibt|macht)|wie ?viel (?:ist|sind|ergibt)|berechne|rechne|"
-    r"combien (?:font|fait)|calcule[rz]?|cu[aá]nto (?:es|son)|calcula|quanto (?:[eé]|è|fa)|calcola)"
+    r"combien (?:font|fait)|calcule[rz]?|(?:cuanto|cuánto) (?:es|son)|calcula|"
+    r"quanto (?:[eé]|è|fa)|calcola)"
     r"\s*:?\s+"
 )
 _TAIL = r"\s*(?:=\s*\??|\?|\.|!|please|bitte)*\s*"
@@ -54,8 +55,8 @@ _CONVERSION = (
 )
 
 _DATE = (
-    r"(?:\d{4}-\d\d?-\d\d?|\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?[a-z]{3,9}\.?,?\s+\d{4}|"
-    r"[a-z]{3,9}\.?\s+\d{1,2}(?:st|nd|rd|th)?,?\s+\d{4}|"
+    r"(?:\d{4}-\d\d?-\d\d?|\d{1,2}(?:[snrt][tdh])?\s+(?:of\s+)?[a-z]{3,9}\.?,?\s+\d{4}|"
+    r"[a-z]{3,9}\.?\s+\d{1,2}(?:[snrt][tdh])?,?\s+\d{4}|"
     r"today|now|tomorrow|yesterday|christmas|new year)"
 )
 _CLOCK = (

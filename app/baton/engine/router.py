@@ -16,8 +16,8 @@ _HEAD, _TAIL = 4000, 1000
 
 _WORDS = {
     "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
-    "summary": r"summar[iy]|tl;?dr|key points|zusammenfass|fass\w* .{0,40}zusammen|résum|resum|"
-    r"riassum|摘要|总结|要約",
+    "summary": r"summary|summari[sz]|tl;?dr|key points|zusammenfass|fass\w* .{0,40}zusammen|"
+    r"résum|resum|riassum|摘要|总结|要約",
     "extraction": r"extract|list (?:all|every) (?:the )?(?:names?|dates?|numbers?|emails?)|"
     r"find all|pull out|extrahier|extrai|extrae|estrai|提取|抽出",
     "rewriting": r"rewrite|rephrase|paraphrase|proofread|(?:fix|correct|check) (?:my|the|this) "
@@ -27,7 +27,7 @@ _WORDS = {
     r"javascript|typescript|\bjava\b|\brust\b|c\+\+|\bsql\b|\bregex|\bhtml\b|\bcss\b|\bbash\b|"
     r"(?:shell|bash) script|(?:write|implement|fix|refactor|debug)\w* .{0,30}(?:function|program|"
     r"script|class|code|bug|test|algorithm|parser|api)|unit tests?|"
-    r"stack ?trace|compil|programm|fonction|código|代码",
+    r"stack ?trace|compil|funktion|código|代码",
     "planning": r"\bplan (?:a|an|my|the|for|out|three|\d)|itinerary|schedule|road ?map|step[- ]by"
     r"[- ]step plan|reiseplan|planifi|organi[sz]e (?:a|my)|agenda|计划",
     "math": r"prove|proof|integral|derivative|equation|solve for|theorem|probability|matrix|"
