@@ -6,15 +6,20 @@ name, sends anything elsewhere without the person's word, or changes what may be
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import re
+import sys
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomlkit
 
 from baton.adapters.store import Store
+from baton.cli.root import run as command
 from baton.cli.trace import trace_text
 from baton.domain import events as ev
 from baton.domain.chat import (
@@ -28,15 +33,18 @@ from baton.domain.chat import (
     Text,
     TurnStatus,
 )
+from baton.domain.errors import WorkerError
 from baton.domain.labels import Label
 from baton.domain.money import NANO
 from baton.domain.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
 from baton.domain.prices import FREE
 from baton.domain.sanitise import one_line, sanitise
 from baton.domain.view import RunView
+from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
 from baton.engine.ports import NEW, Place
-from support.acting import Act, Actor, House, cloud, house, local, sees, view_of
+from baton.settings import find_paths
+from support.acting import Act, Actor, House, cloud, fails, house, local, sees, view_of
 from support.payloads import FAMILIES, GUISES, PAYLOADS, Payload
 
 SEAMS = ("file", "review", "worker", "history", "name")
@@ -278,3 +286,105 @@ async def test_nothing_gives_way(payloads: list[Payload], seam: str, home: Path)
             error.add_note(f"payload {payload.number}: {payload.family}, {payload.guise}")
             raise
     assert not list(home.parent.glob("baton home/**/*"))  # no setting was written
+
+
+# What is printed
+
+
+class Terminal(io.StringIO):
+    """What a terminal is sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, *args: str, terminal: bool = True) -> str:
+    """Return what a command prints."""
+    out = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    assert command(args) == 0, args
+    return out.getvalue()
+
+
+async def _recorded(payload: Payload) -> ev.Started:
+    """Play all seams at once over the history that commands read; return how it began."""
+    store = Store.open(find_paths().database)
+    try:
+        place = await _history(store, payload, Label.CLOUD)
+        cards = roster(payload, "name")
+        actors = {card.id: Actor(card, obeys(payload)) for card in cards}
+        broken = WorkerError(f"Broken: {payload.text}", payload.text)
+        actors["big"] = Actor(cards[1], fails(broken, payload.text))
+        orchestra = Orchestra(actors, store, "small")
+        prompt = _prompt(payload)
+        plan = steps(cards[2].id, tuple(FILE + file.name for file in prompt.files))
+        plan = replace(plan, steps=(*plan.steps[:-1], Step("small", payload.text, ("prompt",))))
+        async with orchestra.play(prompt, place, plan=plan) as run:
+            events = [event async for event in run]
+        assert isinstance(events[0], ev.Started)
+        return events[0]
+    finally:
+        await store.aclose()
+
+
+UGLY = ("ansi", "tags", "html")
+
+
+@pytest.mark.parametrize(
+    "guise",
+    [g if g in UGLY else pytest.param(g, marks=pytest.mark.long) for g in GUISES],
+)
+def test_nothing_that_is_printed_is_obeyed_by_a_terminal(
+    guise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = next(p for p in PAYLOADS if p.guise == guise and p.family == "offer")
+    began = asyncio.run(_recorded(payload))
+    run = began.run
+    for args in (
+        ("trace", run),
+        ("trace", run, "--texts"),
+        ("trace", run, "--mermaid"),
+        ("trace", run, "--otel"),
+        ("trace", run, "--json"),
+        ("why", run),
+        ("history", "ls"),
+        ("history", "show", began.conversation),
+        ("history", "search", payload.mark),
+    ):
+        out = printed(monkeypatch, *args)
+        assert payload.mark in out or args[0] in ("why", "history"), args
+        assert sanitise(out) == out, args
+
+
+def test_a_story_keeps_its_form_whatever_is_written_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text begins a line, a node or a record of its own."""
+    shapes: set[tuple[int, ...]] = set()
+    for guise in ("plain", "fenced", "ansi"):
+        payload = next(p for p in PAYLOADS if p.guise == guise and p.family == "result")
+        run = asyncio.run(_recorded(payload)).run
+        told = printed(monkeypatch, "trace", run, terminal=False)
+        assert sanitise(told) == told  # in a pipe as well: each line is Baton's own
+        chart = printed(monkeypatch, "trace", run, "--mermaid", terminal=False)
+        spans = printed(monkeypatch, "trace", run, "--otel", terminal=False).splitlines()
+        assert all(json.loads(span)["resourceSpans"] for span in spans)
+        events = json.loads(printed(monkeypatch, "trace", run, "--json", terminal=False))["events"]
+        shapes.add((chart.count("\n"), chart.count("-->"), len(spans), len(events)))
+    assert len(shapes) == 1
+
+
+def test_a_model_s_name_from_the_settings_is_only_a_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [payload.name for payload in PAYLOADS if payload.guise in UGLY]
+    entries = [
+        {"id": f"w{n} {name}", "kind": "server", "model": name, "base_url": "http://127.0.0.1:9"}
+        for n, name in enumerate(names)
+    ]
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text(tomlkit.dumps({"workers": entries}), "utf-8", "surrogatepass")
+    out = printed(monkeypatch, "workers", "ls")
+    assert sanitise(out) == out
+    assert len(out.splitlines()) >= len(names)
+    told = printed(monkeypatch, "workers", "show", entries[0]["id"])
+    assert sanitise(told) == told
