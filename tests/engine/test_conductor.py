@@ -433,6 +433,15 @@ async def test_a_long_prompt_is_shown_by_its_ends() -> None:
     assert "about 125,000 tokens" in told[-1].text
 
 
+async def test_of_very_many_files_the_newest_can_be_named() -> None:
+    asked = material("Compare them.", files={f"n{n}.txt": "x" for n in range(1, 41)})
+    text = drawn(a_step(sees=["file 1"]), a_step(sees=["file 32"]), answer=[1, 2])
+    desk = FakeDesk(situation(THREE, asked=asked), text)
+    plan = await LanguageConductor("llama-three").plan(desk)
+    assert [step.access for step in plan.steps] == [("file:n9.txt",), ("file:n40.txt",)]
+    assert "file 33" not in desk.asked[0][2].grammar
+
+
 # What it does with a bad plan
 
 

@@ -27,7 +27,7 @@ _WORDS = {
     r"javascript|typescript|\bjava\b|\brust\b|c\+\+|\bsql\b|\bregex|\bhtml\b|\bcss\b|\bbash\b|"
     r"(?:shell|bash) script|(?:write|implement|fix|refactor|debug)\w* .{0,30}(?:function|program|"
     r"script|class|code|bug|test|algorithm|parser|api)|unit tests?|"
-    r"stack ?trace|compil|funktion|código|代码",
+    r"stack ?trace|compil|quellcode|código|代码",
     "planning": r"\bplan (?:a|an|my|the|for|out|three|\d)|itinerary|schedule|road ?map|step[- ]by"
     r"[- ]step plan|reiseplan|planifi|organi[sz]e (?:a|my)|agenda|计划",
     "math": r"prove|proof|integral|derivative|equation|solve for|theorem|probability|matrix|"
