@@ -161,6 +161,21 @@ async def test_four_at_once_do_not_disturb_each_other(guarded: Guarded) -> None:
     assert all("too long" in str(answer) for answer in first[1::2])
 
 
+async def test_nothing_is_left_over_from_many_calls(guarded: Guarded) -> None:
+    def files() -> list[int]:
+        return [process.num_fds() for process in guarded.family()]
+
+    async def four() -> None:
+        codes = ["pass", "print('x' * 100_000)", "import ctypes; ctypes.string_at(0)", "1 /"]
+        await asyncio.gather(*map(guarded.attack, codes))
+
+    await four()
+    before = files()
+    for _ in range(10):
+        await four()
+    assert files() == before
+
+
 @pytest.mark.parametrize("who", [0, 1])
 async def test_a_killed_process_is_replaced_and_the_call_made_again(
     who: int, guarded: Guarded
