@@ -182,7 +182,8 @@ class Recording:
     """Two models that could run here, the better one first, and one that costs money.
 
     `price` is in dollars per million tokens read and written. `reached` is what agreement alone
-    does: so many questions went to the cloud, and so many were right. `sample` questions are drawn where there are very many.
+    does: so many questions went to the cloud, and so many were right. `sample` questions are drawn
+    where there are very many.
     """
 
     file: str
