@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
+from functools import cache
 
 _RULE = re.compile(r"^([a-z][a-z0-9-]*) ::= (.*)$")
 _TOKEN = re.compile(
@@ -48,8 +49,7 @@ class Grammar:
         if node.kind == "text":
             return node.value
         if node.kind == "chars":
-            allowed = [c for c in _SAMPLE if re.fullmatch(node.value, c)]
-            return rng.choice(allowed)
+            return rng.choice(_allowed(node.value))
         if node.kind == "name":
             return self._write(self._rules[node.value], rng)
         if node.kind == "any":
@@ -130,6 +130,12 @@ class _Reader:
             return node
         self._tokens.pop(0)
         return Node("times", parts=(node,), least=bounds[0], most=bounds[1])
+
+
+@cache
+def _allowed(chars: str) -> list[str]:
+    """Return the sample's characters that a class holds."""
+    return [c for c in _SAMPLE if re.fullmatch(chars, c)]
 
 
 def _unescaped(text: str) -> str:
