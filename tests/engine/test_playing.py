@@ -15,6 +15,7 @@ from baton.domain.chat import Chunk, Prompt, Purpose, Request, Text, TurnStatus
 from baton.domain.errors import (
     ConfigError,
     ContextTooLong,
+    PlanError,
     WorkerError,
     WorkerUnavailable,
 )
@@ -684,6 +685,20 @@ async def test_a_kept_plan_that_nobody_can_play_any_more_ends_cleanly() -> None:
         assert "One." not in view.answer
 
 
+async def test_what_somebody_wrote_who_is_gone_now_is_kept_all_the_same() -> None:
+    plan = Plan((step("wide", "One."), step("wide", "Two.", "1")), (2,))
+    async with house(Actor(local(context=1024)), Actor(local("wide"), stops_at("Two."))) as here:
+        await here.watch(
+            here.begin(plan, "word " * 3000),
+            lambda e: isinstance(e, ev.StepStarted) and e.step == 2,
+        )
+        small = Actor(local(context=1024))
+        alone = type(here.orchestra)({"small": small}, here.store, "small")
+        view = await here.watch(alone.resume(await record(here)))
+        assert (view.status, view.answer, len(small.requests)) == ("finished", "Two.", 1)
+        assert [item.worker for item in view.steps] == ["wide", "small"]
+
+
 async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
     class Growing:
         async def first(self, desk: Desk) -> Proposal:
@@ -862,6 +877,19 @@ async def test_a_question_about_the_conversation_waits_for_one_about_money() -> 
         view = await here.play(Plan((direct("small"), step("far", "Two.")), (2,)), place=place)
         assert {question.offer is None for question in here.person.asked} == {True, False}
         assert statuses(view) == ["failed", "done"]
+
+
+async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:
+    class Stuck:
+        async def first(self, desk: Desk) -> Proposal:
+            return Proposal(Plan((step("small", "One."),), (1,)), final=False)
+
+        async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+            raise PlanError("There is no other plan.")
+
+    async with house(Actor(local()), strategy=Stuck()) as here:
+        view = await here.play(None)
+        assert (view.status, view.answer) == ("finished", "One.")
 
 
 async def test_a_strategy_can_not_change_what_was_played() -> None:

@@ -21,7 +21,7 @@ from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
 from baton.engine.policy import check, may_use, must_ask
-from baton.engine.ports import Choice, Funds, Proposal, Question, Situation
+from baton.engine.ports import Choice, Funds, Proposal, Question, Situation, Strategy
 from baton.engine.stage import Stage
 
 GO, STOP, EDIT = "go", "stop", "edit"
@@ -104,10 +104,7 @@ class Playing:
         )
         await self._adopt_first(replace(proposal, why=""))
         await self._play_steps()
-        while task.strategy is not None:
-            proposal = await task.strategy.next(self, self.outcome)
-            if proposal is None or not await self._adopt_more(proposal):
-                break
+        while task.strategy is not None and await self._adopt_more(task.strategy):
             await self._play_steps()
         self._conclude()
 
@@ -153,13 +150,15 @@ class Playing:
         if self.stage.task.limits.preview:
             await self._show_plan()
 
-    async def _adopt_more(self, proposal: Proposal) -> bool:
-        """Go on with a grown plan; tell whether anybody could play it."""
+    async def _adopt_more(self, strategy: Strategy) -> bool:
+        """Go on with a grown plan; tell whether there is one that anybody can play."""
         try:
-            await self._adopt(proposal)
+            proposal = await strategy.next(self, self.outcome)
+            if proposal is not None:
+                await self._adopt(proposal)
         except PlanError:
             return False  # what there is, stands
-        return True
+        return proposal is not None
 
     async def _adopt(self, proposal: Proposal) -> None:
         """Make a proposal the plan, with workers that may be used, whatever it says."""
@@ -176,14 +175,21 @@ class Playing:
 
     async def _staffed(self, plan: Plan, played: int) -> Plan:
         """Give every step that was not played yet to a worker that may be used."""
-        allowed = {card.id for card in self.situation.roster}
-        if all(step.worker in allowed for step in plan.steps[played:]):
+        roster, material = self.situation.roster, self.material
+        allowed = {card.id for card in roster}
+        numbered = list(enumerate(plan.steps, start=1))
+        if all(step.worker in allowed for n, step in numbered if n not in self._parts):
             return plan
         from baton.engine.assign import assign
 
+        # Whoever did a step in an earlier run may be gone: it takes nobody's time any more.
+        free = next((c for c in roster if c.price and c.price.is_free), roster[0])
+        over = [replace(s, worker=free.id) if n in self._parts else s for n, s in numbered]
         left = (await self.funds()).left
-        roster, material = self.situation.roster, self.material
-        return assign(plan, roster, left=left, after=played, material=material)
+        whole = replace(plan, steps=tuple(over))
+        staffed = assign(whole, roster, left=left, after=played, material=material)
+        steps = tuple(s if n in self._parts else staffed.steps[n - 1] for n, s in numbered)
+        return replace(plan, steps=steps)
 
     async def _show_plan(self) -> None:
         """Let the person decide before anything of the plan is called. Raises Withdrawn."""
