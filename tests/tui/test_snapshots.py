@@ -14,16 +14,29 @@ from textual.pilot import Pilot
 from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
-from baton.domain.chat import Chunk, Finish, Purpose, Reading, Request, Sent, Text, Usage, Writing
+from baton.domain.chat import (
+    Chunk,
+    Finish,
+    Prompt,
+    Purpose,
+    Reading,
+    Request,
+    Sent,
+    Text,
+    Usage,
+    Writing,
+)
 from baton.domain.errors import ContextTooLong, WorkerUnavailable
-from baton.domain.ledger import Bill, Scope
+from baton.domain.ledger import Bill, Policy, Scope
 from baton.domain.money import NANO
+from baton.domain.plan import Need, Plan, Step
 from baton.domain.prices import FREE, Price, Rates, Used
 from baton.domain.redaction import Hidden, Redacted
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Terms
 from baton.tui.app import BatonApp
 from baton.tui.desk import Desk
+from baton.tui.playing import Pending
 from tui.stage import CARD, GPT, STRONG, sorry
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
@@ -243,8 +256,8 @@ class Hiding:
 async def offer(pilot: Pilot[None]) -> None:
     app = chat(pilot)
     app.chat.composer.prompt.insert(
-        "Put the itinerary into a table in Portuguese, and write to ana@example.org or call "
-        "+351 21 342 0001 to have the rooms confirmed for the three of us."
+        "Put this into Portuguese: please write to ana@example.org or call +351 21 342 0001 to "
+        "have the rooms confirmed for the three of us."
     )
     await pilot.press("enter")
     await settle(pilot, lambda: app.screen.query("OfferView"))
@@ -287,6 +300,9 @@ async def money(pilot: Pilot[None]) -> None:
     await pilot.press("enter")
     await settle(pilot, lambda: app.screen.query("OfferView"))
     await pilot.press("tab", "right", "enter")
+    await settle(pilot, lambda: not app.screen.query("OfferView"))
+    await settle(pilot, lambda: app.screen.query("OfferView"))  # it is asked about once more
+    await pilot.press("escape")
     await settle(pilot, lambda: not app.chat.player.busy)
     await typed(pilot, "/budget", "MoneyScreen")
 
@@ -354,6 +370,107 @@ def test_look_of_money(
         ledger=ledger,
         terms=Terms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
         redactor=Hiding(),
+    )
+    exports, logs = tmp_path / "exports", tmp_path / "logs"
+    desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
+
+    async def play(pilot: Pilot[None]) -> None:
+        await first(pilot)
+        await act(pilot)
+
+    assert snap_compare(BatonApp(desk, theme), terminal_size=size, run_before=play)
+
+
+WORKFLOW = Plan(
+    (
+        Step("small", "Draft three quiet days in Lisbon with two kids.", ("prompt", "history")),
+        Step(
+            "large", "Check distances and opening hours.", ("1",), Need("knowledge", 3), check=True
+        ),
+        Step("gpt", "Put the days into a table in Portuguese.", ("prompt", "1", "2")),
+    ),
+    (1, 3),
+)
+
+
+def quiet(request: Request) -> Iterable[Chunk | BaseException | float]:
+    if "Check" in request.messages[-1].text:
+        yield Text("The castle opens at nine; tram 28 is full from eleven on.")
+    else:
+        yield Text("Three **quiet** days: the castle early, the river late, pastéis between.")
+
+
+def table(request: Request) -> Iterable[Chunk | BaseException | float]:
+    yield Sent("api.openai.com", 1834)
+    yield Text("| Dia | Manhã | Tarde |\n|---|---|---|\n| 1 | Castelo | Elétrico 28 |")
+    yield Usage(400, 391, Finish.STOP)
+
+
+async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
+    app = chat(pilot)
+    prompt = Prompt("Plan three days in Lisbon with two kids, then put it into a table.")
+    app.chat.player.send(Pending(app.chat.chat, prompt, plan=WORKFLOW, preview=preview))
+    if preview:
+        await settle(pilot, lambda: app.screen.query("PlanView"))
+    else:
+        await settle(pilot, lambda: len(app.chat.transcript.turns) > 1 and not app.chat.player.busy)
+        await app.workers.wait_for_complete()
+
+
+async def parts(pilot: Pilot[None]) -> None:
+    await planned(pilot)
+
+
+async def workflow(pilot: Pilot[None]) -> None:
+    await planned(pilot)
+    chat(pilot).chat.transcript.focus()
+    await over(pilot, "w", "WorkflowScreen")
+
+
+async def card(pilot: Pilot[None]) -> None:
+    await planned(pilot, preview=True)
+
+
+async def interrupted(pilot: Pilot[None]) -> None:
+    await card(pilot)
+    await pilot.press("escape")
+    await settle(pilot, lambda: not chat(pilot).chat.player.busy)
+
+
+WORKFLOW_CASES = [
+    *((workflow, size, theme) for size in (SMALL, LARGE) for theme in ("dark", "light")),
+    (card, SMALL, "dark"),
+    (card, LARGE, "light"),
+    (parts, SMALL, "dark"),
+    (parts, SMALL, "light"),
+    (interrupted, SMALL, "dark"),
+]
+
+
+@pytest.mark.parametrize(
+    ("act", "size", "theme"),
+    WORKFLOW_CASES,
+    ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in WORKFLOW_CASES],
+)
+def test_look_of_workflows(
+    snap_compare: Compare,
+    store: Store,
+    ledger: Ledger,
+    tmp_path: Path,
+    act: Act,
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    orchestra = Orchestra(
+        {
+            "small": ScriptedWorker(quiet, CARD),
+            "large": ScriptedWorker(quiet, STRONG),
+            "gpt": ScriptedWorker(table, FAR),
+        },
+        store,
+        "small",
+        ledger=ledger,
+        terms=Terms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
