@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from baton.cli.plan import most_of, plan_text
+from baton.cli.steps import told_access
 from baton.domain.chat import Card, Role, Turn, TurnStatus
 from baton.domain.labels import Label
 from baton.domain.money import NANO
@@ -17,6 +21,8 @@ from baton.domain.prices import Price, Rates
 from cli.calling import Call
 from cli.recorded import PLAN
 from cli.scripted import Scripted, scripted
+from e2e.terminal import Terminal
+from support.cloud import Cloud, Reply
 
 __all__ = ["scripted"]
 
@@ -110,6 +116,17 @@ def test_the_most_a_step_can_cost_grows_with_all_that_it_sees() -> None:
     assert most_of(PLAN, asked("Hi"), cards | {"gpt": unknown})[2] is None
 
 
+def test_pieces_of_files_are_named_as_such() -> None:
+    assert told_access(("file:a.md#2/5", "3")) == "file a.md (piece 2 of 5), result 3"
+    assert told_access(("file:C#.txt", "history")) == "file C#.txt, the conversation"
+    assert told_access(()) == "nothing but its instruction"
+
+
+def test_several_steps_write_an_answer() -> None:
+    text = plan_text(replace(PLAN, answer=(1, 3)), [0] * 4, {})
+    assert text.endswith("The answer is what steps 1 and 3 write; it costs nothing.")
+
+
 def test_a_plan_is_a_list_that_a_person_can_read() -> None:
     cards = {"small": Card("small", "local", "Small"), "gpt": CLOUD}
     text = plan_text(PLAN, [0, 0, 23 * NANO // 1000, None], cards)
@@ -129,3 +146,63 @@ def test_a_plan_is_a_list_that_a_person_can_read() -> None:
         "",
         "The answer is what step 3 writes; at most about $0.03 in all.",
     ]
+
+
+DRAWN = json.dumps(
+    {
+        "steps": [
+            {
+                "kind": "writing",
+                "difficulty": difficulty,
+                "sees": ["prompt"],
+                "uses": uses,
+                "worker": worker,
+                "check": False,
+                "task": task,
+            }
+            for worker, difficulty, uses, task in (
+                (1, 1, [], "Name a river."),
+                (2, 5, [1], "Praise it."),
+            )
+        ],
+        "answer": [2],
+    }
+)
+
+
+@pytest.mark.local_model
+def test_a_conductor_elsewhere_is_asked_only_if_the_person_agrees(call: Call, home: Path) -> None:
+    with Cloud(reply=Reply(text=DRAWN)) as cloud:
+        file = home / "config" / "config.toml"
+        file.parent.mkdir(parents=True)
+        file.write_text(
+            f"""conductor = "gpt"
+[budget]
+day = "5"
+[[workers]]
+id = "gpt"
+kind = "cloud"
+model = "openai/gpt-4o-mini"
+base_url = "{cloud.base("openai")}"
+api_key_env = "LAB_KEY"
+price = {{ input = "1", output = "4" }}
+skills = {{ writing = 5 }}
+"""
+        )
+        command = [sys.executable, "-I", "-m", "baton", "plan", "--strategy", "conductor"]
+        env = {**os.environ, "LAB_KEY": "sk-canary"}
+        for typed, posts in (("\r", 0), ("2\r", 1)):
+            screen = Terminal([*command, "Praise a river, then a lake."], env, 80, 24)
+            screen.wait_for("Number, then Enter (1):")
+            assert "Ask gpt-4o-mini?   at most $" in screen.text  # however long the text before it
+            screen.read(0.5)
+            screen.send(typed)
+            screen.wait_for("Play it: baton resume")
+            assert screen.wait_end() == 0
+            assert cloud.posts == posts
+        assert "1. small (local): writing, difficulty 1 of 5" in screen.text
+        assert "2. gpt (cloud): writing, difficulty 5 of 5" in screen.text
+        assert "sees the prompt, result 1; at most about $0." in screen.text
+        assert "To draw this plan cost" in screen.text
+    assert json.loads(call("trace", "--json").out)["status"] == "cancelled"
+    assert "gpt planned, for " in call("why").out

@@ -26,6 +26,7 @@ from baton.cli.steps import told_access, told_need, told_numbers, told_subtask, 
 from baton.domain.chat import Card, Prompt, Role, Turn, TurnStatus, input_bound
 from baton.domain.events import Event
 from baton.domain.labels import Label
+from baton.domain.money import show_usd
 from baton.domain.plan import Material, Plan
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
@@ -94,6 +95,8 @@ class _AsPlan:
             return
         text = plan_text(view.plan, most_of(view.plan, self._material, self._cards), self._cards)
         why = "" if view.routed is None else "\n".join(wrapped(one_line(view.routed.why), ""))
+        if view.cost:
+            text += f"\nTo draw this plan cost {show_usd(view.cost)}."
         way = f"Play it: baton resume {view.started.run}"
         self._output.data(f"{why}\n\n{text}\n\n{way}\n".lstrip())
 
@@ -129,5 +132,6 @@ def plan_text(plan: Plan, most: Sequence[int | None], cards: dict[str, Card]) ->
         lines += [head, *wrapped(told_subtask(step), "    "), *wrapped(sees + costs, "    ")]
     known = sum(cost for cost in most if cost)
     total = f"at most about {at_least(known)} in all" if known else "it costs nothing"
-    whose = told_numbers(plan.answer)
-    return "\n".join([*lines, "", f"The answer is what {whose} writes; {total}."])
+    writes = "writes" if len(plan.answer) == 1 else "write"
+    answer = f"The answer is what {told_numbers(plan.answer)} {writes}; {total}."
+    return "\n".join([*lines, "", *wrapped(answer, "")])

@@ -33,6 +33,10 @@ def told_access(access: Iterable[str]) -> str:
 
 def _told_name(name: str) -> str:
     if name.startswith(FILE):
+        file, _, piece = name.removeprefix(FILE).rpartition("#")
+        number, _, count = piece.partition("/")
+        if file and number.isdecimal() and count.isdecimal():
+            return f"file {one_line(file)} (piece {number} of {count})"
         return f"file {one_line(name.removeprefix(FILE))}"
     return _NAMES.get(name, f"result {one_line(name)}")
 
