@@ -15,11 +15,13 @@ from functools import reduce
 from baton.adapters.ledger import Ledger
 from baton.adapters.store import Store
 from baton.domain import events as ev
-from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
+from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Sent, Text, TurnStatus, Usage
+from baton.domain.errors import WorkerUnavailable
+from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.domain.ledger import Scope
 from baton.domain.money import NANO
-from baton.domain.plan import Plan
+from baton.domain.plan import Plan, Step
 from baton.domain.prices import Price, Rates
 from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
@@ -29,6 +31,8 @@ from baton.engine.run import Run
 
 PATIENCE = 60
 """Seconds after which a test that hangs is taken for failed."""
+
+DOWN = WorkerUnavailable("It is down.", "Wait.")
 
 PRICE = Price(Rates(NANO, 2 * NANO, NANO, NANO))
 """$1 and $2 per million tokens."""
@@ -79,6 +83,33 @@ def fails(error: Exception, *texts: str) -> Act:
         raise error
 
     return act
+
+
+def stops_at(word: str) -> Act:
+    """Wait for ever once a word is read; echo what doesn't hold it."""
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if word in sees(request):
+            await asyncio.Event().wait()
+        async for chunk in echoes(request):
+            yield chunk
+
+    return act
+
+
+def step(worker: str, text: str, *access: str, optional: bool = False) -> Step:
+    """Return a step that sees what is named; the prompt, if nothing is."""
+    return Step(worker, text, access or ("prompt",), optional=optional)
+
+
+def side_by_side(count: int, worker: str) -> Plan:
+    """Return a plan of so many steps that don't see each other, all of them the answer."""
+    steps = tuple(step(worker, f"Part {n}.") for n in range(1, count + 1))
+    return Plan(steps, tuple(range(1, count + 1)))
+
+
+def statuses(view: RunView) -> list[str]:
+    return [step.status for step in view.steps]
 
 
 def sees(request: Request) -> str:
@@ -192,6 +223,18 @@ class House:
                 if until is not None and until(event):
                     run.cancel()
         return view_of(self.events)
+
+    async def record(self) -> RunRecord:
+        """Return the newest run as it is on disk."""
+        kept = await self.store.last_run()
+        assert kept is not None
+        return kept
+
+    async def answer(self) -> tuple[str, TurnStatus]:
+        """Return the newest run's answer as it is on disk."""
+        kept = await self.record()
+        last = (await self.store.thread(kept.conversation, kept.answer))[-1]
+        return last.text, last.status
 
     async def held(self) -> int:
         standing = await self.ledger.standing(self.orchestra.terms.ceilings)
