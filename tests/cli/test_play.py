@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 
 from baton.adapters.scripted import Script, ScriptedWorker
 from baton.adapters.store import Store
+from baton.cli.asking import Asker, told
+from baton.cli.forms import AsText
 from baton.cli.output import Output
-from baton.cli.play import Asker, AsText, Manner, play, told
+from baton.cli.play import Manner, play
 from baton.domain import events as ev
 from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
 from baton.domain.errors import ContextTooLong, ModelFileError, WorkerUnavailable

@@ -71,6 +71,7 @@ def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
 def test_what_was_sent_is_told() -> None:
     text = told(ev.Planned(0.0, single("gpt")), ev.Sent(0.2, 1, "gpt", "api.openai.com", 1834))
     assert "step 1 sent 1,834 bytes to api.openai.com" in text
+    assert "planning sent 9 bytes to" in told(ev.Sent(0.2, 0, "gpt", "api.openai.com", 9))
 
 
 def test_what_a_call_cost_is_told_and_how_sure_that_is() -> None:

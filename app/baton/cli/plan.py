@@ -33,7 +33,7 @@ from baton.domain.spending import at_least
 from baton.domain.view import RunView, doing
 
 if TYPE_CHECKING:
-    from baton.cli.play import Form, Special
+    from baton.cli.forms import Form, Special
 
 _BYTES = 4
 """About how many bytes a token of an answer has: the next step reads them."""

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import json
-import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from baton.cli import interrupts
+from baton.cli.asking import Asker
 from baton.cli.failures import complain, unwritable
+from baton.cli.forms import AsEvents, AsJson, AsText, Form, Special
 from baton.cli.output import Output
-from baton.cli.result import as_object, event_object, is_drawn
+from baton.cli.result import is_drawn
 from baton.cli.resume import way_on
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError
-from baton.domain.events import (
-    Decision,
-    Event,
-    Planned,
-    StepFailed,
-    StepFinished,
-    StepRetried,
-    StepSkipped,
-    StepText,
-)
-from baton.domain.ledger import Scope
-from baton.domain.plan import Plan
-from baton.domain.spending import at_least, at_most
-from baton.domain.view import RunView, doing
+from baton.domain.events import Decision
+from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
-from baton.engine.ports import Ask, Offer, Place, Question
+from baton.engine.ports import Ask, Place
 from baton.engine.run import Run
 
 _PATIENCE = 0.5
@@ -56,138 +42,6 @@ class Manner:
     drop_oldest: bool = False
     kept: bool = True
     preview: bool = False
-
-
-class Form(Protocol):
-    """Turns events into what stdout gets."""
-
-    def take(self, event: Event, view: RunView) -> None:
-        """Show one event; `view` is the run with it applied."""
-        ...
-
-    def end(self, view: RunView) -> None:
-        """Show what is only known at the end."""
-        ...
-
-
-Special = Callable[[Output], Form]
-"""Makes a form that is not one of Manner's."""
-
-
-class AsText:
-    """The answer and nothing else, as it is written (or `whole`, at the end).
-
-    A pipe gets what no second look can change; a terminal is shown drafts as well. A long answer is
-    never copied as a whole for each of its pieces.
-    """
-
-    def __init__(self, output: Output, whole: bool = False) -> None:
-        self._output = output
-        self._whole = whole
-        self._shown = 0
-        self._answer: tuple[int, ...] = ()
-        self._is_broken = False
-
-    def take(self, event: Event, view: RunView) -> None:
-        """Show the next piece, and in between what is happening."""
-        if not self._whole and view.plan is not None:
-            self._show(event, view)
-        if not (self._shown and self._output.shares_terminal and not self._is_between(view)):
-            self._output.status(doing(view))
-
-    def _show(self, event: Event, view: RunView) -> None:
-        if isinstance(event, Planned):
-            self._change(event.plan)
-        if view.draft and not self._output.to_terminal:
-            return
-        if isinstance(event, StepText) and event.text:
-            self._add(event, view)
-        elif isinstance(event, StepRetried) and event.step in self._answer and self._shown:
-            self._begin_again("That was a draft; it is written anew.")
-        elif isinstance(event, Planned | StepFinished | StepFailed | StepSkipped):
-            self._catch_up(_settled(view))
-
-    def _change(self, plan: Plan) -> None:
-        """Take note of what the answer is from now on; say so where another one stands there."""
-        if self._shown and plan.answer[: len(self._answer)] != self._answer:
-            worker = plan.steps[plan.answer[-1] - 1].worker
-            self._begin_again(f"That was a draft; {worker} answers.")
-        self._answer = plan.answer
-
-    def _begin_again(self, told: str) -> None:
-        self._output.end_line()
-        self._output.warn(f"baton: {told}")
-        self._shown, self._is_broken = 0, False
-
-    def _add(self, event: StepText, view: RunView) -> None:
-        """Show a piece of the first part of the answer that isn't over; the others wait."""
-        if event.step == self._next(view):
-            is_first = len(view.steps[event.step - 1].text) == len(event.text)
-            self._put("\n\n" * (is_first and self._shown > 0) + event.text)
-
-    def _next(self, view: RunView) -> int:
-        """Return the first part of the answer that isn't over, or 0."""
-        return next((n for n in self._answer if not view.steps[n - 1].is_over), 0)
-
-    def _catch_up(self, text: str) -> None:
-        self._put(text[self._shown :])
-
-    def _put(self, text: str) -> None:
-        self._shown += len(text)
-        if self._is_broken and text:
-            text, self._is_broken = text.removeprefix("\n"), False
-        self._output.data(text)
-
-    def _is_between(self, view: RunView) -> bool:
-        """Tell whether what stands there is whole, while more is being done behind it."""
-        if view.current is None and not view.planning:
-            return False
-        if (number := self._next(view)) and view.steps[number - 1].text:
-            return False
-        self._is_broken = self._output.end_line() or self._is_broken
-        return True
-
-    def end(self, view: RunView) -> None:
-        """Show the rest, and end the line."""
-        self._catch_up(view.answer)
-        self._output.end_line()
-
-
-def _settled(view: RunView) -> str:
-    """Return the answer up to the first part that isn't over, be it a draft or not."""
-    return replace(view, draft=False).final
-
-
-class AsJson:
-    """One object at the end."""
-
-    def __init__(self, output: Output, preview: bool = False) -> None:
-        self._output = output
-        self._preview = preview
-
-    def take(self, event: Event, view: RunView) -> None:
-        """Show what is happening."""
-        self._output.status(doing(view))
-
-    def end(self, view: RunView) -> None:
-        """Show the object."""
-        self._output.data(
-            json.dumps(as_object(view, preview=self._preview), ensure_ascii=False) + "\n"
-        )
-
-
-class AsEvents:
-    """One line of JSON for each event, as it happens."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def take(self, event: Event, view: RunView) -> None:
-        """Show the event."""
-        self._output.data(json.dumps(event_object(event), ensure_ascii=False) + "\n")
-
-    def end(self, view: RunView) -> None:
-        """All was shown."""
 
 
 async def play(
@@ -322,85 +176,3 @@ async def _drain(output: Output, left: list[int]) -> None:
         await asyncio.wait({waiting}, timeout=_PATIENCE)
     await asyncio.wait({waiting}, timeout=_PATIENCE)
     waiting.cancel()
-
-
-class Asker:
-    """Puts the engine's questions to the person at the terminal; else takes the safe choice."""
-
-    def __init__(self, output: Output, drop_oldest: bool) -> None:
-        self._output = output
-        self._drop_oldest = drop_oldest
-        self._one_at_a_time = asyncio.Lock()
-
-    async def __call__(self, question: Question) -> str:
-        """Return the id of the choice."""
-        if question.plan is not None:
-            return question.default  # it is shown once the run is over, and played later
-        # An offer's text can't be edited here; it can be asked again.
-        choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}
-        if self._drop_oldest and "trim" in choices:
-            return "trim"
-        if not (os.isatty(0) and os.isatty(2)):
-            return question.default
-        async with self._one_at_a_time:
-            return await self._put(question, choices)
-
-    async def _put(self, question: Question, choices: Mapping[str, str]) -> str:
-        listed = [f"  {n}  {label}" for n, label in enumerate(choices.values(), start=1)]
-        default = list(choices).index(question.default) + 1
-        text = question.text if question.offer is None else told(question.offer)
-        if self._output.shares_terminal:
-            self._output.end_line()  # a draft may stand there
-        self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
-        try:
-            await self._shown()
-            typed = (await _typed_line()).strip()
-        finally:
-            self._output.let_go()
-        if typed.isdecimal() and 1 <= int(typed) <= len(choices):
-            return list(choices)[int(typed) - 1]
-        return question.default
-
-    async def _shown(self) -> None:
-        """Wait until the question stands there: a terminal may be paused (Ctrl+S)."""
-        loop, shown = asyncio.get_running_loop(), asyncio.Event()
-
-        def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the person left, and the loop is closed
-                loop.call_soon_threadsafe(shown.set)
-
-        self._output.when_written(tell)
-        self._output.hold()  # steps beside the one that asks go on writing
-        await shown.wait()
-
-
-def told(offer: Offer) -> str:
-    """Write out for a person what would leave this machine, and what it can cost."""
-    left = "" if offer.left is None else f" · {at_most(offer.left)} left {Scope(offer.scope).told}"
-    hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
-    shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
-    # The price stands where the question is, however long the text before it.
-    return (
-        f"This would leave this machine{hidden}:\n{shown}\n"
-        f"Ask {offer.card.name}?   at most {at_least(offer.most)}{left}\n"
-        f"  Why: {offer.why}"
-    )
-
-
-async def _typed_line() -> str:
-    """Wait for a line at the terminal, in a way that can be cancelled.
-
-    What was typed before the question was there is no answer to it.
-    """
-    import termios
-
-    with contextlib.suppress(termios.error):
-        termios.tcflush(0, termios.TCIFLUSH)
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(0, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(0)
-    return os.read(0, 4096).decode("utf-8", "replace")

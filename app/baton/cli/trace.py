@@ -156,7 +156,8 @@ def _told(event: ev.Event) -> list[str]:
 def _end(event: ev.Event) -> list[str]:
     match event:
         case ev.Sent(step=step, destination=destination, size=size):
-            return [f"step {step} sent {size:,} bytes to {one_line(destination)}"]
+            whose = f"step {step}" if step else "planning"
+            return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
         case ev.StepFinished(step=step, finish=finish):
             cut = " (cut at its length cap)" if finish == "length" else ""
             return [f"step {step} done{cut}"]
