@@ -185,6 +185,9 @@ async def test_a_tool_that_fails_is_no_verdict() -> None:
         "15% * 80 = 13",
         "7 * 8 = 54, so it is 54.",
         "1,234 + 1 = 1,236",
+        "(12 / 20) x 100 = 55%.",
+        "She sells 16 - 3 - 4 = 8 eggs.",
+        "so 9 * $2 = $19 every day",
     ],
 )
 async def test_a_wrong_sum_is_found(text: str) -> None:
@@ -265,6 +268,32 @@ async def test_a_wrong_sum_says_what_it_is() -> None:
         "Odds of 1/2 = 2 to 1",
         "20 + 22 = forty-two",
         "9 = 3 * 3",
+        "20% of 20 students = 0.20 * 20 = 4 students",
+        "200 / 100 \\* 40 = 80",
+        "8 x $5 x 60% = $24",
+        "60 (first month) + 180 (second month) + 126 (third) = 366 downloads",
+        "5 hours * $12/hour = $60",
+        "since 4 - 2 - 0.5 = 1.5, fine",
+        "Perimeter = 2(5 + 3) = 16",
+        "3x - 2 + 5 = 8",
+        "Step 2 - 5 + 3 = 8",
+        "Item 1 \u2013 3 \u00d7 4 = 12",
+        "1 + 2 + ... + 10 = 55",
+        "9 + 3 = 12:00",
+        "8 + 5 = 1 p.m.",
+        "1.000 + 500 = 1.500",
+        "1,234 - 0,234 = 1",
+        "1,00,000 + 1 = 1,00,001",
+        "In boolean algebra 1 + 1 = 1",
+        "Is 3 + 4 = 8?",
+        "Try x = 2: 2 + 3 = 7 fails",
+        "12/25 - 12/20 = 5",
+        "5 squared + 3 = 28",
+        "x\u00b2 - 4 = 0",
+        "\u00bd + \u00bd = 1",
+        "25% of 80 + 10 = 30",
+        "(20 - 4) / 20 * 100 = 80%",
+        "2,400 \u00f7 12 = 200 per month",
     ],
 )
 async def test_a_true_statement_is_never_called_wrong(text: str) -> None:
@@ -377,3 +406,9 @@ async def test_a_huge_text_is_checked_in_bounded_work(text: str) -> None:
 
 def test_only_so_many_sums_are_taken() -> None:
     assert len(claimed("1 + 1 = 2\n" * 1000)) == 40
+
+
+async def test_what_the_prompt_claims_is_a_puzzle_not_a_mistake() -> None:
+    prompt = "Given 5 + 3 = 28 and 9 + 1 = 810, what is 8 + 6?"
+    assert await verdicts("They wrote: 5 + 3 = 28.", alone, prompt) == [("text", UNCHECKED)]
+    assert await verdicts("They wrote: 5 + 3 = 29.", alone, prompt) == [("sums", WRONG)]

@@ -159,6 +159,8 @@ class _Checker:
 
     async def sums(self, sums: Sequence[Sum]) -> list[Finding]:
         """Recompute all sums at once."""
+        quoted = {one.written for one in claimed(self._prompt)}
+        sums = [one for one in sums if one.written not in quoted]
         if not sums:
             return []
         asked = [f"{left} \u2248 {right}" for one in sums for left, right in one.readings]

@@ -45,17 +45,16 @@ _LATEX = (
     (re.compile(r"\\div(?![a-z])"), "/"),
     (re.compile(r"\\approx(?![a-z])"), "\u2248"),
     (re.compile(r"\\[td]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"(\1/\2)"),
+    (re.compile(r"\\\*"), "*"),
     (re.compile(r"\\(?:left|right|[,;!()\[\]$%])|\$\$"), ""),
     # Bold type, but no power.
     (re.compile(r"(?<![\w)])\*\*(?=\S)|(?<=[^\s*])\*\*(?![\w(\s*-])|(?<=[^\s*])\*\*$"), ""),
     (re.compile(r"(?<=[^\s*])\*\* (?![\d(])"), " "),
     (re.compile(r"`"), ""),
     (re.compile(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
-    (re.compile(r"(?<=[\d)])\s*[xX]\s*(?=[\d(])"), "*"),
+    (re.compile(r"(?<=[\d)%])\s*[xX]\s*(?=[$\u20ac\u00a3]?[\d(])"), "*"),
 )
-_MATH = r"[-+*/^().,%$\u20ac\u00a3\d\s]"
-_BEFORE = re.compile(rf"{_MATH}*$")
-_AFTER = re.compile(rf"{_MATH}*")
+_MATH = "0123456789-+*/^().,%$\u20ac\u00a3 \t"
 _OPERATION = re.compile(r"[\d)%]\s*[-+*/^]+\s*[-(]?\s*[$\u20ac\u00a3]?[\d(]")
 _RELATION = re.compile(r"[!<>:=~]=|=[>=<~]|[<>\u2260\u2264\u2265]")
 _OPERATORS_TOO = tuple("\u221a\u221b\u2211\u222b\u00b1|!_\\}]{[~")
@@ -64,7 +63,16 @@ _DOUBT = re.compile(
     r"n't\b|\b(?:not|never|wrong|incorrect|false|instead|if|suppose|assume|mod|modulo|binary|hex"
     r"|hexadecimal|octal|base|claims?|mistakes?|errors?|typo|should|would|unlike|versus|vs|clock"
     r"|o'clock|string|strings|concatenat\w*|joke|remainder|nicht|falsch|kein\w*|pas|faux|incorrecto"
-    r"|non|sbagliato|let|where|odds|ratio|score|chapters?|pages?|between|range|from)\b",
+    r"|non|sbagliato|let|where|odds|ratio|score|chapters?|pages?|between|range|from"
+    r"|boolean|logic\w*|xor|ring|vectors?|matri\w+|modular|fails?|contradict\w*|impossible|no"
+    r"|cannot)\b",
+    re.IGNORECASE,
+)
+_AMBIGUOUS = re.compile(
+    r"\d\.\d{3}(?!\d)|(?<![\d.,])0,\d"  # thousands to some, decimals to others
+    r"|\s[\u2013\u2014]\s|\b(?:step|day|week|option|item|case|part|question|example|method|problem"
+    r"|round|level|phase|section|exercise|rule|figure|table)\s\d+\s[-\u2212]\s"  # a dash
+    r"|\d/\d+\s-\s\d+/\d",  # dates
     re.IGNORECASE,
 )
 _WORDS_BEFORE = _words(
@@ -73,12 +81,12 @@ _WORDS_BEFORE = _words(
 )
 _SCALES = _words(
     "hundred thousand million billion trillion dozen k m b bn mio mrd percent per point"
-    " points remainder r rest am pm st th o noon mod base in hours hour hrs hr h"
-    " minutes  minute mins min seconds second secs sec s days day weeks week months month"
-    " years year km cm mm meters metres meter  metre mi miles mile feet foot ft inches inch"
-    " yards yard kg g mg grams gram lb lbs pounds  pound oz ounces ounce tons ton tonnes l ml"
-    " liters litres liter litre gallons gallon kb mb gb  tb bytes bits cents cent degrees"
-    " radians times to or x y z"
+    " points remainder r rest am pm st th o noon mod base in hours hour hrs hr h minutes"
+    " minute mins min seconds second secs sec s days day weeks week months month years year km"
+    " cm mm meters metres meter metre mi miles mile feet foot ft inches inch yards yard kg g"
+    " mg grams gram lb lbs pounds pound oz ounces ounce tons ton tonnes l ml liters litres"
+    " liter litre gallons gallon kb mb gb tb bytes bits cents cent degrees radians times to or"
+    " x y z a p"
 )
 
 
@@ -103,13 +111,13 @@ def claimed(text: str) -> list[Sum]:
 
 
 def _in_line(line: str) -> Iterator[Sum]:
+    doubtful = bool(_DOUBT.search(line) or _AMBIGUOUS.search(line))
     for pattern, replacement in _LATEX:
         line = pattern.sub(replacement, line.translate(_SIGNS))
     if _RELATION.search(line):
         return
     marked = _LIST_MARK.match(line)
     plain = line[marked.end() :] if marked else line
-    doubtful = bool(_DOUBT.search(line))
     signs = re.findall("[=\u2248]", plain)
     sides = re.split("[=\u2248]", plain)
     for n, ((before, after), sign) in enumerate(zip(pairwise(sides), signs, strict=True)):
@@ -131,9 +139,8 @@ class _Side:
 
 def _left(text: str) -> _Side | None:
     """Read the expression that ends before an equals sign."""
-    match = _BEFORE.search(text)
-    assert match is not None  # it may be empty
-    words, math = text[: match.start()], match[0]
+    words = text.rstrip(_MATH)
+    math = text[len(words) :]
     # A number that ends a sentence, or a part of one, is no part of the sum.
     *earlier, last = re.split(r"[.,]\s+", math)
     if words and not earlier and not math[:1].isspace() and words[-1] not in "*_\"'":
@@ -157,10 +164,9 @@ def _left(text: str) -> _Side | None:
 
 def _right(text: str) -> _Side | None:
     """Read the number, or the expression, that begins after an equals sign."""
-    match = _AFTER.match(text)
-    assert match is not None
-    rest = text[match.end() :]
-    whole, *more = re.split(r"[.,]\s", match[0])
+    rest = text.lstrip(_MATH)
+    all_math = text[: len(text) - len(rest)]
+    whole, *more = re.split(r"[.,]\s", all_math)
     math = whole.strip().rstrip(".,+*/^(-$").rstrip()
     while math.endswith(")") and math.count("(") < math.count(")"):
         math = math[:-1].rstrip()
@@ -169,9 +175,9 @@ def _right(text: str) -> _Side | None:
         return None
     first = number[0].rstrip(".,")
     readings = dict.fromkeys((math, first, first.rstrip("%")))
-    adjacent = (
-        bool(rest) and not more and not match[0][-1:].isspace() and rest[0] not in ";:!?\"'_]"
-    )
+    # 7th and 13:15 aren't 7 and 13, and what is asked isn't claimed.
+    adjacent = bool(rest) and not more and not all_math[-1:].isspace()
+    adjacent = adjacent and (rest[0] not in ";:!\"'_]" or rest[1:2].isdigit())
     word = "" if more else (re.match(r"[^\W\d_]*", rest) or [""])[0].lower()
     doubtful = adjacent or word in _SCALES or "^" in math or "10" in math.split("*")[1:]
     return _Side(tuple(r for r in readings if math.count("(") == math.count(")")), doubtful)
