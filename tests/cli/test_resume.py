@@ -42,6 +42,7 @@ def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripte
         events["conversation_id"] == json.loads(call("trace", run, "--json").out)["conversation_id"]
     )
     assert "1 small, done before" in call("trace").out
+    assert "What steps 1 and 2 wrote was there already, from an earlier run." in call("why").out
     again = call("resume")
     assert again.code == 2
     assert "No run was interrupted" in again.err

@@ -20,8 +20,9 @@ def test_a_plan_is_told_in_a_few_lines() -> None:
         "It went by a plan (strategy conductor): It asks for three things.",
         "large planned.",
         "small (local) did step 1.",
-        "large (local) did steps 2 and 4.",
+        "large (local) did step 2.",
         "gpt (cloud (api.openai.com)) did step 3, for $0.002.",
+        "Step 4, given to large, failed: large died.",
         "Step 2 was checked (sums) and is wrong: 2 + 2 is 4",
     ]
 

@@ -52,7 +52,8 @@ def _id(number: int) -> str:
 
 def _label(step: StepView, view: RunView) -> str:
     worker = step.worker or step.step.worker
-    head = f"step {step.number}: {worker} ({told_place(step, view)}), {step.status}"
+    place = f" ({told_place(step, view)})" if step.began is not None else ""
+    head = f"step {step.number}: {worker}{place}, {step.status}"
     told = (head, told_need(step.step.need), told_subtask(step.step))
     return "<br/>".join(_escaped(line) for line in told)
 

@@ -112,7 +112,7 @@ def _workers(view: RunView) -> list[str]:
     """Say who did which steps, where, and for how much."""
     by_worker: dict[tuple[str, str], list[int]] = {}
     for step in view.steps:
-        if step.status in ("waiting", "skipped"):
+        if step.began is None or step.status in ("failed", "skipped"):
             continue
         by_worker.setdefault((step.worker, told_place(step, view)), []).append(step.number)
     lines = []
@@ -122,8 +122,18 @@ def _workers(view: RunView) -> list[str]:
         verb = "did" if len(view.steps) > 1 else "answered"
         what = f" {told_numbers(numbers)}" if len(view.steps) > 1 else ""
         lines.append(f"{one_line(worker)} ({place}) {verb}{what}{price}.")
-    skipped = [step for step in view.steps if step.status == "skipped"]
-    return lines + [f"Step {s.number} was left out: {one_line(s.why)}" for s in skipped]
+    kept = [step.number for step in view.steps if step.status == "done" and step.began is None]
+    if kept:
+        lines.append(f"What {told_numbers(kept)} wrote was there already, from an earlier run.")
+    return lines + [told for step in view.steps if (told := _lacking(step, view))]
+
+
+def _lacking(step: StepView, view: RunView) -> str:
+    if step.status == "skipped":
+        return f"Step {step.number} was left out: {one_line(step.why)}"
+    if step.status == "failed" and len(view.steps) > 1:
+        return f"Step {step.number}, given to {one_line(step.worker)}, failed: {one_line(step.why)}"
+    return ""
 
 
 def _is_told(offer: Offered, view: RunView) -> bool:
