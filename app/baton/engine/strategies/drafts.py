@@ -10,6 +10,10 @@ from baton.domain.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct
 from baton.engine.policy import help_wanted, strength
 from baton.engine.ports import Proposal, Situation
 
+ALIKE = 0.75
+"""Workers whose skills differ by less are peers: they check each other. Of two that differ by more
+the weaker one is just wrong where they disagree."""
+
 
 def answered_by(situation: Situation, worker: str, *, optional: bool = False) -> Step:
     """Return a step in which a worker answers the prompt, seeing all of the conversation."""
@@ -53,29 +57,38 @@ def here(situation: Situation) -> list[Card]:
     """Return those on this machine, the default worker first, then the strongest."""
     found = [card for card in talkers(situation) if not card.is_outside and not card.is_tool]
     others = [card for card in found if card.id != situation.worker]
-    others.sort(key=lambda card: _power(situation, card), reverse=True)
+    others.sort(key=lambda card: (power(situation, card), strength(card)), reverse=True)
     return [card for card in found if card.id == situation.worker] + others
 
 
 def strongest(situation: Situation, among: Iterable[Card]) -> Card:
     """Return the one that does best what the prompt asks for; the first of equals."""
-    return max(among, key=lambda card: _power(situation, card))
+    return max(among, key=lambda card: (power(situation, card), strength(card)))
 
 
 def best_of(situation: Situation, outcome: Outcome, among: Iterable[int]) -> int:
-    """Return the one of some steps whose worker is the strongest; the first of equals."""
+    """Return the one of some steps whose worker is the strongest; the first of about equals.
+
+    A size says little among peers, and the first is the worker that the person chose.
+    """
     cards = {card.id: card for card in situation.roster}
     numbers = list(among)
-    known = [n for n in numbers if outcome.plan.steps[n - 1].worker in cards]
-    if not known:  # they were played in an earlier run, and are gone since
+    powers = {
+        n: power(situation, cards[worker])
+        for n in numbers
+        if (worker := outcome.plan.steps[n - 1].worker) in cards
+    }
+    if not powers:  # they were played in an earlier run, and are gone since
         return numbers[0]
-    return max(known, key=lambda n: _power(situation, cards[outcome.plan.steps[n - 1].worker]))
+    least = max(powers.values()) - ALIKE
+    return next(n for n in numbers if powers.get(n, 0.0) >= least)
 
 
-def _power(situation: Situation, card: Card) -> tuple[float, tuple[int, int]]:
+def power(situation: Situation, card: Card) -> float:
+    """Return how difficult a prompt of this kind may be for a worker."""
     from baton.engine.skills import skill
 
-    return skill(card, situation.route.need.kind), strength(card)
+    return skill(card, situation.route.need.kind)
 
 
 def wanting(situation: Situation, outcome: Outcome, step: int) -> str:

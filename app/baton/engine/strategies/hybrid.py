@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.chat import Card
 from baton.domain.plan import Outcome
 from baton.engine.ports import Desk, Funds, Proposal, Situation, Strategy
 from baton.engine.strategies.cascade import Cascade
 from baton.engine.strategies.conducted import LONG_DOCUMENT, ONE_QUESTION, Conducted, has_template
 from baton.engine.strategies.draft import Draft, helped
-from baton.engine.strategies.drafts import here
+from baton.engine.strategies.drafts import ALIKE, here, power
 from baton.engine.strategies.instead import Instead
 from baton.engine.strategies.short import wants_short
 from baton.engine.strategies.worth import is_worth, right_although
-
-_ALIKE = 0.75
-"""Workers whose skills differ by more don't check each other: the weaker one is just wrong."""
 
 _BY_ITSELF = 3.0
 _AMONG_OTHERS = 2.3
@@ -119,22 +115,14 @@ def _is_strong(situation: Situation, funds: Funds) -> bool:
 
     Where only the helper is strong, it answers a single question sooner by itself.
     """
-    from baton.engine.skills import skill
-
     cards = here(situation)
-    best = max(skill(card, situation.route.need.kind) for card in cards)
+    best = max(power(situation, card) for card in cards)
     if best >= _BY_ITSELF or (len(cards) > 1 and best >= _AMONG_OTHERS):
         return True
     return situation.helper != "" and funds.left != 0 and situation.route.template != ONE_QUESTION
 
 
 def _has_pair(situation: Situation) -> bool:
-    from baton.engine.skills import skill
-
-    kind = situation.route.need.kind
     cards = here(situation)
-
-    def power(card: Card) -> float:
-        return skill(card, kind)
-
-    return len(cards) > 1 and abs(power(cards[0]) - power(cards[1])) <= _ALIKE
+    powers = [power(situation, card) for card in cards[:2]]
+    return len(cards) > 1 and abs(powers[0] - powers[1]) <= ALIKE
