@@ -554,7 +554,7 @@ async def test_the_starter_model_can_only_draw_plans() -> None:
 @pytest.mark.long
 @pytest.mark.local_model
 async def test_the_starter_model_can_only_draw_plans_many_times() -> None:
-    await _draw_with_the_starter_model(range(20))
+    await _draw_with_the_starter_model(range(10))
 
 
 async def _draw_with_the_starter_model(seeds: Iterable[int]) -> None:
