@@ -294,6 +294,13 @@ async def test_without_code_nothing_runs(guarded: Guarded) -> None:
         await guarded.toolbox.compute("python", "print('x')", 1)
 
 
+async def test_what_is_too_long_is_refused_not_cut(guarded: Guarded) -> None:
+    with pytest.raises(WorkerError, match="too long to be run"):
+        await guarded.run("pass\n" * 50_000)
+    with pytest.raises(WorkerError, match="too long for the python"):
+        await guarded.run("pass\n" * 5_000_000)
+
+
 async def test_the_code_of_a_step_is_found_in_what_it_was_shown(guarded: Guarded) -> None:
     shown = (
         "Result 1:\n````\nHere:\n```python\nx = 1\n```\nand\n```py\nprint(x)\n```\n````\n\nRun it."

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from baton.children import sandbox
-from baton.children.asked import python_code
+from baton.children.asked import MOST_CHARACTERS, python_code
 from baton.children.front import Failure
 
 MOST_OUTPUT = 64 * 1024
@@ -74,6 +74,8 @@ class Jailer:
 
     def run(self, number: int, text: str, seconds: float) -> str:
         """Return what the code in a text prints, and how it ended. Raises Failure."""
+        if len(text) > MOST_CHARACTERS:
+            raise Failure("WorkerError", "This is too long to be run.")
         code = python_code(text)
         if not code:
             raise Failure("WorkerError", "There is no block of Python code in this.")
