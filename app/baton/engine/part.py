@@ -132,6 +132,8 @@ class Part:
         again = tried.count(self.worker) == 1 and card.is_outside
         if isinstance(error, WorkerUnavailable) and again:
             return AGAIN_SECONDS
+        if self.step.optional and self.step.is_direct:
+            return None  # whose answer it is matters: what comes instead is the strategy's to say
         from baton.engine.assign import substitute
 
         roster = [c for c in playing.situation.roster if _may_replace(c, card, error)]

@@ -95,7 +95,9 @@ class Playing:
         if task.kept is not None:
             self._situation = situation
             self._take_up(task.kept)
-            proposal = Proposal(task.kept.plan, "plan", "The plan was there already.")
+            # A strategy may look at it again, as it would have without the interruption.
+            told, final = "The plan was there already.", task.strategy is None
+            proposal = Proposal(task.kept.plan, "plan", told, final)
         else:
             assert task.strategy is not None
             proposal = await task.strategy.first(self)
@@ -112,14 +114,14 @@ class Playing:
         """Find out who may be used, and where the router would send the prompt."""
         task, house = self.stage.task, self.stage.house
         label, terms = self.stage.begun.label, self.stage.purse.terms
-        mine = house.workers[task.worker].card
+        mine = self._mine()
         check(mine, label, terms)
-        cards = [worker.card for name, worker in house.workers.items() if name != task.worker]
+        cards = [worker.card for name, worker in house.workers.items() if name != mine.id]
         roster = (mine, *(card for card in cards if may_use(card, label, terms)))
         allowed = {card.id for card in roster}
         self._situation = Situation(
             self.material,
-            task.worker,
+            mine.id,
             task.helper if task.helper in allowed else "",
             roster,
             await house.router.route(self.material, roster),
@@ -129,6 +131,15 @@ class Playing:
             house.templates,
         )
         return self._situation
+
+    def _mine(self) -> Card:
+        """Return the card of the default worker; of the plan's own where that may not go on."""
+        task, workers = self.stage.task, self.stage.house.workers
+        label, terms = self.stage.begun.label, self.stage.purse.terms
+        named = [step.worker for step in task.kept.plan.steps] if task.kept else []
+        cards = [workers[name].card for name in (task.worker, *named) if name in workers]
+        usable = (card for card in cards if not card.is_tool and may_use(card, label, terms))
+        return next(usable, cards[0])
 
     def _take_up(self, kept: Outcome) -> None:
         """Take the steps over that were finished in an earlier run."""
