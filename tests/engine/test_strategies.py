@@ -322,23 +322,29 @@ async def test_answers_that_disagree_are_decided_elsewhere(name: str) -> None:
     assert run.why == "The two local answers disagree."
 
 
-async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_none() -> None:
+async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_fewer() -> None:
+    used_up = 0
     for difficulty in range(1, 6):
         calls = []
-        for used in (0.0, 0.5, 1.0):
-            desk = Desk(two(route=Route("local", "", Need("math", difficulty))), Funds(10**9, used))
+        for funds in (Funds(10**9, 0.0), Funds(10**9, 0.5), Funds(10**6, 0.99), Funds(0, 1.0)):
+            desk = Desk(two(route=Route("local", "", Need("math", difficulty))), funds)
             run = await play("hybrid", desk, says("7", "8", "7"))
             calls.append(len(run.workers) == 3)
+        assert calls == sorted(calls, reverse=True)
         assert calls[0]
-        assert not calls[2]
+        assert not calls[-1]
+        used_up += not calls[2]
+    assert 0 < used_up < 5
 
 
-async def test_without_help_the_stronger_one_counts() -> None:
+async def test_without_help_the_stronger_one_counts_and_of_peers_the_chosen_one() -> None:
     lost = says("It is 7.", "It is 8.", DOWN)
-    run = await play("cascade", Desk(two()), lost)
-    assert run.answer == (2,)
-    run = await play("cascade", Desk(situation(LLAMA, GEMMA, prompt=SUM, need=MATH)), lost)
+    assert (await play("cascade", Desk(two()), lost)).answer == (1,)
+    skilled = replace(GEMMA, skills={"math": 4.5})
+    run = await play("cascade", Desk(situation(LLAMA, skilled, prompt=SUM, need=MATH)), lost)
     assert (run.workers, run.answer) == (["llama", "gemma"], (2,))
+    run = await play("cascade", Desk(situation(GEMMA, LLAMA, prompt=SUM, need=MATH)), lost)
+    assert (run.workers, run.answer) == (["gemma", "llama"], (1,))
 
 
 async def test_free_text_is_not_compared() -> None:
@@ -386,7 +392,7 @@ async def test_the_strongest_makes_one_of_all_proposals() -> None:
     assert run.workers == ["llama", "gemma", "gpt"]
     assert run.outcome.plan.steps[2].access == ("prompt", "history", "1", "2")
     run = await play("moa", Desk(situation(LLAMA, GEMMA, CLOUD)), says("a", "b", DOWN))
-    assert (run.answer, run.text) == ((2,), "b")
+    assert (run.answer, run.text) == ((1,), "a")
     assert (await play("moa", Desk(situation(TINY)), says(*"abcd"))).workers == ["tiny"] * 4
 
 

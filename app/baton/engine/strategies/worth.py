@@ -7,11 +7,11 @@ from baton.engine.ports import Desk, Funds, Situation
 LEAST = 0.05
 """How much likelier a right answer must become for help to be asked for with an unused budget."""
 
-RISE = 0.4
+RISE = 0.55
 """How much that rises until the budget is used up (arXiv 2512.22137, its delta and alpha).
 
-With .75, questions that are all alike (one data set) left a third of the budget unused; with this a
-plain disagreement with a much stronger worker at hand is worth asking to the end."""
+With .75, questions that are all alike (one data set) left a third of the budget unused; with this
+the last tenth is kept for those that are difficult."""
 
 
 async def is_worth(desk: Desk, likely: float) -> bool:
