@@ -90,10 +90,10 @@ def test_a_text_of_several_lines_is_written_as_it_looks() -> None:
         ("steps = 3", "no steps"),
         ("[[steps]]", "Step 1 of flow has no task"),
         (
-            "[[steps]]\ntask = 'x'\ntaks = 'y'",
-            "Step 1 of flow has an unknown `taks`. Is 'task' meant?",
+            "[[steps]]\ntask = 'x'\nwroker = 'y'",
+            "Step 1 of flow has an unknown `wroker`. Is 'worker' meant?",
         ),
-        ("abuot = 'x'\n[[steps]]\ntask = 'x'", "Is 'about' meant?"),
+        ("step = 'x'\n[[steps]]\ntask = 'x'", "Is 'steps' meant?"),
         ("[[steps]]\ntask = 'x'\nkind = 'mahts'", "Is 'math' meant?"),
         ("[[steps]]\ntask = 'x'\ndifficulty = 7", "difficulty of 7"),
         ("[[steps]]\ntask = 'x'\ndifficulty = true", "a whole number"),
@@ -103,7 +103,7 @@ def test_a_text_of_several_lines_is_written_as_it_looks() -> None:
             "[[steps]]\ntask = 'x'\n[[steps]]\ntask = 'y'\nsees = [2]",
             "Step 2 of flow can't see step 2",
         ),
-        ("[[steps]]\ntask = 'x'\nsees = ['promt']", "Is 'prompt' meant?"),
+        ("[[steps]]\ntask = 'x'\nsees = ['hisotry']", "Is 'history' meant?"),
         ("[[steps]]\ntask = 'x'\nsees = ['piece']", "each"),
         ("[[steps]]\ntask = 'x'\neach = 'line'", "each = 'line'"),
         ("answer = [2]\n[[steps]]\ntask = 'x'", "The answer of flow is [2]"),
@@ -232,8 +232,8 @@ def test_the_persons_folder_adds_and_replaces(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text("[[steps]]\ntsak = 'x'\n")
-    with pytest.raises(ConfigError, match=r"Step 1 of .*mine\.toml has an unknown `tsak`"):
+    (tmp_path / "mine.toml").write_text("[[steps]]\nwroker = 'x'\n")
+    with pytest.raises(ConfigError, match=r"Step 1 of .*mine\.toml has an unknown `wroker`"):
         read_templates(tmp_path)
     (tmp_path / "mine.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not UTF-8"):
