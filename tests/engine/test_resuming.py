@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +125,30 @@ async def test_a_run_that_was_stopped_goes_on_where_it_was() -> None:
         assert view_of(list(new.events)).steps[0].text == "One."
         again = await here.watch(here.orchestra.resume(old))  # and once more, just the same
         assert (again.status, again.answer) == ("finished", "Four.")
+
+
+def kill_in_the_third_step(home: Path) -> None:
+    arguments = [sys.executable, "-P", "-m", "support.stuck", str(home)]
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        arguments, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
+    ) as stuck:
+        assert stuck.stdout is not None
+        assert stuck.stdout.readline() == "there\n"
+        stuck.kill()
+
+
+async def test_a_run_that_was_killed_goes_on_in_the_next_baton(tmp_path: Path) -> None:
+    await asyncio.to_thread(kill_in_the_third_step, tmp_path)
+    async with house(Actor(local()), Actor(cloud()), home=tmp_path, policy=Policy.BUDGET) as here:
+        assert await here.held() == 0
+        old = await here.record()
+        assert old.status == "lost"
+        assert statuses(view_of(list(old.events)))[:2] == ["done", "done"]
+        view = await here.watch(here.orchestra.resume(old))
+        assert (view.status, view.answer) == ("finished", "Four.")
+        assert [len(here.actors[name].requests) for name in ("small", "far")] == [1, 1]
+        assert "Two." in sees(here.actors["far"].requests[0])
 
 
 async def test_a_run_that_failed_goes_on_once_its_worker_is_back() -> None:

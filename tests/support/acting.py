@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import reduce
+from pathlib import Path
 
 from baton.adapters.ledger import Ledger
 from baton.adapters.store import Store
@@ -251,10 +252,15 @@ async def house(
     choice: str | list[str] = "keep",
     ceiling: int = NANO,
     strategy: Strategy | None = None,
+    home: Path | None = None,
     **terms: object,
 ) -> AsyncIterator[House]:
-    """Open a house for these actors, the first of which is the default worker."""
-    store, ledger = Store.open(None), Ledger.open(None)
+    """Open a house for these actors, the first of which is the default worker.
+
+    What happens in it is forgotten, unless it has a `home`.
+    """
+    store = Store.open(home / "baton.db" if home else None)
+    ledger = Ledger.open(home / "ledger.db" if home else None)
     given: dict[str, object] = {"ceilings": {Scope.DAY: ceiling}, **terms}
     names = {actor.card.id: actor for actor in actors}
     orchestra = Given(
