@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from baton.domain.chat import Chunk, Finish, Prompt, Request, Sent, Text, TurnStatus, Usage
+from baton.adapters.scripted import Script
+from baton.domain.chat import Chunk, Finish, Prompt, Purpose, Request, Sent, Text, TurnStatus, Usage
 from baton.domain.ledger import Policy
 from baton.domain.plan import Need, Plan, Step
 from baton.tui.app import BatonApp
@@ -17,7 +20,7 @@ from baton.tui.screens.help import HelpScreen
 from baton.tui.widgets.plan import PlanView
 from tui.stage import Stage, afar, play, staged
 
-Script = Iterable[Chunk | BaseException | float]
+Said = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
 PLAN = Plan(
     (
@@ -29,7 +32,7 @@ PLAN = Plan(
 )
 
 
-def say(request: Request) -> Script:
+def say(request: Request) -> Said:
     yield Text("Herons wade.")
 
 
@@ -117,11 +120,11 @@ async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
 async def test_an_interrupted_run_is_gone_on_with(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def first(request: Request) -> Script:
+    def first(request: Request) -> Said:
         calls.append("first")
         yield Text("Castle, river.")
 
-    def slow(request: Request) -> Script:
+    def slow(request: Request) -> Said:
         calls.append("cloud")
         yield Sent("api.openai.com", 9)
         yield Text("Two ")
@@ -164,7 +167,9 @@ async def test_why_is_one_sentence(tmp_path: Path) -> None:
         await stage.until(lambda: "There is no answer here yet." in stage.see())
         await stage.ask("hello")
         await stage.send("/why")
-        await stage.until(lambda: "Answered on this machine by SmolLM2 135M" in stage.see())
+        await stage.until(
+            lambda: "Answered on this machine, by SmolLM2 135M (hybrid)" in stage.see()
+        )
 
 
 async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None:
@@ -196,7 +201,7 @@ async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None
 
 
 async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
-    def sorry(request: Request) -> Script:
+    def sorry(request: Request) -> Said:
         yield Text("I'm sorry, but I can't help with that.")
 
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
@@ -308,3 +313,56 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
         assert run.routed.strategy == "mine"
         assert run.plan is not None
         assert run.plan.steps[0].subtask == "Draft two days in Lisbon."
+
+
+DRAWN = {
+    "steps": [
+        {"kind": "writing", "difficulty": 2, "sees": ["prompt"], "uses": [], "check": False,
+         "task": "Write about herons."},
+        {"kind": "translation", "difficulty": 2, "sees": [], "uses": [1], "check": False,
+         "task": "Translate result 1 into Portuguese."},
+    ],
+    "answer": [1, 2],
+}  # fmt: skip
+
+
+def conducting(go: asyncio.Event) -> Script:
+    """Return the script of a worker that draws a plan once it may, and does its steps."""
+
+    def script(request: Request) -> Said:
+        if request.purpose is Purpose.PLAN and "accept" not in request.messages[0].text:
+            while not go.is_set():
+                yield 0.02
+            yield Text(json.dumps(DRAWN))
+        elif request.shape is not None:
+            yield Text('{"accept": true, "steps": [], "answer": []}')
+        else:
+            yield Text("Garças." if "Translate" in request.messages[-1].text else "Herons.")
+
+    return script
+
+
+async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    async with staged(tmp_path, say, conducting(go), size=(100, 30)) as stage:
+        await stage.send("/strategy conductor")
+        await stage.send("/plan Write about herons, then put it into Portuguese.")
+        await stage.until(lambda: "large · planning" in stage.see().splitlines()[-1])
+        stage.chat.transcript.focus()
+        await stage.press("w")
+        await stage.until(lambda: "Qwen 4B is planning." in stage.see())
+        await stage.press("escape")
+        go.set()
+        await asked(stage)
+        seen = stage.see()
+        assert "2 steps · 2 local" in seen
+        assert "2  Translate result 1 into Portuguese." in seen
+        stage.chat.composer.prompt.focus()
+        await stage.press("tab", "right", "enter")
+        await stage.answered()
+        await stage.until(lambda: "Garças." in stage.see())
+        assert "2 steps · 2 local" in stage.see(), "in the heading now"
+        assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
+        stage.chat.transcript.focus()
+        await stage.press("w")
+        await stage.until(lambda: "Planned and checked by Qwen 4B" in stage.see())

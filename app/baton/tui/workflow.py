@@ -27,7 +27,11 @@ _DECIDED = {
     Decision.NEVER: "not sent",
 }
 _COLOURS = {"failed": "$error", "skipped": "$warning", "done": "$muted", "waiting": "$muted"}
-_PLACES = {"local": "on this machine", "plan": "by a plan", "cloud": "elsewhere"}
+_WAYS = {
+    "local": "on this machine",
+    "plan": "with a plan",
+    "cloud": "with help from elsewhere",
+}
 
 
 def told_route(run: RunView, roster: Roster) -> str:
@@ -36,11 +40,11 @@ def told_route(run: RunView, roster: Roster) -> str:
     if routed is None:
         return "It is not known how this came about."
     workers = dict.fromkeys(name_of(s.worker, roster) for s in run.steps if s.began is not None)
-    by = f" by {', '.join(one_line(name, 40) for name in workers)}" if workers else ""
-    where = _PLACES.get(routed.where, one_line(routed.where, 40))
+    by = f", by {', '.join(one_line(name, 40) for name in workers)}" if workers else ""
+    where = _WAYS.get(routed.where, one_line(routed.where, 40))
     how = f" ({one_line(routed.strategy, 40)})" if routed.strategy else ""
     why = one_line(routed.why, 300).rstrip(".")
-    return f"Answered {where}{by}{how}: {why[:1].lower()}{why[1:]}."
+    return f"Answered {where}{by}{how}: {why}."
 
 
 def summary(run: RunView, roster: Roster) -> Content:
@@ -141,9 +145,12 @@ def detail(step: StepView, run: RunView, text: str, roster: Roster) -> Content:
             _muted("Its draft:" if draft else "It wrote:"),
             Content(sanitise(_quoted(step, text)).strip("\n")),
         ]
-    for offer in run.offers:
-        if offer.worker == step.worker:
-            lines.append(_muted(_offer(offer, roster)))
+    owners = _owners(run)
+    lines += [
+        _muted(_offer(o, roster))
+        for o, n in zip(run.offers, owners, strict=True)
+        if n == step.number
+    ]
     return Content("\n").join([*lines, *(_muted(line) for call in calls for line in _call(call))])
 
 
@@ -194,8 +201,8 @@ def totals(run: RunView, roster: Roster) -> Content:
 
     Offers stand here whose worker has no step.
     """
-    shown = {step.worker for step in run.steps}
-    lines = [_muted(_offer(o, roster)) for o in run.offers if o.worker not in shown]
+    offers = zip(run.offers, _owners(run), strict=True)
+    lines = [_muted(_offer(offer, roster)) for offer, number in offers if not number]
     if run.failure is not None:
         lines.append(Content.styled(one_line(run.failure.message, 400), "$error"))
     held = sum(call.held for call in run.calls)
@@ -209,6 +216,26 @@ def totals(run: RunView, roster: Roster) -> Content:
         hosts = ", ".join(dict.fromkeys(one_line(sent.destination, 40) for sent in run.sent))
         parts.append(f"Sent to {hosts}: {size:,} bytes (e shows them).")
     return Content("\n").join([*lines, Content(" ".join(parts))] if parts else lines)
+
+
+def _owners(run: RunView) -> list[int]:
+    """Return the number of the step that each offer was for; 0 where it was for none.
+
+    An offer comes before its step begins, or is left out; again where it is tried again.
+    """
+    owners: list[int] = []
+    for offer in run.offers:
+        mine = [step for step in run.steps if step.worker == offer.worker]
+        later = [step for step in mine if step.number not in owners and _since(step) >= offer.at]
+        owner = min(later, key=_since, default=None) or max(mine, key=_since, default=None)
+        owners.append(owner.number if owner is not None else 0)
+    return owners
+
+
+def _since(step: StepView) -> float:
+    """Return when a step began, or was left out; what didn't happen yet is last."""
+    known = step.began if step.began is not None else step.ended
+    return float("inf") if known is None else known
 
 
 def _offer(offer: Offered, roster: Roster) -> str:
