@@ -342,9 +342,10 @@ def test_a_terminal_is_shown_the_draft_and_told_who_answers_instead() -> None:
         kind, text = screen.put[-1]
         assert kind == "status"
         assert text.endswith("loading x")
+        assert not [text for kind, text in screen.put if kind == "err"]  # it may still stay
         form.end(fed(form, ev.StepText(0.4, 2, "Paris"), done(2), ev.Finished(0.5), view=view))
     assert [text for kind, text in screen.put if kind == "err"] == [
-        "baton: That was a draft; gpt answers."
+        "baton: That was a draft; x answers."
     ]
     assert screen.out == "Hm\nParis\n"
 
@@ -356,6 +357,27 @@ def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
         back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
         form.end(fed(form, *events, *other, back, ev.Finished(0.6)))
     assert screen.out == "Hm\nPa\nHm\n"
+
+
+def test_a_draft_that_stays_after_all_is_no_draft() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        declined = ev.StepFailed(0.4, 2, "BudgetExceeded", "gpt was not asked.")
+        back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
+        form.end(fed(form, *events, ev.Planned(0.3, BETTER, False), declined, back))
+    assert screen.out == "Hm\n"
+    assert not [text for kind, text in screen.put if kind == "err"]
+
+
+def test_parts_that_are_over_stand_above_one_that_is_written_anew() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        first: list[ev.Event] = [ev.Planned(0.0, TWO, False), *begun(3, 1)]
+        unseen: list[ev.Event] = [ev.StepText(0.1, 1, "?"), ev.StepRetried(0.1, 1, "It died.", 0.0)]
+        first += [*unseen, ev.StepText(0.2, 3, "one"), done(3)]
+        again: list[ev.Event] = [ev.StepText(0.3, 1, "tw"), ev.StepRetried(0.4, 1, "It died.", 0.0)]
+        form.end(fed(form, *first, *again, ev.StepText(0.5, 1, "two"), done(1), done(2)))
+    assert screen.out == "one\n\ntw\none\n\ntwo\n"
+    assert len([text for kind, text in screen.put if kind == "err"]) == 1
 
 
 def test_an_answer_that_grows_is_no_draft() -> None:

@@ -18,7 +18,6 @@ from baton.domain.events import (
     StepSkipped,
     StepText,
 )
-from baton.domain.plan import Plan
 from baton.domain.view import RunView, doing
 
 
@@ -48,8 +47,9 @@ class AsText:
     def __init__(self, output: Output, whole: bool = False) -> None:
         self._output = output
         self._whole = whole
-        self._shown = 0
         self._answer: tuple[int, ...] = ()
+        self._standing: tuple[int, ...] = ()
+        self._shown = 0
         self._is_broken = False
 
     def take(self, event: Event, view: RunView) -> None:
@@ -61,31 +61,37 @@ class AsText:
 
     def _show(self, event: Event, view: RunView) -> None:
         if isinstance(event, Planned):
-            self._change(event.plan)
+            self._answer = event.plan.answer
         if view.draft and not self._output.to_terminal:
             return
         if isinstance(event, StepText) and event.text:
             self._add(event, view)
-        elif isinstance(event, StepRetried) and event.step in self._answer and self._shown:
-            self._begin_again("That was a draft; it is written anew.")
+        elif isinstance(event, StepRetried) and not self._is_replaced:
+            self._begin_part_again(_settled(view))
         elif isinstance(event, Planned | StepFinished | StepFailed | StepSkipped):
-            self._catch_up(_settled(view))
+            self._catch_up(_settled(view), view)
 
-    def _change(self, plan: Plan) -> None:
-        """Take note of what the answer is from now on; say so where another one stands there."""
-        if self._shown and plan.answer[: len(self._answer)] != self._answer:
-            worker = plan.steps[plan.answer[-1] - 1].worker
-            self._begin_again(f"That was a draft; {worker} answers.")
-        self._answer = plan.answer
+    @property
+    def _is_replaced(self) -> bool:
+        """Whether what stands there is no part of the answer any more."""
+        return self._shown > 0 and self._answer[: len(self._standing)] != self._standing
 
     def _begin_again(self, told: str) -> None:
         self._output.end_line()
-        self._output.warn(f"baton: {told}")
+        self._output.warn(f"baton: That was a draft; {told}.")
         self._shown, self._is_broken = 0, False
+
+    def _begin_part_again(self, rest: str) -> None:
+        """Show what is left of the answer anew, if some of what stands there was taken back."""
+        if self._shown > len(rest):
+            self._begin_again("a part of it is written anew")
+            self._put(rest)
 
     def _add(self, event: StepText, view: RunView) -> None:
         """Show a piece of the first part of the answer that isn't over; the others wait."""
-        if event.step == self._next(view):
+        if self._is_replaced:
+            self._catch_up(_settled(view), view)
+        elif event.step == self._next(view):
             is_first = len(view.steps[event.step - 1].text) == len(event.text)
             self._put("\n\n" * (is_first and self._shown > 0) + event.text)
 
@@ -93,11 +99,16 @@ class AsText:
         """Return the first part of the answer that isn't over, or 0."""
         return next((n for n in self._answer if not view.steps[n - 1].is_over), 0)
 
-    def _catch_up(self, text: str) -> None:
-        self._put(text[self._shown :])
+    def _catch_up(self, text: str, view: RunView) -> None:
+        """Show the rest of a text; a draft gives way once what replaces it has a word."""
+        if self._is_replaced and text:
+            self._begin_again(f"{view.steps[self._answer[-1] - 1].worker} answers")
+        if not self._is_replaced:
+            self._put(text[self._shown :])
 
     def _put(self, text: str) -> None:
         self._shown += len(text)
+        self._standing = self._answer
         if self._is_broken and text:
             text, self._is_broken = text.removeprefix("\n"), False
         self._output.data(text)
@@ -113,7 +124,9 @@ class AsText:
 
     def end(self, view: RunView) -> None:
         """Show the rest, and end the line."""
-        self._catch_up(view.answer)
+        if view.plan is not None:
+            self._answer = view.plan.answer
+        self._catch_up(view.answer, view)
         self._output.end_line()
 
 
