@@ -82,6 +82,15 @@ def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
     assert reasons(record(*begun, status=status))[-1] == told
 
 
+def test_what_was_declined_is_told_once() -> None:
+    offer = ev.Offered(2.2, "gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT)
+    skipped = ev.StepSkipped(2.3, 3, "gpt was not asked, as you decided.")
+    told = reasons(record(*BEGUN, offer, skipped, ev.Finished(3.0)))
+    assert [line for line in told if "gpt" in line] == [
+        "Step 3 was left out: gpt was not asked, as you decided."
+    ]
+
+
 def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
     def place(host: str, held: int) -> str:
         begun = (ev.Planned(0.0, single("lab")), ev.StepStarted(0.1, 1, "lab"))

@@ -137,8 +137,10 @@ def _lacking(step: StepView, view: RunView) -> str:
 
 
 def _is_told(offer: Offered, view: RunView) -> bool:
-    """Tell whether its calls say already that the offer was taken."""
-    return offer.decision is Decision.SENT and any(c.worker == offer.worker for c in view.calls)
+    """Tell whether a call says already that the offer was taken, or a step that it wasn't."""
+    if offer.decision is Decision.SENT:
+        return any(call.worker == offer.worker for call in view.calls)
+    return any(_lacking(step, view) for step in view.steps if step.worker == offer.worker)
 
 
 def _offer(offer: Offered) -> str:
