@@ -115,3 +115,10 @@ def test_the_interval_holds_the_share_and_stays_a_share(counted: tuple[int, int]
     assert 0 <= low <= share + 1e-12
     assert share - 1e-12 <= high <= 1
     assert high - low < 2 / math.sqrt(count)
+
+
+def test_a_model_that_repeats_a_digit_without_end_is_wrong_and_breaks_nothing() -> None:
+    asked = Question("q", "How many?", "7", "number")
+    for text in ("1" * 5000, "1," * 5000, "7/" + "1" * 5000, "\\frac{1}{" + "1" * 5000 + "}"):
+        assert not grade(asked, text)
+    assert grade(asked, "1" * 5000 + "\nThe answer is 7.")

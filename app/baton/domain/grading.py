@@ -125,6 +125,7 @@ _NUMBER = re.compile(
 
 
 _LONGEST_EXPONENT = 5  # "e-999": more would make a Fraction that fills the memory
+_LONGEST_NUMBER = 400  # a model that repeats a digit without end has not answered
 
 
 def number_in(text: str) -> Fraction | None:
@@ -138,6 +139,8 @@ def number_in(text: str) -> Fraction | None:
 
 def _numbers(text: str) -> Iterator[Fraction]:
     for found in _NUMBER.finditer(text):
+        if len(found[0]) > _LONGEST_NUMBER:
+            continue
         upper, lower, sign, digits, exponent, under = found.groups()
         if upper is not None:
             value, divisor = Fraction(upper), lower

@@ -40,6 +40,21 @@ _BARE_SUM = rf"{_SUM}{_TAIL}"
 _LIKE_A_SUM = r"[+*\u00d7\u00f7^=]|\d\s+[-/\u2212]\s+\d|\d\s*\)|\b(?:plus|minus|times)\b"
 """What a bare line needs to be no date, no telephone number and no 24/7."""
 
+_NAME = (
+    r"(?:9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"
+    r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|"
+    r"(?:1\d|20)\d\d-(?:1\d|20)\d\d|\d{4}-\d\d?-\d\d?|1-800(?:-\d+)*|\d{3}-\d{3}-\d{4})"
+)
+"""Sums to the eye, but whoever asks what they *are* means something else: a day, a shop, a ratio, a
+way to play football, some years, a date, a number to call."""
+_THOUSANDS = r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)"
+_ELSEWHERE = (
+    r"\b(?:was|wie ?viel|(?:be)?rechne|mal|geteilt|combien|calcule[rz]?|fois|cu[aá]nto|por|calcula|"
+    r"quanto|calcola|per|m[aá]s|menos|mais|più)\b"
+)
+"""A point between thousands, and words in whose languages that is what it is."""
+_IS = r"what\s*(?:is|'s|are)|was (?:ist|sind)"
+
 _UNIT = (
     r"(?:°\s?[cfk]|(?:degrees?\s+)?(?:celsius|fahrenheit|kelvin)|"
     r"(?:milli|centi|kilo)?(?:met(?:er|re)s?|grams?|lit(?:er|re)s?|watts?|joules?)|"
@@ -94,8 +109,10 @@ def computes(tool: str, text: str) -> bool:
 def _is_sum(text: str) -> bool:
     if text.count("(") != text.count(")"):
         return False
+    if _pattern(_THOUSANDS).search(text) and _pattern(_ELSEWHERE).search(text):
+        return False
     if _pattern(_ASKED_SUM).fullmatch(text):
-        return True
+        return not _pattern(rf"(?:{_IS})\s+{_NAME}{_TAIL}").fullmatch(text)
     return bool(_pattern(_BARE_SUM).fullmatch(text) and _pattern(_LIKE_A_SUM).search(text))
 
 

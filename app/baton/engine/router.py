@@ -57,7 +57,7 @@ _THEN = re.compile(
     rf"\band (?=(?:{_ORDER})))",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"^\s*(?:\d{1,2}[.)]|[a-h][.)]|[-*•])\s+\S", re.MULTILINE)
+_ITEM = re.compile(r"^[^\S\n]*(?:\d{1,2}[.)]|[a-h][.)]|[-*•])\s+\S", re.MULTILINE)
 _HARD = re.compile(
     r"prove|proof|rigorous|theorem|optimi[sz]|algorithm|complexity|concurren|distributed|"
     r"architect|in[- ]depth|detailed|comprehensive|thorough|edge cases|production|legal|contract|"
@@ -109,7 +109,7 @@ class RuleRouter:
                 tool=tool,
                 scores={"difficulty": 1.0, "parts": 1.0},
             )
-        text = _seen(material.prompt)
+        text = seen(material.prompt)
         parts = _parts(text)
         kind = _kind(text, bool(material.files))
         difficulty = _difficulty(text, len(material.prompt), kind, parts)
@@ -129,7 +129,7 @@ def _tool(material: Material, roster: Sequence[Card]) -> str:
     return next((tool for tool in there if computes(tool, material.prompt)), "")
 
 
-def _seen(text: str) -> str:
+def seen(text: str) -> str:
     """Return the part of a prompt that the rule looks at."""
     return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from baton.engine.ports import Situation
+from baton.engine.router import seen
 
 _COUNTED = re.compile(
     r"\bhow (?:many|much|long|far|old|tall|fast|big|often)\b|\b(?:calculate|compute)\b|"
@@ -34,7 +35,7 @@ _END = 300
 
 def wants_short(situation: Situation) -> bool:
     """Tell whether a prompt wants a number, a choice, or something else that is short."""
-    prompt, kind = situation.material.prompt, situation.route.need.kind
+    prompt, kind = seen(situation.material.prompt), situation.route.need.kind
     if len(_CHOICES.findall(prompt)) > 1:
         return True
     ends = f"{prompt[:_END]}\n{prompt[-_END:]}"
