@@ -15,6 +15,7 @@ import pytest
 
 from baton.adapters.ledger import Ledger
 from baton.adapters.store import Store
+from baton.adapters.templates import read_templates
 from baton.domain import events as ev
 from baton.domain.chat import (
     Attachment,
@@ -68,6 +69,8 @@ FILES = {
     "a#1/2": ("F3a-lynx", "F3b-lynx"),
 }
 """Files, a word at the beginning and at the end of each. The first came with the turn before."""
+
+TEMPLATES = read_templates()
 
 PROMPT, HISTORY = "P-heron", "H-otter"
 GONE = "half-of-it"
@@ -132,7 +135,7 @@ class Scene:
         chance = self.random.random
         self.label = Label.LOCAL if chance() < 0.15 else Label.CLOUD
         self.terms = self.make_terms()
-        self.strategy = self.random.choice([*["", "growing"] * 4, *STRATEGIES])
+        self.strategy = self.random.choice([*["", "growing"] * 5, *STRATEGIES, *TEMPLATES])
         self.conductor = self.random.choice(["", *self.actors])
         self.limits = Limits(
             label=self.label,
@@ -337,6 +340,7 @@ async def _play(scene: Scene, store: Store, ledger: Ledger) -> str:
     orchestra = Given(scene.actors, store, default, ledger=ledger, terms=scene.terms)
     orchestra.given = Growing(scene) if scene.strategy == "growing" else None
     orchestra.conductor = scene.conductor
+    orchestra.templates = lambda: TEMPLATES
     old = Prompt(f"{HISTORY} before", (attachment("old.txt"),))
     begun = await store.begin(old, NEW, scene.label)
     await store.write(begun.answer, f"answered {HISTORY}", TurnStatus.DONE)
