@@ -35,6 +35,7 @@ from baton.domain.chat import (
 )
 from baton.domain.errors import WorkerError
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
 from baton.domain.money import NANO
 from baton.domain.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
 from baton.domain.prices import FREE
@@ -53,6 +54,11 @@ STRATEGIES = (
     *("ultra", "reflect", "conductor", "vote", "single"),
 )
 """What the file, the history and the name meet in turn; "" is a plan drawn beforehand."""
+
+KINDS = ("ask", "private", "offline", "budget")
+"""What stands in the way: the person's no, privacy, no connection, or the ceiling alone."""
+
+CEILING = NANO // 50
 
 FIRST_SEED = 1000
 """A step's number can be told from its request's seed: this and what it adds."""
@@ -108,12 +114,16 @@ def steps(worker: str, files: tuple[str, ...]) -> Plan:
 async def attack(payload: Payload, seam: str) -> None:
     """Play a prompt with the payload at one seam, and check that nothing gave way."""
     cards = roster(payload, seam)
-    kind = ("ask", "private", "offline")[payload.number % 3]
+    kind = KINDS[payload.number // 2 % len(KINDS)]
     label = Label.LOCAL if kind == "private" else Label.CLOUD
     choice = "keep" if kind == "ask" else "conversation"
     actors = [Actor(card, obeys(payload)) for card in cards]
-    async with house(*actors, choice=choice, offline=kind == "offline") as here:
-        here.orchestra.conductor = cards[payload.number % 2 + (seam == "name")].id
+    policy = Policy.BUDGET if kind == "budget" else Policy.ASK
+    offline = kind == "offline"
+    async with house(
+        *actors, choice=choice, ceiling=CEILING, policy=policy, offline=offline
+    ) as here:
+        here.orchestra.conductor = cards[payload.number // 30 % 2 + (seam == "name")].id
         terms = replace(here.orchestra.terms)
         await _elsewhere(here.store)
         place = await _history(here.store, payload if seam == "history" else None, label)
@@ -123,7 +133,11 @@ async def attack(payload: Payload, seam: str) -> None:
         names = tuple(file.name for file in prompt.files)
         check_reads(here, view, names)
         check_systems(here, payload, cards)
-        await check_nothing_left(here, kind, place, label)
+        await check_unchanged(here, place, label)
+        if kind == "budget":
+            await check_within_the_ceiling(here)
+        else:
+            await check_nothing_left(here, kind)
         await check_shown(here)
 
 
@@ -229,19 +243,35 @@ def check_systems(here: House, payload: Payload, cards: list[Card]) -> None:
             )
 
 
-async def check_nothing_left(here: House, kind: str, place: Place, label: Label) -> None:
-    """Nobody elsewhere was called, nothing was spent, and nothing may be spent more than before."""
+async def check_unchanged(here: House, place: Place, label: Label) -> None:
+    """Nothing may be spent or seen that might not have been before."""
     assert place.conversation is not None
-    for actor in here.actors.values():
-        assert not (actor.card.remote and actor.requests), actor.card.id
-    charges = await here.ledger.charges()
-    assert not any(charge.held or charge.charged for charge in charges)
     standing = await here.ledger.standing(here.orchestra.terms.ceilings, place.conversation)
-    assert [room.ceiling for room in standing.rooms if room.ceiling is not None] == [NANO]
+    assert [room.ceiling for room in standing.rooms if room.ceiling is not None] == [CEILING]
     conversation = await here.store.conversation(place.conversation)
     assert (conversation.policy, conversation.label) == (None, label)
     assert conversation.system is None
     assert len(await here.store.conversations()) == 2
+    assert here.actors["dear"].requests == []  # it has no price
+    assert isinstance(here.events[-1], ev.TERMINAL)
+
+
+async def check_within_the_ceiling(here: House) -> None:
+    """Where the person needn't be asked, what may be spent is spent and no more."""
+    assert here.person.asked == []
+    assert await here.held() == 0
+    assert await here.spent() <= CEILING
+    offered = [e for e in here.events if isinstance(e, ev.Offered)]
+    assert {e.decision for e in offered} <= {ev.Decision.SENT, ev.Decision.CEILING}
+    assert all(e.most <= CEILING for e in offered if e.decision is ev.Decision.SENT)
+
+
+async def check_nothing_left(here: House, kind: str) -> None:
+    """Nobody elsewhere was called, and nothing was spent."""
+    for actor in here.actors.values():
+        assert not (actor.card.remote and actor.requests), actor.card.id
+    charges = await here.ledger.charges()
+    assert not any(charge.held or charge.charged for charge in charges)
     if kind != "ask":
         assert here.person.asked == []
     for question in here.person.asked:
@@ -249,7 +279,6 @@ async def check_nothing_left(here: House, kind: str, place: Place, label: Label)
         assert question.offer is not None
     decisions = {e.decision for e in here.events if isinstance(e, ev.Offered) if _pays(here, e)}
     assert decisions <= {ev.Decision.KEPT}
-    assert isinstance(here.events[-1], ev.TERMINAL)
 
 
 def _pays(here: House, event: ev.Offered) -> bool:
