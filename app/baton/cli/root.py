@@ -156,7 +156,10 @@ def _misplaced(option: str, command: str) -> ConfigError:
 
 
 def _open_app(conversation: str | None, worker: str | None, private: bool, offline: bool) -> int:
+    import gc
     import os
+
+    gc.disable()  # starting lets nothing go: the app looks for garbage once it is on the screen
 
     if not (os.isatty(0) and os.isatty(1)):
         raise ConfigError("The app needs a terminal.", "For scripts there is `baton ask`.")

@@ -62,6 +62,7 @@ class ChatScreen(ConductingScreen):
 
     @work
     async def _start(self) -> None:
+        gc.enable()  # off since the app's start, which it would hold up
         self.desk.orchestra.worker(self.worker).warm()
         if self.desk.greeting:
             await self.transcript.note(self.desk.greeting)
