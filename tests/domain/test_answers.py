@@ -143,3 +143,38 @@ def test_a_hostile_text_comes_to_an_end(piece: str) -> None:
     text = piece * 40_000
     assert len(extract(text)) <= 240
     assert agree(f"{text}\n#### 7", "The answer is 7.0")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The answer is 5 million", "The answer is 5"),
+        ("About 5 million people.", "About 5 billion people."),
+        ("The answer is 3 hours and 20 minutes", "The answer is 3 hours and 40 minutes"),
+        ("The answer is 5 feet 10 inches", "The answer is 5 feet 2 inches"),
+        ("The answer is 5 or 6", "The answer is 5"),
+        ("The answer is 1 and 2", "The answer is 1 and 3"),
+        ("The answer is 3 x 10^5", "The answer is 3"),
+        ("The answer is 10\u2075", "The answer is 10\u2076"),
+        ("The answer is 3\u221a2", "The answer is 3\u221a5"),
+        ("The answer is 3\u03c0", "The answer is 3"),
+        ("The answer is 20%-30%", "The answer is 20%"),
+        ("It takes 2 1/2 cups.", "It takes 1/2 cup."),
+        ("It leaves at 10:30", "It leaves at 9:30"),
+        ("It was March 5.", "It was April 5."),
+        ("On March 5, 2020", "On April 6, 2020"),
+        ("The odds are 3 to 4", "The odds are 5 to 4"),
+        ("3-4", "7-4"),
+    ],
+)
+def test_a_number_that_is_a_part_of_something_is_not_the_answer(one: str, other: str) -> None:
+    assert not agree(one, other)
+    assert agree(one, one)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["That comes to 18.", "It adds up to 18", "So 12 + 6 = 18.", "He has 18!", "In May, 18."],
+)
+def test_a_last_number_that_stands_by_itself_still_is(text: str) -> None:
+    assert agree(text, "The answer is 18")

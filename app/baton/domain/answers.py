@@ -7,7 +7,7 @@ pattern looks at a bounded piece of text, so a hostile text takes no longer than
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 _REACH = 240
@@ -143,8 +143,10 @@ def _bare(text: str) -> str:
     if len(last) == 2 * _REACH:
         last = last.split(" ", 1)[-1]
     last = _plain_latex(_LISTED.sub("", last))
-    *_, number = ("", *_numbers(last))
-    return number
+    *_, found = (None, *_NUMBER.finditer(last))
+    if found is None or _PART.search(last[: found.start()]) or _WHOLE.match(last, found.end()):
+        return ""
+    return _written(found)
 
 
 # What it comes to
@@ -174,7 +176,25 @@ _NUMBER = re.compile(
     r"(?<![\w.,/^])([-+]?)\s?[$\u20ac\u00a3]?\s?((?:\d{1,3}(?:,\d{3}){1,9}|\d{1,60})(?:\.\d{1,60})?|\.\d{1,60})"
     r"(?:\s?/\s?(\d{1,30}))?(?![\d_^]|\.\d|[A-Za-z](?![A-Za-z]))"
 )
-_MORE = re.compile(r"\s?(?:[-+*/^(=\\\u00d7\u00b7:]\s?[\w\\(]|,\s?[-\d(]|\\)")
+_SCALED = (
+    r"[\u00b9\u00b2\u00b3\u00bc-\u00be\u2070-\u2079\u221a\u03c0]"
+    r"|\s?(?:hundred|thousand|million|billion|trillion|dozen|mio|mrd|bn)\b"
+)
+_MORE = re.compile(
+    r"%?\s?(?:[-+*/^(=\\\u00d7\u00b7\u2013:]\s?[\w\\(]|,\s?[-\d(]|\\|x\s?\d)"
+    rf"|{_SCALED}|\s(?:(?:or|and|to)\s)?\d"
+    r"|\s(?:(?:year|month|week|day|hour|minute|second|pound|ounce|dollar|euro|degree)s?|f(?:ee|oo)t|ft"
+    r"|hrs?|lbs?),?\s(?:and\s)?\d",
+    re.IGNORECASE,
+)
+"""What makes the number before it a part of something: 3 hours and 20 minutes, 2 1/2, 5 million."""
+_PART = re.compile(
+    r"(?:\d\s?[-:\u2013/+*\u00d7]\s?|\d\s(?:(?:to|or|and)\s)?"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,7}\.?\s(?:\d{1,2}\w{0,2},\s)?)$",
+    re.IGNORECASE,
+)
+"""What makes the number after it one: 10:30, 3 to 4, March 5, March 5, 2020."""
+_WHOLE = re.compile(_SCALED, re.IGNORECASE)
 _CHOICE = re.compile(
     r"(?:option|choice|letter)?\s?(?:\(([A-Ja-j])\)|([A-J])(?:[).:,]|$)|([B-HJ])(?=\s))"
 )
@@ -206,12 +226,6 @@ def _number(text: str, exact: bool) -> str:
     if not leading and len(text.split()) <= 2:
         return ""  # "sqrt 2", "B-52": a name with a number in it
     return _written(first)
-
-
-def _numbers(text: str) -> Iterator[str]:
-    for found in _NUMBER.finditer(text):
-        if value := _written(found):
-            yield value
 
 
 def _written(found: re.Match[str]) -> str:
