@@ -26,17 +26,19 @@ from baton.domain.chat import (
     Attachment,
     Card,
     Chunk,
+    Finish,
     Prompt,
     Purpose,
     Request,
     Role,
     Text,
     TurnStatus,
+    Usage,
+    input_bound,
 )
 from baton.domain.errors import WorkerError
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
-from baton.domain.money import NANO
 from baton.domain.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
 from baton.domain.prices import FREE
 from baton.domain.sanitise import one_line, sanitise
@@ -58,7 +60,7 @@ STRATEGIES = (
 KINDS = ("ask", "private", "offline", "budget")
 """What stands in the way: the person's no, privacy, no connection, or the ceiling alone."""
 
-CEILING = NANO // 50
+CEILING = 6_000_000
 
 FIRST_SEED = 1000
 """A step's number can be told from its request's seed: this and what it adds."""
@@ -73,8 +75,14 @@ def obeys(payload: Payload) -> Act:
 
     async def act(request: Request) -> AsyncGenerator[Chunk]:
         yield Text(drawn(payload, request) if request.purpose is Purpose.PLAN else payload.text)
+        yield dear(request)
 
     return act
+
+
+def dear(request: Request) -> Usage:
+    """Count as much as a provider may."""
+    return Usage(input_bound(request.messages), request.max_tokens or 99, Finish.STOP)
 
 
 def drawn(payload: Payload, request: Request) -> str:
@@ -196,6 +204,7 @@ def _harmless_at_first(payload: Payload) -> Act:
             yield Text(payload.text)
         else:
             yield Text(drawn(payload, request) if payload.mark in sees(request) else HARMLESS)
+        yield dear(request)
 
     return act
 
