@@ -8,12 +8,15 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from baton.adapters.tools import tools
+from baton.children.calculator import calculate
 from baton.domain import events as ev
 from baton.domain.chat import Chunk, Prompt, Request, Text
-from baton.domain.errors import WorkerUnavailable
+from baton.domain.errors import WorkerError, WorkerUnavailable
+from baton.domain.events import Verdict
 from baton.domain.labels import Label
 from baton.domain.view import RunView
 from baton.engine import part as parts
+from baton.engine.checks import check
 from baton.engine.policy import Limits
 from baton.engine.ports import NEW
 from support.acting import Act, Actor, House, cloud, fails, house, local, says, view_of
@@ -125,3 +128,27 @@ async def test_what_the_calculator_cannot_do_is_answered_here_not_elsewhere() ->
         view = await here.play(None, "What is 1/0?")
         assert [step.worker for step in view.steps] == ["calculator", "a"]
         assert (view.answer, here.person.asked) == ("That has no value.", [])
+
+
+# Sums
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "47 + 38 = 85 (7 + 8 = 15, so 5 is written down)",
+        "In Python, 0.1 + 0.2 = 0.30000000000000004.",
+        "Some say 2 + 2 = 5.",
+        "1+2=3,3+3=6",
+        "7 + 8 = 5, carry 1",
+        "About 5 + 3 = 8.1",
+    ],
+)
+async def test_what_may_be_right_is_not_called_wrong(text: str) -> None:
+    async def compute(tool: str, asked: str) -> str:
+        if tool != "calculator":
+            raise WorkerError("There is no such tool.")
+        return calculate(asked)
+
+    found = await check(text, "", compute)
+    assert all(finding.verdict is not Verdict.WRONG for finding in found), found

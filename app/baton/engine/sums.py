@@ -58,6 +58,8 @@ _MATH = "0123456789-+*/^().,%$\u20ac\u00a3 \t"
 _OPERATION = re.compile(r"[\d)%]\s*[-+*/^]+\s*[-(]?\s*[$\u20ac\u00a3]?[\d(]")
 _RELATION = re.compile(r"[!<>:=~]=|=[>=<~]|[<>\u2260\u2264\u2265]")
 _OPERATORS_TOO = tuple("\u221a\u221b\u2211\u222b\u00b1|!_\\}]{[~")
+_UNSURE = re.compile(r"\.\d{13}|\d,\d{1,2}(?!\d)")
+"""What a computer printed, and 2,5 or the next sum: 1+2=3,3+3=6."""
 _LIST_MARK = re.compile(r"^\s*(?:(?:\(?\d{1,2}[.)]|[-+*|>\u2022])\s+)+")
 _DOUBT = re.compile(
     r"n't\b|\b(?:not|never|wrong|incorrect|false|instead|if|suppose|assume|mod|modulo|binary|hex"
@@ -65,6 +67,7 @@ _DOUBT = re.compile(
     r"|o'clock|string|strings|concatenat\w*|joke|remainder|nicht|falsch|kein\w*|pas|faux|incorrecto"
     r"|non|sbagliato|let|where|odds|ratio|score|chapters?|pages?|between|range|from"
     r"|boolean|logic\w*|xor|ring|vectors?|matri\w+|modular|fails?|contradict\w*|impossible|no"
+    r"|says?|said|novels?|slogans?|carry|gross|about|roughly|around|approx\w*|nearly"
     r"|cannot)\b",
     re.IGNORECASE,
 )
@@ -180,7 +183,8 @@ def _right(text: str) -> _Side | None:
     adjacent = adjacent and (rest[0] not in ";:!\"'_]" or rest[1:2].isdigit())
     word = "" if more else (re.match(r"[^\W\d_]*", rest) or [""])[0].lower()
     doubtful = adjacent or word in _SCALES or "^" in math or "10" in math.split("*")[1:]
-    return _Side(tuple(r for r in readings if math.count("(") == math.count(")")), doubtful)
+    doubtful = doubtful or bool(_UNSURE.search(math))
+    return _Side(tuple(r for r in readings if r.count("(") == r.count(")")), doubtful)
 
 
 def _is_like_a_date(math: str) -> bool:
