@@ -92,8 +92,8 @@ class ChatScreen(ConductingScreen):
             fresh = self.chat.id is None and not self.transcript.turns
             if not fresh:
                 await self.keep_draft()
-            await self.show(conversation, at)
             draft = await self.desk.store.draft(conversation or "")
+            await self.show(conversation, at)  # from here on a pause in typing keeps another one
             draft = draft.removeprefix(self.queued(conversation)).lstrip("\n")
             if not (fresh and typed) and self.composer.text == typed:
                 self.composer.editing = None
