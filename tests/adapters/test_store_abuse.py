@@ -19,9 +19,10 @@ from adapters.talk import ask, process
 from baton import sqlite
 from baton.adapters.store import Store, opening
 from baton.adapters.store.schema import MIGRATIONS
-from baton.domain.chat import Prompt, TurnStatus
+from baton.domain.chat import Finish, Prompt, TurnStatus
 from baton.domain.errors import BatonError, StoreError
-from baton.domain.events import Finished
+from baton.domain.events import Finished, StepFinished
+from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.engine.ports import Place
 from baton.sqlite import stamp
@@ -339,6 +340,32 @@ def test_a_migration_keeps_everything_and_a_copy(
     copy = path.with_name("baton.db.before-0002_colour")
     assert kept_texts(copy) == kept_texts(sound_database)
     assert not copy.stat().st_mode & 0o077
+
+
+def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
+    tmp_path: Path, sound_database: Path
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    connection = sqlite.connect(path)
+    run, last = connection.execute("SELECT run, max(seq) FROM events").fetchone()
+    connection.execute(
+        "INSERT INTO events VALUES (?, ?, 'Drafted', ?)",
+        [run, last + 1, '{"at": 1.5, "step": 1, "text": "as it was"}'],
+    )
+    connection.execute("DELETE FROM migrations WHERE name = '0003_steps'")
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+    async def read() -> RunRecord:
+        store = Store.open(path)
+        try:
+            return await store.run(run)
+        finally:
+            await store.aclose()
+
+    (*_, event) = asyncio.run(read()).events
+    assert event == StepFinished(1.5, 1, Finish.STOP, "as it was")
 
 
 def test_a_migration_that_is_killed_never_happened(tmp_path: Path, sound_database: Path) -> None:

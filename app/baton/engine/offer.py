@@ -44,6 +44,7 @@ class Offers:
         why: str,
         *,
         draft: str = "",
+        keep: str = "",
         share: int = 1,
         named: bool = False,
     ) -> tuple[Offered, int]:
@@ -51,7 +52,8 @@ class Offers:
 
         With a longer answer the call could cost more than the person saw, once there is more money
         left. `share` is among how many calls the headroom is divided. `named` is whether the
-        person chose that worker, and no plan did. `at` is for the caller.
+        person chose that worker, and no plan did; `keep` is what not sending it is called. `at` is
+        for the caller.
         """
         shown, hidden = await self._purse.redacted(card, request)
         told = Redacted((), hidden).told()
@@ -66,7 +68,8 @@ class Offers:
         most = quoted.amount
         decision, message = Decision.SENT, ""
         if self._costs_or_surprises(card, named):
-            offer = Offer(card, why, written(shown.messages), told, most, None, "", draft)
+            text = written(shown.messages)
+            offer = Offer(card, why, text, told, most, None, "", draft, keep)
             decision, message = await self._decide(offer)
         return Offered(0.0, card.id, why, most, size, told, decision, message), quoted.cap
 
@@ -112,7 +115,7 @@ def question(offer: Offer, standing: Standing) -> Question:
     room = standing.tightest
     left, scope = (room.left, room.scope.value) if room is not None else (None, "")
     shown = replace(offer, left=left, scope=scope)
-    keep = "Keep the local answer" if offer.draft else "Don't send"
+    keep = offer.keep or ("Keep the local answer" if offer.draft else "Don't send")
     choices = (
         Choice(KEEP, keep),
         Choice(ONCE, "Send once"),

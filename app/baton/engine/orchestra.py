@@ -125,7 +125,8 @@ class Orchestra:
         kept = left_over(record)
         routed = next((e for e in record.events if isinstance(e, Routed)), None)
         name = limits.strategy or (routed.strategy if routed is not None else "plan")
-        # Whatever the strategy remembers of its own way is gone: it sees the outcome.
+        if name == "single":  # a worker was asked for, and no other
+            limits = replace(limits, alone=True)
         place = Place(record.conversation, again=record.prompt)
         return self._run(Prompt(""), place, limits, ask, None, name, kept)
 

@@ -54,6 +54,11 @@ With it self-consistency was measured (arXiv 2203.11171); at a model's own, whic
 answers would be one."""
 
 
+STEP_TOKENS = 2048
+BRIEF_TOKENS = 768
+"""The most tokens of a step that isn't the answer; the second of a verdict, extract or summary."""
+
+
 class Skipped(Exception):
     """The step is left out: whoever decided, the run goes on without it."""
 
@@ -188,11 +193,17 @@ class Part:
         return Request(
             plan.messages(self.number, playing.material, outputs, system),
             purpose,
-            limits.max_tokens if answers else None,
+            limits.max_tokens if answers else self._most,
             temperature,
             seed,
             begun.label,
         )
+
+    @property
+    def _most(self) -> int:
+        """Return the cap of a text that is for other steps: small models may repeat themselves."""
+        brief = self.step.check or self.step.need.kind in ("extraction", "summary")
+        return BRIEF_TOKENS if brief else STEP_TOKENS
 
     @property
     def _is_sample(self) -> bool:

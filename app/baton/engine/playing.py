@@ -363,7 +363,13 @@ class Playing:
             share = len(self.waiting_to_hold | {number}) if number else 1
             try:
                 offered, cap = await self.stage.offers.make(
-                    card, request, why, draft=draft, share=share, named=named
+                    card,
+                    request,
+                    why,
+                    draft=draft,
+                    keep=self._instead(number),
+                    share=share,
+                    named=named,
                 )
             except StoreError as error:
                 if not draft:
@@ -375,6 +381,11 @@ class Playing:
             # Within the lock: whoever takes the prompt back here isn't asked about the next step.
             await self.stage.emit(offered)
         return offered, replace(request, max_tokens=cap)
+
+    def _instead(self, number: int) -> str:
+        """Say what becomes of a step of several that is not sent, where it must be done."""
+        steps = self.plan.steps if self.plan is not None and number else ()
+        return "Do it here" if len(steps) > 1 and not steps[number - 1].optional else ""
 
     def _is_named(self, card: Card, number: int) -> bool:
         """Tell whether the person named that worker: for answers, or for plans."""

@@ -215,7 +215,7 @@ class Situation:
 
     def card(self, worker: str) -> Card:
         """Return the card of a worker in the roster. Raises LookupError."""
-        return next(card for card in self.roster if card.id == worker)
+        return {card.id: card for card in self.roster}[worker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +357,7 @@ class Offer:
 
     `text` is exactly what would be sent, already redacted; `hidden` says what was taken out.
     `most` is the most it can cost and `left` what the tightest `scope` has left, in nano-dollars.
-    `draft` is the local answer so far.
+    `draft` is the local answer so far, `keep` what not sending it is called ("": as suits that).
     """
 
     card: Card
@@ -368,6 +368,7 @@ class Offer:
     left: int | None
     scope: str
     draft: str = ""
+    keep: str = ""
 
 
 @dataclass(frozen=True, slots=True)

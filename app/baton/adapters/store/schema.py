@@ -146,4 +146,14 @@ _POLICY = Migration(
     ("ALTER TABLE conversations ADD COLUMN policy TEXT",),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY)
+_STEPS = Migration(
+    "0003_steps",
+    # A draft's text is kept by the event that ends its step, like that of every step.
+    (
+        """UPDATE events SET kind = 'StepFinished', data = json_object(
+            'at', data -> 'at', 'step', data -> 'step', 'finish', 'stop', 'text', data ->> 'text'
+        ) WHERE kind = 'Drafted'""",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS)

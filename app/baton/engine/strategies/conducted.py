@@ -91,7 +91,12 @@ class Conducted:
             else:
                 told = why or situation.route.why
                 return Proposal(plan, "plan", f"{told} {template.about}")
+        from baton.engine.conductor import may_conduct
+
         told = why or "Nobody here can draw a plan."
+        funds = await desk.funds()
+        if not why and funds.left == 0 and any(map(may_conduct, situation.roster)):
+            told = "Nobody here can draw a plan, and no money may be spent on one."
         return alone(situation, f"{told} So one worker answers.")
 
 
