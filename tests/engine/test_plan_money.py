@@ -18,10 +18,12 @@ from baton.domain.money import NANO
 from baton.domain.plan import Plan, direct, single
 from baton.domain.prices import FREE
 from baton.engine import part as parts
+from baton.engine.policy import ANYTHING, Limits
 from baton.engine.ports import Place, Question
 from support.acting import (
     DOWN,
     Actor,
+    House,
     Person,
     cloud,
     fails,
@@ -83,6 +85,23 @@ async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_
         view = await here.play(single("far"))
         assert (view.status, view.offers[0].why) == ("cancelled", "You asked for it.")
         assert here.actors["far"].requests == []
+
+
+async def test_not_sending_is_called_what_it_is() -> None:
+    """Where somebody here does it instead, and only there, the choice says so."""
+
+    async def called(here: House, limits: Limits = ANYTHING) -> tuple[str, str]:
+        view = await here.play(CLOUD_FIRST, limits=limits)
+        return here.person.asked[-1].choices[0].label, view.status
+
+    async with house(Actor(local()), Actor(cloud())) as here:
+        assert await called(here) == ("Do it here", "finished")
+        assert await called(here, Limits(alone=True)) == ("Don't send", "cancelled")
+        here.orchestra.default = "far"
+        assert await called(here) == ("Don't send", "failed")
+    async with house(Actor(cloud()), Actor(cloud("further"))) as here:
+        label, status = await called(here)
+        assert (label, status) == ("Don't send", "failed")
 
 
 async def test_an_offer_to_stand_in_for_a_worker_that_is_down_says_so() -> None:

@@ -367,7 +367,7 @@ class Playing:
                     request,
                     why,
                     draft=draft,
-                    keep=self._instead(number),
+                    keep=self._instead(card, number),
                     share=share,
                     named=named,
                 )
@@ -382,10 +382,14 @@ class Playing:
             await self.stage.emit(offered)
         return offered, replace(request, max_tokens=cap)
 
-    def _instead(self, number: int) -> str:
-        """Say what becomes of a step of several that is not sent, where it must be done."""
+    def _instead(self, card: Card, number: int) -> str:
+        """Say what becomes of a step of several that is not sent, where it will be done here."""
         steps = self.plan.steps if self.plan is not None and number else ()
-        return "Do it here" if len(steps) > 1 and not steps[number - 1].optional else ""
+        if len(steps) < 2 or steps[number - 1].optional or self.stage.task.limits.alone:
+            return ""
+        wanted = card.id == self.stage.task.worker  # then no other one is
+        others = any(not (c.is_outside or c.is_tool) for c in self.situation.roster)
+        return "Do it here" if others and not wanted else ""
 
     def _is_named(self, card: Card, number: int) -> bool:
         """Tell whether the person named that worker: for answers, or for plans."""
