@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import random
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from baton.adapters.templates import read_templates
 from baton.adapters.tools import tools
 from baton.children.calculator import calculate
 from baton.domain import events as ev
-from baton.domain.chat import Chunk, Prompt, Request, Text
-from baton.domain.errors import WorkerError, WorkerUnavailable
+from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, Usage, input_bound
+from baton.domain.errors import ContextTooLong, WorkerError, WorkerUnavailable
 from baton.domain.events import Verdict
 from baton.domain.labels import Label
+from baton.domain.money import NANO
+from baton.domain.prices import FREE
 from baton.domain.view import RunView
 from baton.engine import part as parts
 from baton.engine.checks import check
+from baton.engine.offer import written
 from baton.engine.policy import Limits
-from baton.engine.ports import NEW
-from support.acting import Act, Actor, House, cloud, fails, house, local, says, view_of
+from baton.engine.ports import NEW, Offer, Question
+from baton.engine.strategies import STRATEGIES
+from support.acting import (
+    Act,
+    Actor,
+    House,
+    Person,
+    cloud,
+    fails,
+    house,
+    local,
+    says,
+    sees,
+    view_of,
+)
 
 DOWN = WorkerUnavailable("It is down.", "Wait.")
 SUM = "How many apples are 2 apples and 3 apples?"
@@ -152,3 +173,144 @@ async def test_what_may_be_right_is_not_called_wrong(text: str) -> None:
 
     found = await check(text, "", compute)
     assert all(finding.verdict is not Verdict.WRONG for finding in found), found
+
+
+# Whatever happens
+
+ACCEPTED = '{"accept":true,"steps":[],"answer":[]}'
+DRAWN = (
+    '{"steps":[{"kind":"math","difficulty":3,"sees":["prompt"],"uses":[],"worker":1,'
+    '"check":false,"task":"Do it."},{"kind":"math","difficulty":5,"sees":["prompt"],"uses":[1],'
+    '"worker":2,"check":true,"task":"Check it."}],"answer":[1]}'
+)
+MENDED = (
+    '{"accept":false,"steps":[{"kind":"chat","difficulty":1,"sees":[],"uses":[1],"worker":1,'
+    '"check":false,"task":"Mend it."}],"answer":[3]}'
+)
+SORRY = "I'm sorry, I cannot help with that."
+TEXTS = ("The answer is 5", SORRY, "", "ACCEPT", "It is wrong.", "2 + 2 = 5", "garbage {{{")
+PROMPTS = (
+    SUM,
+    "Hi",
+    "Write a thorough proof that 2 is prime",
+    "1. Who is A?\n2. Who is B?\n3. Or C?",
+)
+WAYS = (*STRATEGIES, "", "draft-verify-revise", "split-merge", "plan-code-test")
+
+
+def erratic(chance: random.Random, card: Card) -> Actor:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        for _ in range(chance.randint(0, 3)):
+            await asyncio.sleep(0)
+        if request.shape is not None and chance.random() < 0.8:
+            yield Text(chance.choice((DRAWN, ACCEPTED, MENDED, "garbage {{{")))
+            return
+        fate = chance.random()
+        if fate < 0.25:
+            raise chance.choice((DOWN, WorkerError("It is broken."), ContextTooLong(100, 50)))
+        if text := chance.choice(TEXTS):
+            yield Text(text)
+        if fate > 0.9:
+            raise DOWN
+        if fate > 0.75:
+            yield Usage(10, 5, Finish.LENGTH)
+
+    return Actor(card, act)
+
+
+class Whimsical(Person):
+    """Decides by chance, and keeps what was allowed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self.chance = chance
+        self.allowed: list[Offer] = []
+
+    async def __call__(self, question: Question) -> str:
+        await asyncio.sleep(0)
+        if question.offer is None:
+            return self.chance.choice([choice.id for choice in question.choices])
+        choice = self.chance.choice(("once", "once", "once", "keep", "edit"))
+        self.allowed += [question.offer] if choice == "once" else []
+        return choice
+
+    def check(self, actors: Iterable[Actor]) -> None:
+        """Find for each request that left an offer of its own, of just that, for that money."""
+        for actor in (actor for actor in actors if actor.card.is_outside):
+            assert actor.card.price is not None
+            for request in actor.requests:
+                assert request.max_tokens is not None
+                sent = actor.card.id, written(request.messages)
+                offer = next(o for o in self.allowed if (o.card.id, o.text) == sent)
+                bound = input_bound(request.messages, request.shape)
+                assert actor.card.price.most(bound, request.max_tokens) <= offer.most
+                self.allowed.remove(offer)
+            actor.requests.clear()
+
+
+def _check_told(events: list[ev.Event]) -> RunView:
+    """Return the end of a run that ended once, and took nothing back that was to stay."""
+    view, final = RunView(), ""
+    for event in events:
+        view = view.apply(event)
+        assert not view.final or view.final.startswith(final)
+        final = view.final or final
+    assert view.status != "finished" or view.answer.startswith(final)
+    assert sum(isinstance(event, ev.Finished | ev.Failed | ev.Cancelled) for event in events) == 1
+    return view
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 2000), marks=pytest.mark.long)], ids=str
+)
+async def test_whatever_leaves_was_offered_just_so_and_nothing_is_taken_back(seeds: range) -> None:
+    for seed in seeds:
+        await _play_by_chance(random.Random(seed))
+
+
+async def _play_by_chance(chance: random.Random) -> None:
+    size = 8 * 10**9
+    others = [
+        replace(local("b"), parameters=size),
+        cloud("far", chance.choice((1, 4))),
+        cloud("off"),
+    ]
+    cards = [
+        replace(local("a"), parameters=size),
+        *(card for card in others if chance.random() < 0.8),
+    ]
+    chance.shuffle(cards)
+    ceiling = NANO // chance.choice((1, 20, 100))
+    person = Whimsical(chance)
+    async with house(*(erratic(chance, card) for card in cards), ceiling=ceiling) as here:
+        here.person = person
+        here.orchestra.conductor = chance.choice(["", *here.actors])
+        here.orchestra.templates = partial(read_templates, Path("none"))
+        limits, last = Limits(strategy=chance.choice(WAYS)), chance.choice((1000, 5, 15, 40))
+        run = here.begin(None, chance.choice(PROMPTS), limits)
+        view = await here.watch(run, lambda event: len(here.events) == last)
+        for again in (True, False):
+            person.check(here.actors.values())
+            assert _check_told(here.events) == view
+            assert (await here.held(), await here.spent() <= ceiling) == (0, True)
+            record = await here.store.last_run()
+            assert record is not None
+            kept = (await here.store.thread(record.conversation, record.answer))[-1].text
+            assert view.status != "finished" or kept == view.answer
+            if again and view.plan is not None and view.status != "finished":
+                view = await here.watch(here.orchestra.resume(record, ask=person))
+
+
+async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_final() -> None:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if request.shape is None and "Do it." in sees(request):
+            raise WorkerError("It is broken.")
+        yield Text(DRAWN if request.shape is not None else SORRY)
+
+    card = replace(local("a"), parameters=8 * 10**9)
+    far = Actor(cloud(price=FREE), says("Here it is."))
+    async with house(Actor(card, act), far, choice=["keep", "once"]) as here:
+        here.orchestra.conductor = "a"
+        view = await here.play(None, PROMPTS[-1])
+    assert _check_told(here.events).answer == "Here it is." == view.answer
+    assert any(step.text == SORRY for step in view.steps)

@@ -33,18 +33,21 @@ class Hybrid:
     async def first(self, desk: Desk) -> Proposal:
         """Propose what the chosen way does."""
         self._way = await _choose(desk)
-        proposal = await self._way.first(desk)
-        open_ended = isinstance(self._way, Conducted) and bool(desk.situation.helper)
-        return replace(proposal, final=False) if open_ended else proposal
+        return self._open(desk, await self._way.first(desk))
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Go on in that way."""
         if self._way is None:
             self._way = _recognise(outcome)
         proposal = await self._way.next(desk, outcome)
-        if proposal is None and isinstance(self._way, Conducted):
-            return helped(desk.situation, outcome)
-        return proposal
+        if proposal is not None:
+            return self._open(desk, proposal)
+        return helped(desk.situation, outcome) if isinstance(self._way, Conducted) else None
+
+    def _open(self, desk: Desk, proposal: Proposal) -> Proposal:
+        """Leave it open whether what a plan comes to stays: the helper may still be asked."""
+        may_be_helped = isinstance(self._way, Conducted) and bool(desk.situation.helper)
+        return replace(proposal, final=False) if may_be_helped else proposal
 
 
 class Worthwhile(Cascade):
