@@ -108,6 +108,27 @@ async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
         await stage.answered()
 
 
+async def test_until_the_answer_has_a_word_the_conversation_tells_how_far_it_is(
+    tmp_path: Path,
+) -> None:
+    go = asyncio.Event()
+
+    def gated(request: Request) -> Script:
+        while not go.is_set():
+            yield 0.02
+        yield Text("Once upon a time.")
+
+    async with staged(tmp_path, draft, gated, cloud=afar(), terms=BUDGET) as stage:
+        await play(stage, replace(PLAN, answer=(3,)), wait=False)
+        await stage.until(lambda: "Check distances and hours. · working" in stage.see())
+        assert "Draft three days in Lisbon. · done" in stage.see()
+        assert "Put it into a table in Portuguese. · waiting" in stage.see()
+        go.set()
+        await stage.answered()
+        assert "· waiting" not in stage.see()
+        assert "From far away." in stage.see()
+
+
 async def test_a_step_is_read_while_it_is_written(tmp_path: Path) -> None:
     go = asyncio.Event()
 

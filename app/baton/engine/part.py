@@ -74,6 +74,7 @@ class Part:
         self.cut = False
         self.error: BatonError | None = None
         self.is_over = False
+        self._failure = ""
         self._playing = playing
         self._stage = playing.stage
 
@@ -120,6 +121,7 @@ class Part:
                 delay = await self._choose_another(error, tried)
                 if delay is None:
                     raise first from None
+                self._failure = error.message
                 self.text = ""
                 await self._stage.emit(ev.StepRetried(0, self.number, error.message, delay))
                 await asyncio.sleep(delay)
@@ -245,6 +247,8 @@ class Part:
     @property
     def _why(self) -> str:
         """Say why its worker is offered."""
+        if self._failure and self.worker == self.step.worker:
+            return f"It failed, and would be asked once more: {self._failure}"
         if self.worker != self.step.worker:
             return f"It would stand in for {self.step.worker}."
         if self._playing.why:

@@ -10,6 +10,7 @@ from baton.domain.chat import Card
 from baton.domain.events import Called, Decision, Offered
 from baton.domain.labels import Label
 from baton.domain.money import show_usd
+from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
 from baton.domain.view import RunView, StepView
 
@@ -196,8 +197,10 @@ def _lacking(step: StepView, run: RunView, roster: Roster) -> str:
 
 
 def _waiting(run: RunView, roster: Roster) -> list[str]:
-    """Say that a draft is what stands there, as long as that is so."""
+    """Say that a draft is what stands there, as long as that is so; before it, how far it is."""
     current, author = run.current, author_of(run)
+    if run.plan is not None and len(run.steps) > 1 and (author is None or not author.text):
+        return [_far(step) for step in run.steps]
     if author is None or not author.text or run.plan is None:
         return []
     if author.number in run.plan.answer:
@@ -209,6 +212,12 @@ def _waiting(run: RunView, roster: Roster) -> list[str]:
         return ["This is a draft; the next steps will replace it."]
     name = name_of(current.worker, roster)
     return [f"This is the local draft; {name} was asked and will replace it."]
+
+
+def _far(step: StepView) -> str:
+    """Say how far a step is, and what it is, until the answer has a word."""
+    status = "working" if step.began is not None and not step.is_over else step.status
+    return f"{step.number}  {one_line(step.step.subtask, 56)} · {status}"
 
 
 def told_offer(offer: Offered, name: str, direct: bool) -> str:
