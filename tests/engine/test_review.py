@@ -241,9 +241,10 @@ class Whimsical(Person):
             for request in actor.requests:
                 assert request.max_tokens is not None
                 sent = actor.card.id, written(request.messages)
-                offer = next(o for o in self.allowed if (o.card.id, o.text) == sent)
                 bound = input_bound(request.messages, request.shape)
-                assert actor.card.price.most(bound, request.max_tokens) <= offer.most
+                most = actor.card.price.most(bound, request.max_tokens)
+                fit = [o for o in self.allowed if (o.card.id, o.text) == sent and o.most >= most]
+                offer = min(fit, key=lambda offer: offer.most)  # the same may be offered twice
                 self.allowed.remove(offer)
             actor.requests.clear()
 
