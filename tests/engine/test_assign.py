@@ -291,3 +291,24 @@ def test_the_next_best_takes_over_for_whoever_failed() -> None:
     assert substitute(hard, roster, {"gpt", "good"}, None) == "small"
     assert substitute(hard, roster, {"good"}, 0) == "small"
     assert substitute(hard, roster, {"gpt", "good", "small"}, None) == ""
+
+
+def test_the_more_of_the_budget_is_used_the_more_a_step_must_gain_by_what_costs() -> None:
+    small = Card("small", "local", "Small", skills={"math": 3.0})
+    price = Price(Rates(10**8, 10**8, 0, 0))
+    gpt = Card("gpt", "cloud", "GPT", Label.CLOUD, price=price, skills={"math": 4.5}, remote=True)
+    chosen = []
+    for used in (0.0, 0.5, 1.0):
+        row = [
+            assign(
+                Plan((Step("", "Solve it.", ("prompt",), Need("math", difficulty)),), (1,)),
+                (small, gpt),
+                left=10**9,
+                used=used,
+            )
+            .steps[0]
+            .worker
+            for difficulty in range(1, 6)
+        ]
+        chosen.append(row.count("gpt"))
+    assert chosen[0] > chosen[1] >= chosen[2]

@@ -17,6 +17,7 @@ from baton.domain.labels import Label
 from baton.domain.plan import Material, Need, Plan, Step
 from baton.domain.prices import Used
 from baton.engine.computable import computes
+from baton.engine.policy import threshold
 from baton.engine.search import Option, Seat, choose
 from baton.engine.sizes import Size, step_size
 from baton.engine.skills import skill, tool_for
@@ -51,13 +52,15 @@ def assign(
     roster: Sequence[Card],
     *,
     left: int | None,
+    used: float = 0.0,
     after: int = 0,
     material: Material | None = None,
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 
     The first `after` steps were played and stay as they are. `left` is what may be spent, in
-    nano-dollars (None: no limit); `material` tells how much there is to read. Raises PlanError
+    nano-dollars (None: no limit); the more of it is `used` (0 to 1), the more a step must gain by a
+    worker that costs something. `material` tells how much there is to read. Raises PlanError
     when nobody can do a step, or not for that money.
     """
     cards = {card.id: card for card in roster}
@@ -72,7 +75,8 @@ def assign(
     ]
     money = None if left is None else max(0, left - sum(option.most for _, option in taken))
     open_steps.sort(key=levels.__getitem__)
-    seats = [_seat(plan, n, levels[n], roster, open_steps, material) for n in open_steps]
+    gain = threshold(used) - threshold(0)
+    seats = [_seat(plan, n, levels[n], roster, open_steps, material, gain) for n in open_steps]
     if (chosen := choose(seats, money, taken)) is None:
         raise PlanError(
             "This plan can't be played for the money that is left, so nothing of it was.",
@@ -150,9 +154,10 @@ def _seat(
     roster: Sequence[Card],
     open_steps: Sequence[int],
     material: Material | None,
+    gain: float,
 ) -> Seat:
     step = plan.steps[number - 1]
-    options = _options(step, roster, step_size(step, material))
+    options = _options(step, roster, step_size(step, material), gain)
     if not options:
         raise PlanError(
             f"No worker can hold what step {number} has to read, so the plan was not played.",
@@ -165,24 +170,26 @@ def _seat(
     return Seat(level, options, unlike)
 
 
-def _options(step: Step, roster: Sequence[Card], size: Size) -> tuple[Option, ...]:
-    """Return who can do a step, best first."""
+def _options(
+    step: Step, roster: Sequence[Card], size: Size, gain: float = 0.0
+) -> tuple[Option, ...]:
+    """Return who can do a step, best first; who costs something must be better by `gain`."""
     able = [
-        _option(card, position, step, size)
+        _option(card, position, step, size, gain)
         for position, card in enumerate(roster)
         if _able(card, step, size)
     ]
     return tuple(sorted(able, key=lambda option: -option.value))
 
 
-def _option(card: Card, position: int, step: Step, size: Size) -> Option:
+def _option(card: Card, position: int, step: Step, size: Size, gain: float = 0.0) -> Option:
     """Return what a worker is worth for a step. One without a price must not be used at all."""
     written = min(size.written, card.max_output)
     most, cost = 0, 0
     if card.price is not None and not card.price.is_free:
         most = card.price.most(size.bound, written)
         cost = card.price.cost(Used(size.read, written))
-    value = chance(card, step.need) - _DOLLAR * cost / 10**9
+    value = chance(card, step.need) - _DOLLAR * cost / 10**9 - (gain if most else 0.0)
     value -= _TIE * (_RANK[card.privacy] + position / 1000)
     if card.is_tool:
         return Option(card.id, value, most)

@@ -196,9 +196,15 @@ class Playing:
         # Whoever did a step in an earlier run may be gone: it takes nobody's time any more.
         free = next((c for c in roster if c.price and c.price.is_free), roster[0])
         over = [replace(s, worker=free.id) if n in self._parts else s for n, s in numbered]
-        left = (await self.funds()).left
-        whole = replace(plan, steps=tuple(over))
-        staffed = assign(whole, roster, left=left, after=played, material=material)
+        funds = await self.funds()
+        staffed = assign(
+            replace(plan, steps=tuple(over)),
+            roster,
+            left=funds.left,
+            used=funds.used,
+            after=played,
+            material=material,
+        )
         steps = tuple(s if n in self._parts else staffed.steps[n - 1] for n, s in numbered)
         return replace(plan, steps=steps)
 

@@ -45,9 +45,9 @@ async def drawn(desk: Desk, template: Template) -> Plan:
     situation = desk.situation
     roster = talkers(situation)
     plan = template.plan(situation.material, roster, situation.route.need)
-    left = (await desk.funds()).left
+    funds = await desk.funds()
     try:
-        return assign(plan, roster, left=left, material=situation.material)
+        return assign(plan, roster, left=funds.left, used=funds.used, material=situation.material)
     except PlanError:
         return _staffed_here(situation, plan)
 

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from baton.engine.ports import Desk, Funds, Situation
-
-LEAST = 0.05
-"""How much likelier a right answer must become for help to be asked for with an unused budget."""
-
-RISE = 0.55
-"""How much that rises until the budget is used up (arXiv 2512.22137, its delta and alpha).
-
-With .75, questions that are all alike (one data set) left a third of the budget unused; with this
-the last tenth is kept for those that are difficult."""
+from baton.engine.policy import threshold
+from baton.engine.ports import Desk, Situation
 
 
 async def is_worth(desk: Desk, likely: float) -> bool:
@@ -23,12 +15,7 @@ async def is_worth(desk: Desk, likely: float) -> bool:
     if _is_free(situation):
         return gain > 0
     funds = await desk.funds()
-    return funds.left != 0 and gain > threshold(funds)
-
-
-def threshold(funds: Funds) -> float:
-    """Return the gain that help must promise."""
-    return LEAST + RISE * min(1.0, max(0.0, funds.used))
+    return funds.left != 0 and gain > threshold(funds.used)
 
 
 def right_although(first: float, second: float) -> float:
