@@ -10,6 +10,7 @@ from itertools import zip_longest
 
 from baton.domain.labels import Label
 from baton.domain.prices import FREE, Price
+from baton.domain.sanitise import one_line
 
 
 class Role(StrEnum):
@@ -252,7 +253,7 @@ def with_files(text: str, files: Sequence[Attachment]) -> str:
     """Return the text a worker reads for a prompt with files: each file named and fenced first."""
     if not files:
         return text
-    blocks = [f"File {file.name}:\n{fenced(file.text)}" for file in files]
+    blocks = [f"File {one_line(file.name)}:\n{fenced(file.text)}" for file in files]
     return "\n\n".join([*blocks, text]) if text else "\n\n".join(blocks)
 
 

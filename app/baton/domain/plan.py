@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from baton.domain.chat import Message, Role, Turn, conversation, fenced
 from baton.domain.errors import PlanError
+from baton.domain.sanitise import one_line
 
 KINDS = (
     "math",
@@ -157,7 +158,7 @@ class Plan:
         for name in step.access:
             if name.startswith(FILE):
                 title, text = material.file(name)
-                parts.append(f"File {title}:\n{fenced(text)}")
+                parts.append(f"File {one_line(title)}:\n{fenced(text)}")
         if PROMPT in step.access:
             heading = "What was asked" if step.subtask != DIRECT else "What is asked"
             parts.append(f"{heading}:\n{fenced(material.prompt)}")
