@@ -19,6 +19,7 @@ from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, Usage,
 from baton.domain.errors import ContextTooLong, WorkerError, WorkerUnavailable
 from baton.domain.events import Verdict
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
 from baton.domain.money import NANO
 from baton.domain.prices import FREE
 from baton.domain.view import RunView
@@ -116,6 +117,24 @@ async def test_a_private_run_goes_on_although_the_default_worker_may_not_see_it(
         view, _ = await resumed(here)
         assert (view.status, view.answer) == ("finished", "Hello")
         assert not here.actors["far"].requests
+
+
+@pytest.mark.parametrize("bound", ["alone", "mode"])
+async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> None:
+    """Also where the settings would let the prompt leave without a question."""
+    broken = Actor(local("a"), at_last(""))
+    far = Actor(cloud("far", price=FREE), says("Here it is."))
+    async with house(far, broken, choice="once", policy=Policy.BUDGET) as here:
+        usual = here.orchestra.terms
+        if bound == "mode":
+            here.orchestra.terms = replace(usual, mode="local")
+        limits = Limits(alone=bound == "alone", strategy="reflect")
+        run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
+        await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
+        here.orchestra.terms = usual
+        broken.act = fails(WorkerError("It is broken."))
+        view, _ = await resumed(here)
+        assert (view.status, far.requests) == ("failed", [])
 
 
 # Answers that are compared

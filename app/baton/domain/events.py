@@ -35,13 +35,20 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy."""
+    """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy.
+
+    Whoever goes on with the run later does so within its bounds: `worker` answers unless a plan
+    says otherwise, `alone` if so, and in the `mode` local nobody elsewhere.
+    """
 
     at: float
     where: str
     why: str
     scores: dict[str, float] = field(default_factory=dict)
     strategy: str = ""
+    worker: str = ""
+    alone: bool = False
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,12 +123,14 @@ class Orchestra:
         with.
         """
         kept = left_over(record)
-        routed = next((e for e in record.events if isinstance(e, Routed)), None)
-        name = limits.strategy or (routed.strategy if routed is not None else "plan")
-        if name == "single":  # a worker was asked for, and no other
-            limits = replace(limits, alone=True)
+        routed = next((e for e in record.events if isinstance(e, Routed)), Routed(0, "", ""))
+        name = limits.strategy or routed.strategy or "plan"
+        # Whatever the strategy remembers of its own way is gone: it sees the outcome.
         place = Place(record.conversation, again=record.prompt)
-        return self._run(Prompt(""), place, limits, ask, None, name, kept)
+        worker = routed.worker if routed.worker in self._workers else None
+        limits = replace(limits, alone=limits.alone or routed.alone)
+        terms = replace(self.terms, mode="local") if routed.mode == "local" else self.terms
+        return self._run(Prompt(""), place, limits, ask, worker, name, kept, terms)
 
     def _run(
         self,
@@ -139,6 +141,7 @@ class Orchestra:
         worker: str | None,
         name: str,
         kept: Outcome | None,
+        terms: Terms | None = None,
     ) -> Run:
         chosen = self.worker(worker).card.id
         helper = None if limits.alone else self.stronger(worker, limits.label)
@@ -160,7 +163,7 @@ class Orchestra:
             self._slots,
             self.conductor,
         )
-        purse = Purse(self._ledger, self._redactor, self.terms, limits)
+        purse = Purse(self._ledger, self._redactor, terms or self.terms, limits)
         return Run(task, house, purse, ask)
 
     def _strategy(self, name: str) -> Strategy:

@@ -102,7 +102,16 @@ class Playing:
             assert task.strategy is not None
             proposal = await task.strategy.first(self)
         await self.stage.emit(
-            ev.Routed(0, proposal.where, proposal.why, dict(situation.route.scores), task.name)
+            ev.Routed(
+                0,
+                proposal.where,
+                proposal.why,
+                dict(situation.route.scores),
+                task.name,
+                situation.worker,
+                task.limits.alone,
+                situation.mode,
+            )
         )
         await self._adopt_first(replace(proposal, why=""))
         await self._play_steps()
