@@ -25,6 +25,7 @@ from baton.domain.prices import FREE
 from baton.domain.view import RunView
 from baton.engine import part as parts
 from baton.engine.checks import check
+from baton.engine.drawing import Canvas
 from baton.engine.offer import written
 from baton.engine.policy import Limits
 from baton.engine.ports import NEW, Offer, Question
@@ -334,3 +335,10 @@ async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_fin
         view = await here.play(None, PROMPTS[-1])
     assert _check_told(here.events).answer == "Here it is." == view.answer
     assert any(step.text == SORRY for step in view.steps)
+
+
+def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
+    drawn = DRAWN.replace("Do it.", "Do \\ud800 it.")
+    read = Canvas(workers=("a", "b")).read(drawn)
+    assert read is not None
+    assert read[0][0].subtask == "Do ? it."

@@ -207,6 +207,7 @@ def _task(drawn: dict[str, Any], what: str) -> str:
         raise PlanError(f'{what} has no "task".')
     if len(task) > _READ_TASK:
         raise PlanError(f'{what} has a "task" of more than {_READ_TASK:,} characters.')
+    task = task.encode("utf-8", "replace").decode()  # JSON can hold half a character
     task = _AGAIN.sub(_once, f"{task.strip()} ").strip()
     plain = _BLANK.sub(" ", task).rstrip(".").lower()
     return DIRECT if plain == DIRECT.rstrip(".").lower() else task
