@@ -20,9 +20,10 @@ from baton.domain.chat import Attachment, Finish, Prompt, Purpose, Role, TurnSta
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.events import Called, Cancelled, Event, Failed, Finished, Planned, Started
 from baton.domain.labels import Label, strictest
-from baton.domain.plan import single
+from baton.domain.plan import KINDS, Need, Plan, Step, single
 from baton.engine import ports
 from baton.engine.ports import Place
+from baton.sqlite import Damaged
 
 
 @pytest_asyncio.fixture
@@ -249,6 +250,30 @@ def test_every_event_survives_being_stored(event: Event) -> None:
     assert rows.decode(type(event).__name__, encoded) == event
 
 
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    texts = no_surrogates.filter(str.strip)
+    kinds, levels = st.sampled_from(KINDS), st.integers(1, 5)
+    steps = st.builds(
+        Step,
+        no_surrogates,
+        texts,
+        st.just(("prompt", "history")),
+        st.builds(Need, kinds, levels),
+        st.booleans(),
+        st.booleans(),
+    )
+    drawn = draw(st.lists(steps, min_size=1, max_size=4))
+    numbers = st.integers(1, len(drawn))
+    return Plan(tuple(drawn), tuple(draw(st.lists(numbers, min_size=1, unique=True))))
+
+
+async def test_a_plan_that_no_baton_wrote_is_damage(store: Store) -> None:
+    with pytest.raises(Damaged), rows.genuine():
+        rows.decode("Planned", '{"at":1.0,"plan":{"steps":[],"answer":[1]}}')
+
+
+st.register_type_strategy(Plan, plans())
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(str, no_surrogates)
 

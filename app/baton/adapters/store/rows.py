@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from baton.domain.chat import Attachment, Role, Turn, TurnStatus
-from baton.domain.errors import ConfigError
+from baton.domain.errors import ConfigError, PlanError
 from baton.domain.events import Event
 from baton.domain.history import Conversation, RunRecord
 from baton.domain.labels import Label
@@ -38,7 +38,7 @@ def genuine() -> Iterator[None]:
     """Tell of a value that no Baton ever wrote: a flipped bit that SQLite can't notice."""
     try:
         yield
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, PlanError) as error:
         raise Damaged(str(error)) from error
 
 
