@@ -49,8 +49,8 @@ _NAME = (
 way to play football, some years, a date, a number to call."""
 _THOUSANDS = r"(?<![\d.,])[1-9]\d{0,2}\.\d{3}(?!\d)"
 _ELSEWHERE = (
-    r"\b(?:was|wie ?viel|(?:be)?rechne|mal|geteilt|combien|calcule[rz]?|fois|cuanto|cuánto|por|calcula|"
-    r"quanto|calcola|per|m[aá]s|menos|mais|più)\b"
+    r"\b(?:was|wie ?viel|(?:be)?rechne|mal|geteilt|combien|calcule[rz]?|fois|cuanto|cuánto|por|"
+    r"calcula|quanto|calcola|per|m[aá]s|menos|mais|più)\b"
 )
 """A point between thousands, and words in whose languages that is what it is."""
 _IS = r"what\s*(?:is|'s|are)|was (?:ist|sind)"
