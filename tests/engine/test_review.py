@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from baton.adapters.templates import read_templates
 from baton.adapters.tools import tools
 from baton.children.calculator import calculate
+from baton.children.clock import tell
 from baton.domain import events as ev
 from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, Usage, input_bound
 from baton.domain.errors import ContextTooLong, WorkerError, WorkerUnavailable
@@ -342,3 +344,19 @@ def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
     read = Canvas(workers=("a", "b")).read(drawn)
     assert read is not None
     assert read[0][0].subtask == "Do ? it."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("How many days between Christmas and New Year?", "7 days"),
+        ("How many days between Christmas and New Year's Day?", "7 days"),
+        ("How many days since Christmas?", "331 days"),
+        ("How many days from today until New Year?", "41 days"),
+        ("What day of the week is New Year?", "Friday, 2027-01-01"),
+        ("What day of the week was Christmas?", "Thursday, 2025-12-25"),
+        ("What day of the week is Christmas?", "Friday, 2026-12-25"),
+    ],
+)
+def test_a_feast_without_a_year_is_the_one_that_is_meant(text: str, said: str) -> None:
+    assert tell(text, datetime(2026, 11, 21, 12, tzinfo=UTC)) == said

@@ -99,6 +99,7 @@ NEITHER = [
     "Solve 2x + 3 = 7",
     "1. Who was Kant?",
     "What is the meaning of 3 times a lady?",
+    "2024-01-01 - 2023-01-01",
     "What is 9/11?",
     "what's 24/7",
     "What is 50/50?",

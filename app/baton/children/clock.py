@@ -154,7 +154,10 @@ def tell(text: str, now: datetime | None = None) -> str:
 def _between(line: str, now: datetime) -> str | None:
     if (match := _understood(_BETWEEN, line)) is None:
         return None
-    return _span(_date(match["a"], now), _date(match["b"], now), match["unit"])
+    a, b = _date(match["a"], now), _date(match["b"], now)
+    if b < a and not re.search(r"\d{4}|today|now|terday|tomorrow", match["b"]):
+        b = b.replace(year=b.year + 1)  # from Christmas to New Year
+    return _span(a, b, match["unit"])
 
 
 def _understood(pattern: re.Pattern[str], line: str) -> re.Match[str] | None:
@@ -172,7 +175,7 @@ def _until(line: str, now: datetime) -> str | None:
     if (match := _understood(_UNTIL, line)) is None:
         return None
     coming = "since" not in match[0]
-    a, b = now.date(), _date(match["b"], now, coming=coming)
+    a, b = now.date(), _date(match["b"], now, way=1 if coming else -1)
     return _span(a, b, match["unit"]) if coming else _span(b, a, match["unit"])
 
 
@@ -224,7 +227,8 @@ def _shifted(line: str, now: datetime) -> str | None:
 def _weekday(line: str, now: datetime) -> str | None:
     if (match := _understood(_WEEKDAY, line)) is None or match["a"] == "now":
         return None
-    return _dated(_date(match["a"], now))
+    way = -1 if re.search(r"\bwas\b", line) else 1
+    return _dated(_date(match["a"], now, way=way))
 
 
 def _now(line: str, now: datetime) -> str | None:
@@ -260,8 +264,8 @@ def _cities() -> dict[str, str]:
     }
 
 
-def _date(text: str, now: datetime, *, coming: bool = False) -> date:
-    """Read a date; without a year it is this year's, or with `coming` the next to come."""
+def _date(text: str, now: datetime, *, way: int = 0) -> date:
+    """Read a date; without a year it is this year's; with `way` the next (1), or the last (-1)."""
     today = now.date()
     words = text.replace(",", " ").replace(".", " ").replace(" of ", " ").split()
     if text in ("today", "now"):
@@ -277,7 +281,8 @@ def _date(text: str, now: datetime, *, coming: bool = False) -> date:
     if year:
         return date(year, month, day)
     this = date(today.year, month, day)
-    return this.replace(year=this.year + 1) if coming and this < today else this
+    passed = (today > this) - (today < this)
+    return this.replace(year=this.year + way) if way and passed == way else this
 
 
 def _named(words: list[str]) -> tuple[int, int, int | None]:

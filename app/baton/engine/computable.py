@@ -53,6 +53,7 @@ _ELSEWHERE = (
     r"calcula|quanto|calcola|per|m[aá]s|menos|mais|più)\b"
 )
 """A point between thousands, and words in whose languages that is what it is."""
+_DAY = r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])"
 _IS = r"what\s*(?:is|'s|are)|was (?:ist|sind)"
 
 _UNIT = (
@@ -108,6 +109,8 @@ def computes(tool: str, text: str) -> bool:
 
 def _is_sum(text: str) -> bool:
     if text.count("(") != text.count(")"):
+        return False
+    if _pattern(_DAY).search(text):
         return False
     if _pattern(_THOUSANDS).search(text) and _pattern(_ELSEWHERE).search(text):
         return False
