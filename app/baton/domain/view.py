@@ -147,6 +147,8 @@ class RunView:
 
     def apply(self, event: Event) -> RunView:
         """Return the view after one more event."""
+        if isinstance(event, StepText):  # there are thousands of these
+            return self._grown(event)
         view = replace(self, seconds=event.at)
         match event:
             case Started():
@@ -161,14 +163,17 @@ class RunView:
                 return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
             case Called() | Offered() | Sent() | Checked():
                 return view._note(event)
-            case Finished():
-                return replace(view, status="finished")
-            case Failed():
-                return replace(view, status="failed", failure=event)
-            case Cancelled():
-                return replace(view, status="cancelled")
+            case Finished() | Failed() | Cancelled():
+                failure = event if isinstance(event, Failed) else None
+                return replace(view, status=type(event).__name__.lower(), failure=failure)
             case _:
                 return view._apply_to_step(event)
+
+    def _grown(self, event: StepText) -> RunView:
+        old = self.steps[event.step - 1]
+        new = replace(old, status=Phase.WRITING.value, text=old.text + event.text)
+        steps = (*self.steps[: event.step - 1], new, *self.steps[event.step :])
+        return replace(self, seconds=event.at, steps=steps)
 
     def _plan(self, event: Planned) -> RunView:
         known = len(self.steps)
@@ -206,7 +211,6 @@ class RunView:
         self,
         event: StepStarted
         | Progress
-        | StepText
         | StepRetried
         | StepFinished
         | StepSkipped
@@ -224,9 +228,6 @@ class RunView:
                 speed = event.tokens_per_second or old.tokens_per_second
                 new = replace(old, status=event.phase.value, fraction=event.fraction)
                 return self._with(replace(new, tokens_per_second=speed))
-            case StepText():
-                text = old.text + event.text
-                return self._with(replace(old, status=Phase.WRITING.value, text=text))
             case StepRetried():
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
                 return replace(self._with(new), notice=f"{event.reason} Trying again.")
