@@ -51,18 +51,18 @@ class Cascade:
         if steps == 2:
             return await self._compared(desk, outcome)
         lost = outcome.plan.answer == (3,) and is_lost(outcome, 3)
-        return settled(outcome, _best(desk.situation, outcome), _BACK) if lost else None
+        return settled(outcome, best(desk.situation, outcome), _BACK) if lost else None
 
     async def _compared(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         situation = desk.situation
-        best = _best(situation, outcome)
+        stays = best(situation, outcome)
         why = doubt(situation, outcome)
         if why and situation.helper and await self.is_worth_it(desk, outcome):
             step = answered_by(situation, situation.helper, optional=True)
             return Proposal(outcome.plan.grown((step,), (3,)), "cloud", why)
-        if outcome.plan.answer == (best,):
+        if outcome.plan.answer == (stays,):
             return None
-        return settled(outcome, best, why or "Only one of the two has an answer.")
+        return settled(outcome, stays, why or "Only one of the two has an answer.")
 
     async def is_worth_it(self, desk: Desk, outcome: Outcome) -> bool:
         """Tell whether help is worth asking for: always, where a person chose this strategy."""
@@ -83,7 +83,7 @@ def doubt(situation: Situation, outcome: Outcome) -> str:
     return "" if agree(*texts) else "The two local answers disagree."
 
 
-def _best(situation: Situation, outcome: Outcome) -> int:
+def best(situation: Situation, outcome: Outcome) -> int:
     """Return the answer that stays: the first where both agree, else the stronger worker's."""
     numbers = written(outcome, (1, 2))
     if len(numbers) < 2 or not doubt(situation, outcome):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from baton.domain.answers import extract
 from baton.domain.plan import Outcome
 from baton.engine.ports import Desk, Funds, Proposal, Situation, Strategy
-from baton.engine.strategies.cascade import Cascade
+from baton.engine.strategies.cascade import Cascade, best
 from baton.engine.strategies.conducted import LONG_DOCUMENT, ONE_QUESTION, Conducted, has_template
 from baton.engine.strategies.draft import Draft, helped
 from baton.engine.strategies.drafts import ALIKE, here, power
@@ -61,7 +62,8 @@ class Worthwhile(Cascade):
         cards = {card.id: card for card in situation.roster}
         pair = [cards.get(step.worker) for step in outcome.plan.steps[:2]]
         chances = [chance(card, situation.route.need) if card else 0.5 for card in pair]
-        return await is_worth(desk, right_although(chances[0], chances[1]))
+        comes_to = extract(outcome.text(best(situation, outcome)))
+        return await is_worth(desk, right_although(chances[0], chances[1]) if comes_to else 0.0)
 
 
 async def _choose(desk: Desk) -> Strategy:
