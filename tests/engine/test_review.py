@@ -18,7 +18,7 @@ from baton.children.calculator import calculate
 from baton.children.clock import tell
 from baton.domain import events as ev
 from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, Usage, input_bound
-from baton.domain.errors import ContextTooLong, WorkerError, WorkerUnavailable
+from baton.domain.errors import ContextTooLong, ModelFileError, WorkerError, WorkerUnavailable
 from baton.domain.events import Verdict
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
@@ -360,3 +360,13 @@ def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
 )
 def test_a_feast_without_a_year_is_the_one_that_is_meant(text: str, said: str) -> None:
     assert tell(text, datetime(2026, 11, 21, 12, tzinfo=UTC)) == said
+
+
+# Workers that are gone
+
+
+async def test_a_vote_whose_worker_is_gone_is_answered_by_another() -> None:
+    gone = Actor(local("a"), fails(ModelFileError("It is gone.", "Pull it.")))
+    async with house(gone, Actor(local("b"), says("Hello"))) as here:
+        view = await here.play(None, limits=Limits(strategy="vote"))
+        assert (view.status, view.answer) == ("finished", "Hello")

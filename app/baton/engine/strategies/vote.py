@@ -6,6 +6,7 @@ from baton.domain.plan import Outcome
 from baton.engine.ports import Desk, Proposal
 from baton.engine.strategies.drafts import drafted
 from baton.engine.strategies.polled import Polled
+from baton.engine.strategies.templated import rescued
 
 SAMPLES = 3
 
@@ -21,5 +22,7 @@ class Vote(Polled):
         return drafted(situation, [situation.worker] * SAMPLES, why)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
-        """Propose the winner."""
-        return self.decided(outcome, best=1)
+        """Propose the winner; where nothing was written, whoever can stand in for that worker."""
+        if len(outcome.plan.steps) > SAMPLES:
+            return None
+        return self.decided(outcome, best=1) or rescued(desk.situation, outcome)
