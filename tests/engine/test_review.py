@@ -17,7 +17,17 @@ from baton.adapters.tools import tools
 from baton.children.calculator import calculate
 from baton.children.clock import tell
 from baton.domain import events as ev
-from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, Usage, input_bound
+from baton.domain.chat import (
+    Attachment,
+    Card,
+    Chunk,
+    Finish,
+    Prompt,
+    Request,
+    Text,
+    Usage,
+    input_bound,
+)
 from baton.domain.errors import ContextTooLong, ModelFileError, WorkerError, WorkerUnavailable
 from baton.domain.events import Verdict
 from baton.domain.labels import Label
@@ -370,3 +380,17 @@ async def test_a_vote_whose_worker_is_gone_is_answered_by_another() -> None:
     async with house(gone, Actor(local("b"), says("Hello"))) as here:
         view = await here.play(None, limits=Limits(strategy="vote"))
         assert (view.status, view.answer) == ("finished", "Hello")
+
+
+# Files
+
+
+async def test_two_files_of_one_name_are_both_seen_by_the_steps_of_a_plan() -> None:
+    files = Attachment("report.md", "First year: 10", 14), Attachment("report.md", "Next: 20", 8)
+    async with house(Actor(local("a"), says("Ten more."))) as here:
+        prompt = Prompt("Compare these.", files)
+        await here.play(None, limits=Limits(strategy="reflect"), prompt=prompt)
+        draft, revision = map(sees, here.actors["a"].requests)
+    for text in ("First year: 10", "Next: 20"):
+        assert text in draft
+        assert text in revision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
 
@@ -206,6 +206,18 @@ class Attachment:
     text: str
     size: int
     label: Label = Label.CLOUD
+
+
+def named_apart(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Return files so that no two share a name: steps of a plan see files by their names."""
+    named: dict[str, Attachment] = {}
+    for file in files:
+        name, count = file.name, 1
+        while name in named:
+            count += 1
+            name = f"{file.name} ({count})"
+        named[name] = replace(file, name=name)
+    return tuple(named.values())
 
 
 @dataclass(frozen=True, slots=True)

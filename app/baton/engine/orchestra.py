@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from baton.domain.chat import Card, Prompt
+from baton.domain.chat import Card, Prompt, named_apart
 from baton.domain.errors import ConfigError
 from baton.domain.events import Routed
 from baton.domain.history import RunRecord
@@ -111,6 +111,7 @@ class Orchestra:
         elsewhere is offered. A `plan` is played as it is, but by workers that may be used. Raises
         ConfigError for an unknown worker or strategy.
         """
+        prompt = replace(prompt, files=named_apart(prompt.files))
         name = limits.strategy or ("single" if limits.alone else by_mode(self.terms.mode))
         if plan is not None:
             return self._run(prompt, place, limits, ask, worker, "plan", Outcome(plan))
