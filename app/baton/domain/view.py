@@ -209,12 +209,7 @@ class RunView:
 
     def _apply_to_step(
         self,
-        event: StepStarted
-        | Progress
-        | StepRetried
-        | StepFinished
-        | StepSkipped
-        | StepFailed,
+        event: StepStarted | Progress | StepRetried | StepFinished | StepSkipped | StepFailed,
     ) -> RunView:
         if event.step == 0:
             return self  # planning, which has no text to show
