@@ -457,3 +457,14 @@ async def test_a_strategy_can_not_change_what_was_played() -> None:
         view = await here.play(None)
         assert (view.status, view.answer, len(view.steps)) == ("finished", "One.", 1)
         assert len(here.actors["small"].requests) == 1
+
+
+async def test_a_part_of_the_answer_that_may_fail_does_not_sink_the_rest() -> None:
+    broken = Actor(local("other"), fails(WorkerError("It broke.")))
+    for optional in (True, False):
+        two = step("other", "Two.", optional=optional)
+        plan = Plan((step("small", "One."), two), (1, 2))
+        async with house(Actor(local(), says("first")), broken) as here:
+            view = await here.play(plan, limits=Limits(alone=True))
+        assert view.steps[1].status == "failed"
+        assert (view.status, view.answer) == ("finished" if optional else "failed", "first")

@@ -420,7 +420,9 @@ def check_events(events: list[ev.Event]) -> RunView:
     if view.status == "finished":
         assert all(step.is_over for step in view.steps)
         assert view.plan is not None
-        assert {view.steps[n - 1].status for n in view.plan.answer} == {"done"}
+        answering = [view.steps[n - 1] for n in view.plan.answer]
+        assert "done" in {part.status for part in answering}
+        assert all(part.status == "done" or part.step.optional for part in answering)
     return view
 
 

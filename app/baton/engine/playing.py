@@ -279,13 +279,18 @@ class Playing:
                 await self.stage.emit(ev.StepSkipped(0, n, f"Step {number} failed."))
 
     def _conclude(self) -> None:
-        """Raise the error of an answer's step that has no whole text."""
+        """Raise the error of an answer's step that has no whole text.
+
+        One that may fail only does where nothing else of the answer is there.
+        """
         assert self.plan is not None
-        for number in self.plan.answer:
-            if number not in self._parts:
+        parts = [self._parts.get(number) for number in self.plan.answer]
+        whole = any(part is not None and part.error is None and part.text for part in parts)
+        for number, part in zip(self.plan.answer, parts, strict=True):
+            if part is None:
                 raise PlanError(f"The plan never came to step {number}, which is its answer.")
-            if (error := self._parts[number].error) is not None:
-                raise error
+            if part.error is not None and not (part.step.optional and whole):
+                raise part.error
 
     # The desk
 
