@@ -17,6 +17,7 @@ from baton.domain.errors import ConfigError
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope
 from baton.domain.money import parse_usd
+from baton.domain.plan import Kind
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -25,20 +26,6 @@ Theme = Literal["dark", "light", "high-contrast"]
 Tokens = Annotated[int, msgspec.Meta(ge=1)]
 Skill = Annotated[float, msgspec.Meta(ge=1, le=5)]
 Slots = Annotated[int, msgspec.Meta(ge=1, le=64)]
-TaskKind = Literal[
-    "math",
-    "calculation",
-    "code",
-    "knowledge",
-    "reasoning",
-    "writing",
-    "rewriting",
-    "summary",
-    "extraction",
-    "translation",
-    "planning",
-    "chat",
-]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +78,7 @@ class _WorkerStruct(
     `skills` says how difficult a task of a kind may be for the worker, from 1 to 5 ({code = 4}).
     """
 
-    skills: dict[TaskKind, Skill] = {}
+    skills: dict[Kind, Skill] = {}
 
 
 class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from baton.domain.chat import Message, Role, Turn, conversation, fenced
 from baton.domain.errors import PlanError
 from baton.domain.sanitise import one_line
 
-KINDS = (
+Kind = Literal[
     "math",
     "calculation",
     "code",
@@ -26,7 +27,8 @@ KINDS = (
     "translation",
     "planning",
     "chat",
-)
+]
+KINDS: tuple[str, ...] = get_args(Kind)
 """The task kinds, the same everywhere."""
 
 MOST_DRAWN = 5
