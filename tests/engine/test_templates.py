@@ -234,7 +234,17 @@ def test_the_persons_folder_adds_and_replaces(tmp_path: Path) -> None:
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[[steps]]\nwroker = 'x'\n")
     with pytest.raises(ConfigError, match=r"Step 1 of .*mine\.toml has an unknown `wroker`"):
-        read_templates(tmp_path)
+        read_templates(tmp_path)["mine"]
     (tmp_path / "mine.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        read_templates(tmp_path)
+        read_templates(tmp_path)["mine"]
+
+
+def test_a_broken_file_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("[[steps]\n")
+    (tmp_path / "mine.toml").write_text("about = 'Mine.'\n[[steps]]\ntask = 'x'\n")
+    templates = read_templates(tmp_path)
+    assert set(templates) == {*read_templates(), "broken", "mine"}
+    assert "broken" in templates
+    assert templates["mine"].about == "Mine."
+    assert templates["split-merge"] == read_templates()["split-merge"]

@@ -16,13 +16,38 @@ _LARGEST = 256 * 1024
 def read_templates(folder: Path | None = None) -> Mapping[str, Workflow]:
     """Return all templates by name; one in the person's folder replaces Baton's of that name.
 
-    Raises ConfigError for one that is wrong, naming file and step.
+    Taking one that is wrong raises ConfigError, naming file and step; the others can be taken.
     """
-    found = {name: parse(text, name) for name, text in _built_in()}
+    found: dict[str, Workflow | ConfigError] = {n: parse(text, n) for n, text in _built_in()}
     if folder is not None and folder.is_dir():
         for path in sorted(folder.glob(f"*{_SUFFIX}")):
-            found[path.stem] = _read(path)
-    return found
+            try:
+                found[path.stem] = _read(path)
+            except ConfigError as error:
+                found[path.stem] = error
+    return _Templates(found)
+
+
+class _Templates(Mapping[str, Workflow]):
+    """Templates by name, and what is wrong with those that can't be taken."""
+
+    def __init__(self, found: Mapping[str, Workflow | ConfigError]) -> None:
+        self._found = found
+
+    def __getitem__(self, name: str) -> Workflow:
+        template = self._found[name]
+        if isinstance(template, ConfigError):
+            raise template
+        return template
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def _built_in() -> Iterator[tuple[str, str]]:

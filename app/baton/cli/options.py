@@ -90,8 +90,7 @@ class WithStrategies(click.Command):
 def strategies() -> dict[str, str]:
     """Return the help of every strategy and template, by name.
 
-    Where one of the person's templates is wrong, theirs are left out: whoever names a template is
-    told what is wrong.
+    Those that are wrong say so: what is wrong is told to whoever names one.
     """
     from baton.adapters.templates import read_templates
     from baton.engine.strategies import STRATEGIES
@@ -101,7 +100,13 @@ def strategies() -> dict[str, str]:
         templates = read_templates(find_paths().config / "templates")
     except BatonError:
         templates = read_templates()
-    return known | {n: f"{t.about} (a template)" for n, t in templates.items() if n not in known}
+    for name in templates:
+        try:
+            told = f"{templates[name].about} (a template)".strip()
+        except BatonError:
+            told = "This template is wrong: `baton plan` with it says how."
+        known.setdefault(name, told)
+    return known
 
 
 def check_strategy(name: str | None) -> None:
