@@ -391,6 +391,45 @@ async def test_a_long_paste_goes_along_as_a_file(tmp_path: Path) -> None:
         assert shown[0].count("All work") == 50_000
 
 
+async def test_a_command_keeps_what_was_pasted_and_a_plan_takes_it(tmp_path: Path) -> None:
+    from textual.events import Paste
+
+    shown: list[str] = []
+
+    def script(request: Request) -> Script:
+        shown.append(request.messages[-1].text)
+        yield Text("read")
+
+    async with staged(tmp_path, script) as stage:
+        stage.app.post_message(Paste("All work and no play. " * 1_000))
+        await stage.until(lambda: "pasted text (" in stage.see())
+        await stage.send("/mode mini")
+        assert "With pasted text (" in stage.see()
+        await stage.send("/plan What is this?")
+        await stage.until(lambda: "Play this plan?" in stage.see())
+        assert "With pasted text (" not in stage.see()
+        await stage.press("tab", "right", "enter")
+        await stage.answered()
+        assert shown[-1].count("All work") == 1_000
+
+
+async def test_what_is_typed_while_a_prompt_is_being_sent_is_another_prompt(
+    tmp_path: Path,
+) -> None:
+    async with staged(tmp_path, lambda request: [Text("yes")]) as stage:
+        prompt = stage.chat.composer.prompt
+        prompt.insert("First?")
+        prompt.action_send()
+        prompt.insert("Second?")
+        prompt.action_send()
+        prompt.insert("Thi")
+        await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
+        await stage.answered()
+        asked = [turn.text for turn in stage.chat.transcript.turns[::2]]
+        assert asked == ["First?", "Second?"]
+        assert stage.chat.composer.text == "Thi"
+
+
 async def test_quitting_while_streaming_keeps_the_text(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
     store = Store.open(path)

@@ -94,10 +94,11 @@ class ConductingScreen(SpendingScreen):
             self.strategy = wanted
         else:
             said = f"There is no strategy {one_line(wanted, 30)!r}. " if wanted else ""
+            now = f"The strategy is {self.strategy or 'auto'}. "
             known = [f"{key}: {entry.help}" for key, entry in STRATEGIES.items()]
             more = f"\nWorkflows: {', '.join(workflows)}." if workflows else ""
             listed = "\n".join(["auto: As the mode says.", *known])
-            await self.transcript.note(f"{said}There are:\n{listed}{more}", error=bool(wanted))
+            await self.transcript.note(f"{said}{now}There are:\n{listed}{more}", error=bool(wanted))
             return
         self.describe()
         told = f"{self.strategy}, until /strategy auto" if self.strategy else "as the mode says"
@@ -124,9 +125,11 @@ class ConductingScreen(SpendingScreen):
         """Have a prompt's plan shown before anything of it is done: this one's, or the next's."""
         if text.strip():
             files = await asyncio.to_thread(read_mentions, text)
+            asked = Asked(text, (*self.composer.pasted, *files))
+            self.composer.sent()
             self.previewing = False
             self.describe()
-            self.play(Asked(text, files), preview=True)
+            self.play(asked, preview=True)
             return
         self.previewing = not self.previewing
         self.describe()

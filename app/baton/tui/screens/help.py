@@ -53,7 +53,7 @@ class HelpScreen(Overlay[None]):
 
 
 def _line(key: str, words: str) -> Content:
-    return Content.assemble((f"  {key:<{COLUMN}}", "$primary"), words)
+    return Content.assemble((f"  {key:<{COLUMN - 1}} ", "$primary"), words)
 
 
 def _titled(title: str, lines: list[Content]) -> Content:

@@ -40,34 +40,37 @@ class WritingScreen(ReadingScreen):
         raise NotImplementedError
 
     @on(Prompt.Sent)
-    async def _send(self) -> None:
-        text, pasted = self.composer.text, self.composer.pasted
+    async def _send(self, event: Prompt.Sent) -> None:
+        text, pasted = event.text, self.composer.pasted
         if not text.strip() and not pasted:
             return
         try:
             if (typed := commands.parse(text)) is not None:
-                await self._command(typed)
+                if not await self._command(typed):
+                    self.composer.put_before(Asked(text))
                 return
             files = await asyncio.to_thread(read_mentions, text)
         except BatonError as error:
+            self.composer.put_before(Asked(text))
             await self.complain(error)
             return
         edited, worker = self.composer.editing, self.composer.worker or None
-        self.action_leave_edit()
+        self.composer.sent()
         after = None if edited is None else edited.parent or ""
         asked = Asked(commands.unescaped(text), (*pasted, *files))
         self.play(asked, after=after, worker=worker)
 
-    async def _command(self, typed: commands.Typed) -> None:
+    async def _command(self, typed: commands.Typed) -> bool:
+        """Do what was typed as a command; tell whether there is such a one."""
         found = commands.matching(typed.name)
         if len(found) != 1:
             known = ", ".join(f"/{command.name}" for command in found or commands.COMMANDS)
             what = "could be several commands" if found else "is no command"
             self.footer.say(f"/{one_line(typed.name, 30)} {what}")
             await self.transcript.note(f"/{typed.name} {what}: {known}.", error=True)
-            return
-        self.composer.put("")
+            return False
         await self.perform(found[0], typed.argument)
+        return True
 
     async def perform(self, command: commands.Command, argument: str = "") -> None:
         """Do what a command says."""

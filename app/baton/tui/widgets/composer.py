@@ -117,6 +117,13 @@ class Composer(Vertical):
         self.editing, self.worker = None, ""
         self.put(*covered)
 
+    def sent(self) -> None:
+        """Leave out what went along; after an edit go back to what was being written."""
+        if self.editing is not None:
+            self.leave_edit()
+        else:
+            self.put(self.text)
+
     def put_before(self, prompt: Asked) -> None:
         """Put a prompt that comes back before what is being written."""
         text = "\n\n".join(filter(None, (prompt.text, self.text)))

@@ -21,7 +21,11 @@ class Prompt(TextArea):
     BINDINGS = keys.PROMPT
 
     class Sent(Message):
-        """The person pressed Enter."""
+        """The person pressed Enter: the prompt's text, which no longer stands in it."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     class Recalling(Message):
         """Earlier prompts are wanted: the answer is `remember`."""
@@ -83,8 +87,10 @@ class Prompt(TextArea):
         return self.completion is not None if action == "complete" else True
 
     def action_send(self) -> None:
-        """Send the prompt."""
-        self.post_message(self.Sent())
+        """Send the prompt. It is emptied at once: what is typed next is another one."""
+        self.post_message(self.Sent(self.text))
+        self.put("")
+        self.forget()
 
     def action_line(self) -> None:
         """Break the line."""
