@@ -86,6 +86,22 @@ async def test_a_side_panel_from_120_columns_on(tmp_path: Path) -> None:
         assert "Plan it" in stage.see().splitlines()[3], "the conversation stays beside it"
 
 
+async def test_the_lines_fit_a_terminal_that_was_resized(tmp_path: Path) -> None:
+    async with staged(tmp_path, draft, verify, cloud=afar(), terms=BUDGET) as stage:
+        await play(stage, PLAN)
+        await to_workflow(stage)
+        for size in ((40, 10), (140, 40), (80, 24)):
+            await stage.pilot.resize_terminal(*size)
+            await stage.pilot.pause(0.2)
+        lines = [" ".join(line.split()) for line in stage.see().splitlines()]
+        assert "1 Draft three days in Lisbon. done" in lines
+        await stage.pilot.resize_terminal(40, 10)
+        await stage.pilot.pause(0.2)
+        await stage.pilot.resize_terminal(140, 40)
+        await stage.until(lambda: "1  Draft three days in Lisbon.    " in stage.see())
+        assert "Lisbon. done" in " ".join(stage.see().split())
+
+
 async def test_it_fills_in_while_the_run_goes_on(tmp_path: Path) -> None:
     go = asyncio.Event()
 

@@ -26,6 +26,21 @@ Story = Callable[[], RunView]
 """Tells how a run stands; asked again and again while it goes on."""
 
 
+class _Steps(OptionList):
+    """The list of steps; `refit` is called when it has got another width."""
+
+    def __init__(self, refit: Callable[[], object]) -> None:
+        super().__init__(markup=False)
+        self._refit = refit
+        self._fitted = 0
+
+    def on_resize(self) -> None:
+        """Have the lines fitted, where the width is another one."""
+        if (width := self.scrollable_content_region.width) != self._fitted:
+            self._fitted = width
+            self.call_after_refresh(self._refit)
+
+
 class WorkflowScreen(Overlay[None]):
     """Shows a run's steps, and fills in while it goes on.
 
@@ -45,7 +60,7 @@ class WorkflowScreen(Overlay[None]):
         self._answer = answer
         self._following = True
         self._summary = Static(classes="summary")
-        self._steps = OptionList(markup=False)
+        self._steps = _Steps(self._fill)
         self._totals = Static(classes="totals")
         self._detail = Static(classes="detail")
         self._scroll = VerticalScroll(can_focus=False)
@@ -63,10 +78,6 @@ class WorkflowScreen(Overlay[None]):
         self.call_after_refresh(self._fill)
         if self._run.status == "running":
             self.set_interval(REFRESH_SECONDS, self._follow)
-
-    def on_resize(self) -> None:
-        """Fit the lines to the new width."""
-        self.call_after_refresh(self._fill)
 
     def _follow(self) -> None:
         if (run := self._story()) is not self._run:
