@@ -220,6 +220,20 @@ async def test_a_model_that_is_answering_is_waited_for_and_not_unloaded() -> Non
     await other.aclose()
 
 
+async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for() -> None:
+    memory = Memory()
+    rests = memory.rests
+    memory.freed()
+    async with asyncio.timeout(5):
+        await memory.change(rests)
+    waiting = asyncio.create_task(memory.change(memory.rests))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    memory.freed()
+    async with asyncio.timeout(5):
+        await waiting
+
+
 async def test_workers_take_turns_on_the_processor() -> None:
     memory = Memory()
     one, other = small(memory, threads=99), small(memory)

@@ -40,11 +40,12 @@ class Memory:
     """Keeps the joint memory of loaded models under a limit in bytes (0: a share of the machine's).
 
     Sizes are estimates from above: the file, and the whole context it may grow to. `processor` is
-    what they compute on.
+    what they compute on, `rests` counts how often one came to rest.
     """
 
     def __init__(self, limit: int = 0) -> None:
         self.processor = Processor()
+        self.rests = 0
         self._limit = limit
         self._watching: list[asyncio.Future[None]] = []
         self._tenants: list[Tenant] = []  # the least recently used first
@@ -72,14 +73,20 @@ class Memory:
         if held + needed > self.limit:
             raise _too_large(needed, held, self.limit)
 
-    async def change(self) -> None:
-        """Wait until there may be more room than now."""
+    async def change(self, since: int) -> None:
+        """Wait until there may be more room than when that many models had come to rest (`rests`).
+
+        What happened meanwhile counts: giving up an attempt takes its time.
+        """
+        if self.rests != since:
+            return
         future = asyncio.get_running_loop().create_future()
         self._watching.append(future)
         await future
 
     def freed(self) -> None:
         """Tell whoever waits that a model is at rest or gone."""
+        self.rests += 1
         watching, self._watching = self._watching, []
         for future in watching:
             if not future.done():

@@ -131,13 +131,14 @@ class LocalWorker:
     async def _with_room(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer once there is room beside the models that are answering."""
         while True:
+            rests = self._memory.rests
             try:
                 async with aclosing(self._attempt(request)) as chunks:
                     async for chunk in chunks:
                         yield chunk
                 return
             except Crowded:  # nothing of it is loaded now, so nobody waits for it meanwhile
-                await self._memory.change()
+                await self._memory.change(rests)
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; the worker may be used again."""
