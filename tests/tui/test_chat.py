@@ -416,13 +416,13 @@ async def test_a_command_keeps_what_was_pasted_and_a_plan_takes_it(tmp_path: Pat
 async def test_what_is_typed_while_a_prompt_is_being_sent_is_another_prompt(
     tmp_path: Path,
 ) -> None:
+    from textual.events import Key
+
     async with staged(tmp_path, lambda request: [Text("yes")]) as stage:
-        prompt = stage.chat.composer.prompt
-        prompt.insert("First?")
-        prompt.action_send()
-        prompt.insert("Second?")
-        prompt.action_send()
-        prompt.insert("Thi")
+        keys = {"?": "question_mark", "\r": "enter"}
+        for letter in "First?\rSecond?\rThi":
+            key = keys.get(letter, letter)
+            stage.app.post_message(Key(key, None if key == "enter" else letter))
         await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
         await stage.answered()
         asked = [turn.text for turn in stage.chat.transcript.turns[::2]]

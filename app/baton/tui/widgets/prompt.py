@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from textual import events
+from textual import events, on
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -19,6 +19,9 @@ class Prompt(TextArea):
     """The prompt. `completion` is what Tab would put before the cursor for the word there."""
 
     BINDINGS = keys.PROMPT
+
+    class Entered(Message):
+        """Enter was pressed; keys before it may still be on their way."""
 
     class Sent(Message):
         """The person pressed Enter: the prompt's text, which no longer stands in it."""
@@ -87,7 +90,13 @@ class Prompt(TextArea):
         return self.completion is not None if action == "complete" else True
 
     def action_send(self) -> None:
-        """Send the prompt. It is emptied at once: what is typed next is another one."""
+        """Send the prompt, once the keys before this one are in it."""
+        self.post_message(self.Entered())
+
+    @on(Entered)
+    def _enter(self, event: Entered) -> None:
+        """Take the text out, in the order of the keys: what is typed next is another prompt."""
+        event.stop()
         self.post_message(self.Sent(self.text))
         self.put("")
         self.forget()
