@@ -51,12 +51,13 @@ def test_a_stranger_finds_the_strategies_and_the_templates(
         assert f"\n  {strategy} " in told
     assert "draft-verify-revise" in told
     assert "What I do on Mondays. (a template)" in " ".join(told.split())
-    # One that is broken keeps nobody from the help.
+    # One that is broken keeps nobody from the help, nor from the others.
     (folder / "broken.toml").write_text("steps = 3")
     told = call(name, "--help").out
     assert "\n  single " in told
     assert "draft-verify-revise" in told
-    refused = call(name, "x", "--strategy", "mine")
+    assert "What I do on Mondays. (a template)" in " ".join(told.split())
+    refused = call(name, "x", "--strategy", "broken")
     assert refused.code == 2
     assert "broken.toml" in refused.err
 
