@@ -29,7 +29,7 @@ COMMANDS = (
     Command("plan", "plan", "See the plan before anything is done", "TEXT", long=True),
     Command("why", "route", "Say in a sentence why the answer came about so"),
     Command("continue", "resume", "Go on with an answer that was interrupted"),
-    Command("mode", "mode", "Choose how answers are come to", "auto|local|mini|ultra"),
+    Command("mode", "mode", "How far to go: auto, local, mini or ultra", "MODE"),
     Command("strategy", "strategy", "Choose a strategy or a workflow by its name", "NAME"),
     Command("model", "models", "Choose which worker answers", "WORKER"),
     Command("private", "private", "Keep this conversation on this machine", "on|off"),

@@ -199,7 +199,8 @@ def _lacking(step: StepView, run: RunView, roster: Roster) -> str:
 def _waiting(run: RunView, roster: Roster) -> list[str]:
     """Say that a draft is what stands there, as long as that is so; before it, how far it is."""
     current, author = run.current, author_of(run)
-    if run.plan is not None and len(run.steps) > 1 and (author is None or not author.text):
+    begun = len(run.steps) > 1 and any(step.began is not None for step in run.steps)
+    if begun and (author is None or not author.text):
         return [_far(step) for step in run.steps]
     if author is None or not author.text or run.plan is None:
         return []

@@ -96,7 +96,7 @@ class Conducted:
         told = why or "Nobody here can draw a plan."
         funds = await desk.funds()
         if not why and funds.left == 0 and any(map(may_conduct, situation.roster)):
-            told = "Nobody here can draw a plan, and no money may be spent on one."
+            told = "Nobody here can draw a plan, and no money may be spent on one without --budget."
         return alone(situation, f"{told} So one worker answers.")
 
 
