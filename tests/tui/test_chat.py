@@ -420,14 +420,14 @@ async def test_what_is_typed_while_a_prompt_is_being_sent_is_another_prompt(
 
     async with staged(tmp_path, lambda request: [Text("yes")]) as stage:
         keys = {"?": "question_mark", "\r": "enter"}
-        for letter in "First?\rSecond?\rThi":
+        for letter in "First?\rSecond?\rAnd":
             key = keys.get(letter, letter)
             stage.app.post_message(Key(key, None if key == "enter" else letter))
         await stage.until(lambda: len(stage.chat.transcript.turns) == 4)
         await stage.answered()
         asked = [turn.text for turn in stage.chat.transcript.turns[::2]]
         assert asked == ["First?", "Second?"]
-        assert stage.chat.composer.text == "Thi"
+        assert stage.chat.composer.text == "And"
 
 
 async def test_quitting_while_streaming_keeps_the_text(tmp_path: Path) -> None:
