@@ -141,6 +141,7 @@ class Usage:
     Tokens: `tokens_in` is the whole prompt, `cached` the part of it reused from the turn before,
     `cache_written` the part of it that a provider charges for keeping, `context` the size of the
     worker's context. `reported` is a cost in nano-dollars that the provider itself named.
+    `confidence` is the mean log-probability of the tokens that were written, where that is known.
     """
 
     tokens_in: int
@@ -150,6 +151,7 @@ class Usage:
     context: int = 0
     cache_written: int = 0
     reported: int | None = None
+    confidence: float | None = None
 
 
 Chunk = Loading | Reading | Retrying | Sent | Declined | Text | Writing | Usage

@@ -52,6 +52,23 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighed:
+    """Whether a worker's help is worth its price: it is if its `gain` is above the `bar`.
+
+    The gain is how much likelier a good answer gets; `cost` is what it is expected to cost, in
+    nano-dollars. `why` says in a sentence what the decision rests on.
+    """
+
+    at: float
+    worker: str
+    gain: float
+    bar: float
+    cost: int
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Planning:
     """A worker is asked for a plan, or for what it thinks of the outcome of one."""
 
@@ -262,6 +279,7 @@ class Cancelled:
 Event = (
     Started
     | Routed
+    | Weighed
     | Planning
     | Planned
     | Offered

@@ -233,13 +233,15 @@ class Outcome:
     """How a plan went: texts of the steps that wrote any, and why the others have none.
 
     `cut` are those that stopped at their length cap, `failed` those that failed or were left out
-    (their text, if any, is only a part), each with a sentence.
+    (their text, if any, is only a part), each with a sentence. `confidence` is the mean
+    log-probability of a step's tokens, where its worker tells.
     """
 
     plan: Plan
     texts: Mapping[int, str] = field(default_factory=dict)
     cut: Collection[int] = ()
     failed: Mapping[int, str] = field(default_factory=dict)
+    confidence: Mapping[int, float] = field(default_factory=dict)
 
     def text(self, number: int) -> str:
         """Return the whole text of a step that didn't fail, or ""."""

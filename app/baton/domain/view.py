@@ -27,6 +27,7 @@ from baton.domain.events import (
     StepStarted,
     StepText,
     Trimmed,
+    Weighed,
 )
 from baton.domain.plan import Plan, Step
 
@@ -73,7 +74,7 @@ class RunView:
     `status` is running, finished, failed or cancelled. `planning` is who is being asked for a plan.
     With `draft` the answer may still be replaced (`before` is the one that a new plan replaces);
     `revisions` say why it was, or why there were more steps than at first. `offers` are what could
-    have left or did, `sent` what left. `notice` is the last thing worth telling that isn't an error
+    have left or did, `sent` what left, `weighed` whether help was thought worth its price. `notice` is the last thing worth telling that isn't an error
     (a retry, turns left out). `seconds` is the time of the last event.
     """
 
@@ -89,6 +90,7 @@ class RunView:
     calls: tuple[Called, ...] = ()
     offers: tuple[Offered, ...] = ()
     sent: tuple[Sent, ...] = ()
+    weighed: tuple[Weighed, ...] = ()
     notice: str = ""
     failure: Failed | None = None
     seconds: float = 0.0
@@ -155,6 +157,8 @@ class RunView:
                 return replace(view, started=event)
             case Routed():
                 return replace(view, routed=event)
+            case Weighed():
+                return replace(view, weighed=(*view.weighed, event))
             case Planning(worker=worker):
                 return replace(view, planning=worker)
             case Planned():

@@ -24,6 +24,7 @@ from baton.domain.ledger import Bill, Hold, Policy, Scope, Standing
 from baton.domain.plan import Material, Need, Outcome, Plan
 from baton.domain.prices import Used
 from baton.domain.redaction import Redacted
+from baton.domain.routing import Draft, Estimate, Judgement
 from baton.engine.policy import ANYTHING, Limits
 
 
@@ -149,7 +150,8 @@ class Route:
 
     `where` is local, plan or cloud, `why` a sentence for the person, `need` what the prompt asks
     for. `tool` is the id of a tool that answers it alone, `template` the name of a workflow that
-    suits it; either may be "".
+    suits it; either may be "". `estimate` is what is expected of each model, where that was
+    predicted; `scores` are its figures for whoever wants to see them.
     """
 
     where: str
@@ -158,13 +160,52 @@ class Route:
     tool: str = ""
     template: str = ""
     scores: Mapping[str, float] = field(default_factory=dict)
+    estimate: Estimate | None = None
 
 
 class Router(Protocol):
-    """Decides in a few milliseconds where a prompt goes; asks no language model."""
+    """Decides in a few milliseconds where a prompt goes; asks no language model. Never raises."""
+
+    def warm(self) -> None:
+        """Begin whatever takes long before a first route, and return at once."""
+        ...
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
-        """Return the route of the newest prompt."""
+        """Return the route of the newest prompt; the first card is the default worker's."""
+        ...
+
+    async def judge(
+        self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
+    ) -> Judgement:
+        """Return what is expected now that there are drafts, in the order of the drafts."""
+        ...
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how alike each two texts are in meaning, from 0 to 1."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of processes and memory. The router may be used again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Whether help is worth its price now: it is if its gain is above the `bar`; `why` says so."""
+
+    ok: bool
+    bar: float
+    why: str = ""
+
+
+class Pacer(Protocol):
+    """Spends what is allowed where it gains most, so that it lasts; the ceiling isn't its job."""
+
+    async def weigh(self, gain: float, cost: int, standing: Standing) -> Pace:
+        """Decide on a call that is expected to gain that much and to cost so many nano-dollars.
+
+        Every prompt that could be helped is weighed once, so that the pacer knows what is usual.
+        """
         ...
 
 
@@ -258,6 +299,21 @@ class Desk(Protocol):
 
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""
+        ...
+
+    async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
+        """Return what is expected of the answers that some steps have written, in their order."""
+        ...
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how alike each two texts are in meaning, from 0 to 1."""
+        ...
+
+    async def weigh(self, worker: str, gain: float) -> bool:
+        """Tell whether asking a worker is worth its price for that gain, and record it.
+
+        A worker that is free is worth any gain above 0; where nothing may be spent, none is.
+        """
         ...
 
 

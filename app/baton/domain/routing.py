@@ -1,0 +1,111 @@
+"""What a router knows and says: shared by the engine and the child process that computes it.
+
+Plain values only: they cross a pipe. Qualities and gains are chances from 0 to 1 (a gain from -1),
+so that they can be compared with a price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A worker as the router sees it: enough to place one that it never met.
+
+    `model` is its maker's name for it, `billions` its parameters (0: unknown), `dollars` what a
+    million tokens of answer cost. `skills` says how difficult a task of a kind may be, from 1 to 5.
+    """
+
+    id: str
+    model: str = ""
+    billions: float = 0.0
+    dollars: float = 0.0
+    outside: bool = False
+    skills: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Stage A: what is expected of each candidate before anything is written.
+
+    `kinds` are the probabilities of the twelve task kinds, `quality` by candidate the chance of a
+    good answer, `gain` by candidate how much likelier it is than by the first one (predicted by
+    itself, so not just the difference). `nearby` is the quality among the most similar questions
+    with known outcomes. `tokens` is how long the answer likely gets. `novelty` goes from 0 (like
+    what the heads were fitted on) to 1 (nothing like it): the heads have yielded that much to
+    length and kind.
+    """
+
+    kinds: Mapping[str, float]
+    quality: Mapping[str, float]
+    gain: Mapping[str, float]
+    nearby: Mapping[str, float] = field(default_factory=dict)
+    tokens: int = 0
+    novelty: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An answer that a candidate has written, and what is known of it.
+
+    `answer` is the short answer in it ("" where there is none to compare). `length` is in
+    characters. `confidence` is the mean log-probability of its tokens, `wrong` the number of checks
+    by computing that it failed; None where neither is known.
+    """
+
+    worker: str
+    text: str = ""
+    answer: str = ""
+    length: int = 0
+    cut: bool = False
+    refused: bool = False
+    confidence: float | None = None
+    wrong: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Stage B: what is expected now that there are drafts.
+
+    `quality` is the chance that each draft is good, in their order, `best` the index of the one to
+    show, `gain` by candidate how much likelier a good answer is than by that one. `agreement` is
+    how far the drafts say the same, from 0 to 1; None where there was only one.
+    """
+
+    quality: tuple[float, ...]
+    best: int
+    gain: Mapping[str, float]
+    agreement: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """What a person's own history says of one answer: how good it was, from 0 to 1.
+
+    `weight` is how much that tells (a thumb 1, a copy less). `at` is when, in seconds since 1970.
+    """
+
+    text: str
+    worker: Candidate
+    good: float
+    weight: float = 1.0
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What refitting on a person's labels came to.
+
+    `used` labels were fitted on, `held` held out; `before` and `after` are the error on those that
+    were held out (Brier score). `kept` is whether the new fit was kept, `notes` says in words what
+    changed, or why nothing did.
+    """
+
+    used: int
+    held: int
+    before: float
+    after: float
+    kept: bool
+    notes: tuple[str, ...] = ()
