@@ -74,8 +74,9 @@ class RunView:
     `status` is running, finished, failed or cancelled. `planning` is who is being asked for a plan.
     With `draft` the answer may still be replaced (`before` is the one that a new plan replaces);
     `revisions` say why it was, or why there were more steps than at first. `offers` are what could
-    have left or did, `sent` what left, `weighed` whether help was thought worth its price. `notice` is the last thing worth telling that isn't an error
-    (a retry, turns left out). `seconds` is the time of the last event.
+    have left or did, `sent` what left, `weighed` whether help was thought worth its price. `notice`
+    is the last thing worth telling that isn't an error (a retry, turns left out). `seconds` is the
+    time of the last event.
     """
 
     status: str = "running"
