@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from baton.domain.chat import Card, about_tokens
 from baton.domain.plan import Material, Need
+from baton.domain.routing import Draft, Judgement
 from baton.engine.assign import chance
+from baton.engine.comparing import alike, judged, seen
 from baton.engine.computable import computes
 from baton.engine.ports import Route
-
-_HEAD, _TAIL = 4000, 1000
-"""Characters looked at: what is wanted stands at the beginning or at the end."""
 
 _WORDS = {
     "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
@@ -99,6 +98,9 @@ _GRADES = ("", "very easy", "easy", "of middling difficulty", "hard", "very hard
 class RuleRouter:
     """Routes by a rule. Other languages than English are known by their commonest words only."""
 
+    def warm(self) -> None:
+        """A rule is always ready."""
+
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
         """Return the route of the newest prompt."""
         if tool := _tool(material, roster):
@@ -120,6 +122,19 @@ class RuleRouter:
         scores = {"difficulty": float(difficulty), "parts": float(parts), "chance": likely}
         return Route(where, why, need, template=template, scores=scores)
 
+    async def judge(
+        self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
+    ) -> Judgement:
+        """Return what is expected of the drafts by their agreement, their end and their checks."""
+        return judged(route, roster, drafts)
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how many words each two texts share."""
+        return alike(texts)
+
+    async def aclose(self) -> None:
+        """A rule holds nothing."""
+
 
 def _tool(material: Material, roster: Sequence[Card]) -> str:
     """Return the tool in the roster that answers this prompt alone, or ""."""
@@ -127,11 +142,6 @@ def _tool(material: Material, roster: Sequence[Card]) -> str:
         return ""
     there = [card.id for card in roster if card.is_tool]
     return next((tool for tool in there if computes(tool, material.prompt)), "")
-
-
-def seen(text: str) -> str:
-    """Return the part of a prompt that the rule looks at."""
-    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
 
 
 def _kind(text: str, with_files: bool) -> str:
