@@ -1,0 +1,144 @@
+"""The scripts by which the router is trained and judged."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
+import routing_rows as rr
+
+
+def write(path: Path, table: list[dict[str, str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def questions(prefix: str, count: int) -> list[dict[str, str]]:
+    return [
+        {
+            "id": f"{prefix}-{number}",
+            "group": ("odd", "even")[number % 2 == 0],
+            "qhash": f"h{number}",
+            "text": f"How much is {number} and {prefix}?",
+            "m:small": str(int(number % 3 == 0)),
+            "m:big": "1" if number % 5 else "",
+            "p:small": str(number),
+            "l:small": str(10 + number),
+        }
+        for number in range(count)
+    ]
+
+
+def test_what_is_missing_is_missing(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "sums.csv.gz", questions("sums", 10))
+    write(tmp_path / "bare.csv.gz", [{"text": 'One, "two"\nthree'}, {"text": "Four"}])
+    bare, sums = rr.read_folder(tmp_path)
+    assert (bare.name, sums.name) == ("bare", "sums")
+    assert bare.texts[0] == 'One, "two"\nthree'
+    assert bare.qhash[0] != bare.qhash[1]
+    assert bare.quality == {}
+    assert np.isnan(sums.quality["big"]).tolist() == [n % 5 == 0 for n in range(10)]
+    assert "big" not in sums.answers
+    assert sums.answers["small"][7] == "7"
+    assert sums.lengths["small"][3] == 13.0
+    assert len(sums.known("big")) == 8
+
+
+def test_a_file_that_is_no_table_of_questions_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "x.csv.gz", [{"id": "1"}])
+    with pytest.raises(ValueError, match="no column `text`"):
+        rr.read(tmp_path / "x.csv.gz")
+
+
+def test_no_question_is_on_both_sides(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv.gz", questions("a", 400))
+    write(tmp_path / "b.csv.gz", questions("b", 300))
+    data = rr.read_folder(tmp_path)
+    visible, hidden = rr.split(data, "one")
+    assert sum(map(len, visible)) + sum(map(len, hidden)) == 700
+    assert not {k for r in visible for k in r.qhash} & {k for r in hidden for k in r.qhash}
+    assert 80 < len(hidden[0]) < 160
+    again, _ = rr.split(data, "one")
+    other, _ = rr.split(data, "two")
+    assert again[0].ids == visible[0].ids != other[0].ids
+
+
+def test_whole_groups_files_and_workers_are_held_out(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv.gz", questions("a", 50))
+    write(tmp_path / "b.csv.gz", questions("b", 100))
+    data = rr.read_folder(tmp_path)
+    files = frozenset({"a"})
+    visible, hidden = rr.split(data, "s", rr.Holdout(0.0, files, workers=frozenset({"big"})))
+    assert [rows.name for rows in visible] == ["b"]
+    assert set(visible[0].ids) == {f"b-{n}" for n in range(50, 100)}  # the others are also in a
+    assert "big" not in visible[0].quality
+    assert "big" in hidden[0].quality
+    visible, hidden = rr.split(data, "s", rr.Holdout(0.0, groups=frozenset({"b:odd"})))
+    assert {group for rows in visible for group in rows.groups} == {"even"}
+    visible, hidden = rr.split(data, "s", rr.Holdout(0.0))
+    assert hidden == ()
+
+
+def brute(score: np.ndarray, weak: np.ndarray, strong: np.ndarray) -> tuple[list[float], ...]:
+    """Return the curve by trying every number of calls, ties in every order's mean."""
+    n = len(score)
+    shares, closed = [0.0], [0.0]
+    for threshold in sorted(set(score.tolist()), reverse=True):
+        sent = score >= threshold
+        shares.append(sent.sum() / n)
+        mixed = np.where(sent, strong, weak).mean()
+        closed.append((mixed - weak.mean()) / (strong.mean() - weak.mean()))
+    return shares, closed
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_figures_are_those_of_a_brute_force(seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    weak = (dice.random(200) < 0.4).astype(float)
+    strong = (dice.random(200) < 0.8).astype(float)
+    score = dice.integers(0, (5, 1000)[seed % 2], 200) + (strong - weak) * 2.0
+    shares, closed = brute(score, weak, strong)
+    steps = zip(pairwise(shares), pairwise(closed), strict=True)
+    area = sum((a + b) / 2 * (y - x) for (x, y), (a, b) in steps)
+    assert rr.apgr(score, weak, strong) == pytest.approx(area)
+    for part in (0.5, 0.8):
+        fine = np.linspace(0, 1, 100_001)
+        reached = fine[np.argmax(np.interp(fine, shares, closed) >= part - 1e-9)]
+        assert rr.calls_for(score, weak, strong, part) == pytest.approx(reached, abs=2e-5)
+    mixed = weak.mean() + np.interp(0.3, shares, closed) * (strong.mean() - weak.mean())
+    assert rr.quality_at(score, weak, strong, 0.3) == pytest.approx(mixed)
+
+
+def test_the_ends_of_the_figures() -> None:
+    dice = np.random.default_rng(1)
+    weak = (dice.random(4000) < 0.5).astype(float)
+    strong = (dice.random(4000) < 0.7).astype(float)
+    assert rr.apgr(np.zeros(4000), weak, strong) == pytest.approx(0.5)
+    assert rr.calls_for(np.zeros(4000), weak, strong, 0.8) == pytest.approx(0.8)
+    best = rr.apgr(strong - weak, weak, strong)
+    assert best > 1 > rr.apgr(dice.random(4000), weak, strong)
+    assert rr.apgr(weak - strong, weak, strong) == pytest.approx(1 - best)
+
+
+def test_the_bootstrap_resamples_questions_in_pairs() -> None:
+    dice = np.random.default_rng(3)
+    weak = (dice.random(300) < 0.5).astype(float)
+    strong = (dice.random(300) < 0.8).astype(float)
+    score = strong - weak + dice.normal(0, 1, 300)
+    drawn = rr.bootstrap([score, score * 2, -score], weak, strong, rounds=200)
+    assert np.array_equal(drawn[:, 0], drawn[:, 1])
+    assert drawn[:, 0] + drawn[:, 2] == pytest.approx(np.ones(200))
+    low, high = np.quantile(drawn[:, 0], [0.025, 0.975])
+    assert low < rr.apgr(score, weak, strong) < high
+    first = np.random.default_rng(0).integers(0, 300, 300)
+    assert drawn[0, 0] == pytest.approx(rr.apgr(score[first], weak[first], strong[first]))
