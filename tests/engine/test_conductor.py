@@ -32,6 +32,7 @@ from baton.domain.events import Checked
 from baton.domain.labels import Label
 from baton.domain.plan import DIRECT, KINDS, MOST_STEPS, Material, Need, Outcome, Plan, Step
 from baton.domain.prices import Price, Rates
+from baton.domain.routing import Judgement
 from baton.engine.assign import assign
 from baton.engine.conductor import LanguageConductor, choose, may_conduct
 from baton.engine.drawing import Canvas, needed, written
@@ -107,6 +108,15 @@ class FakeDesk:
         return self._replies.pop(0)
 
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
+        raise NotImplementedError
+
+    async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
+        raise NotImplementedError
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        raise NotImplementedError
+
+    async def weigh(self, worker: str, gain: float) -> bool:
         raise NotImplementedError
 
 

@@ -18,8 +18,11 @@ from baton.domain.events import Checked, Verdict
 from baton.domain.labels import Label
 from baton.domain.plan import MOST_STEPS, Material, Need, Outcome, Plan, Step
 from baton.domain.prices import Price, Rates
+from baton.domain.routing import Judgement
 from baton.engine.assign import assign
-from baton.engine.policy import Limits
+from baton.engine.comparing import alike, judged
+from baton.engine.evidence import drafts
+from baton.engine.policy import Limits, threshold
 from baton.engine.ports import Funds, Proposal, Route, Situation, Strategy
 from baton.engine.strategies import STRATEGIES, by_mode, strategy
 from baton.engine.strategies.templated import Templated
@@ -97,6 +100,20 @@ class Desk:
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
         verdict = Verdict.WRONG if step in self.wrong else Verdict.UNCHECKED
         return (Checked(0, step, "sums", verdict, self.wrong.get(step, "")),)
+
+    async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
+        authors = {n: outcome.plan.steps[n - 1].worker for n in steps}
+        shown = drafts(self.situation, outcome, authors, dict.fromkeys(self.wrong, 1))
+        return judged(self.situation.route, self.situation.roster, shown)
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        return alike(texts)
+
+    async def weigh(self, worker: str, gain: float) -> bool:
+        price = self.situation.card(worker).price
+        if price is not None and price.is_free:
+            return gain > 0
+        return self.money.left != 0 and gain > threshold(self.money.used)
 
 
 @dataclass

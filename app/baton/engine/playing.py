@@ -17,11 +17,12 @@ from baton.domain.chat import Card, Message, Purpose, Request, Role, Sent, Shape
 from baton.domain.errors import BudgetExceeded, PlanError, StoreError
 from baton.domain.ledger import Scope, Standing
 from baton.domain.plan import Material, Outcome, Plan, single
+from baton.domain.routing import Judgement
 from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
 from baton.engine.policy import check, may_use, must_ask
-from baton.engine.ports import Choice, Funds, Proposal, Question, Situation, Strategy
+from baton.engine.ports import Choice, Funds, Proposal, Question, Route, Situation, Strategy
 from baton.engine.stage import Stage
 
 GO, STOP, EDIT = "go", "stop", "edit"
@@ -44,6 +45,7 @@ class Playing:
         self._parts: dict[int, Part] = {}
         self._before = ""
         self._sunk: set[int] = set()
+        self._wrong: dict[int, int] = {}
         self._situation: Situation | None = None
 
     # What there is so far
@@ -133,13 +135,19 @@ class Playing:
             mine.id,
             task.helper if task.helper in allowed else "",
             roster,
-            await house.router.route(self.material, roster),
+            await self._routed(roster),
             task.limits,
             terms.mode,
             house.conductor if house.conductor in allowed else "",
             house.templates,
         )
         return self._situation
+
+    async def _routed(self, roster: tuple[Card, ...]) -> Route:
+        from baton.engine.evidence import sound_estimate
+
+        route = await self.stage.house.router.route(self.material, roster)
+        return replace(route, estimate=sound_estimate(route.estimate, roster))
 
     def _mine(self) -> Card:
         """Return the card of the default worker; of the plan's own where that may not go on."""
@@ -352,9 +360,35 @@ class Playing:
             outcome.text(step), self.material.prompt, self._compute if tools else None
         )
         checked = tuple(ev.Checked(0, step, f.what, f.verdict, f.note) for f in found)
+        told = [event for event in checked if event.verdict is not ev.Verdict.UNCHECKED]
+        if told:
+            self._wrong[step] = sum(event.verdict is ev.Verdict.WRONG for event in told)
         for event in checked:
             await self.stage.emit(event)
         return checked
+
+    async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
+        """Return what is expected of the answers that some steps wrote; see engine.ports.Desk."""
+        from baton.engine.comparing import judged
+        from baton.engine.evidence import drafts, sound_judgement
+
+        assert self.plan is not None
+        authors = {n: self._author_of(n) for n in steps}
+        shown = drafts(self.situation, outcome, authors, self._wrong)
+        roster, route = self.situation.roster, self.situation.route
+        said = await self.stage.house.router.judge(self.material, route, roster, shown)
+        return sound_judgement(said, len(shown), roster) or judged(route, roster, shown)
+
+    def _author_of(self, step: int) -> str:
+        """Return who wrote a step's text, which needn't be who was to."""
+        assert self.plan is not None
+        return self._parts[step].worker if step in self._parts else self.plan.steps[step - 1].worker
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how alike each two texts are in meaning, from 0 to 1."""
+        from baton.engine.evidence import sound_likeness
+
+        return sound_likeness(await self.stage.house.router.likeness(texts), len(texts))
 
     async def _compute(self, tool: str, text: str) -> str:
         """Have a tool compute something for a check. Raises WorkerError."""

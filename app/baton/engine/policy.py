@@ -129,10 +129,13 @@ def help_wanted(text: str, finish: Finish, limits: Limits) -> str:
         return "The local answer is empty."
     if finish is Finish.LENGTH and limits.max_tokens is None:
         return "The local answer was cut at its length cap."
+    return "The local worker would not or could not answer." if refuses(text) else ""
+
+
+def refuses(text: str) -> bool:
+    """Tell whether a text is no more than a refusal to answer."""
     plain = " ".join(text.replace("\u2019", "'").lower().split()).replace("i'm ", "i am ")
-    if len(plain) <= _SHORT and _REFUSAL.match(plain):
-        return "The local worker would not or could not answer."
-    return ""
+    return len(plain) <= _SHORT and _REFUSAL.match(plain) is not None
 
 
 def must_ask(policy: Policy, limits: Limits) -> bool | None:
