@@ -21,7 +21,7 @@ from baton.domain.routing import Judgement
 from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
-from baton.engine.policy import check, may_use, must_ask
+from baton.engine.policy import check, may_use, must_ask, threshold
 from baton.engine.ports import Choice, Funds, Proposal, Question, Route, Situation, Strategy
 from baton.engine.stage import Stage
 
@@ -389,6 +389,17 @@ class Playing:
         from baton.engine.evidence import sound_likeness
 
         return sound_likeness(await self.stage.house.router.likeness(texts), len(texts))
+
+    async def weigh(self, worker: str, gain: float) -> bool:
+        """Tell whether asking a worker is worth its price for that gain, and record it."""
+        from baton.engine.sizes import likely_cost
+
+        card, funds = self.situation.card(worker), await self.funds()
+        cost = likely_cost(card, self.material, self.situation.route)
+        bar = threshold(funds.used) if cost else 0.0
+        ok = gain > bar and (cost == 0 or funds.left is None or cost <= funds.left)
+        await self.stage.emit(ev.Weighed(0, worker, gain, bar, cost, ok))
+        return ok
 
     async def _compute(self, tool: str, text: str) -> str:
         """Have a tool compute something for a check. Raises WorkerError."""

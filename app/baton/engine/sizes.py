@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from baton.domain.chat import about_tokens, text_bound, with_files
-from baton.domain.plan import FILE, HISTORY, PROMPT, Material, Step
+from baton.domain.chat import Card, about_tokens, text_bound, with_files
+from baton.domain.plan import FILE, HISTORY, PROMPT, Material, Step, single
+from baton.domain.prices import Used
+from baton.engine.ports import Route
 
 _WRITTEN = {"calculation": 64, "code": 1200, "writing": 1000, "math": 800, "reasoning": 800}
 _ELSE = 500
@@ -33,6 +35,16 @@ def step_size(step: Step, material: Material | None) -> Size:
         read, bound = _visible(name, material)
         likely, most = likely + read, most + bound
     return Size(_up(likely), _WRITTEN.get(step.need.kind, _ELSE), _up(most + _FRAME))
+
+
+def likely_cost(card: Card, material: Material, route: Route) -> int:
+    """Return what a worker's answer to the whole prompt likely costs, in nano-dollars."""
+    if card.price is None or card.price.is_free:
+        return 0
+    [step] = single(card.id, material.files, route.need).steps
+    size = step_size(step, material)
+    written = (route.estimate.tokens if route.estimate else 0) or size.written
+    return card.price.cost(Used(size.read, min(written, card.max_output)))
 
 
 def _visible(name: str, material: Material | None) -> tuple[int, int]:
