@@ -353,7 +353,9 @@ def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
         "INSERT INTO events VALUES (?, ?, 'Drafted', ?)",
         [run, last + 1, '{"at": 1.5, "step": 1, "text": "as it was"}'],
     )
-    connection.execute("DELETE FROM migrations WHERE name = '0003_steps'")
+    connection.execute("DELETE FROM migrations WHERE name >= '0003_steps'")
+    connection.execute("DROP TABLE signals")
+    connection.execute("DROP INDEX events_of_plans")
     connection.execute("PRAGMA user_version = 2")
     connection.close()
 

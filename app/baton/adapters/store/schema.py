@@ -156,4 +156,20 @@ _STEPS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS)
+_SIGNALS = Migration(
+    "0004_signals",
+    (
+        # What a person did with an answer, and when that was last.
+        """CREATE TABLE signals (
+            turn TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+            kind TEXT NOT NULL
+                CHECK (kind IN ('good', 'bad', 'stronger', 'again', 'edited', 'copied')),
+            at REAL NOT NULL,
+            PRIMARY KEY (turn, kind)
+        ) STRICT, WITHOUT ROWID""",
+        # A draft that was replaced has a second plan; without this, all events would be looked at.
+        "CREATE INDEX events_of_plans ON events (run) WHERE kind = 'Planned'",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS, _SIGNALS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from baton.adapters.store import editing, reading, recording, transfer
+from baton.adapters.store import editing, reading, recording, signals, transfer
 from baton.adapters.store.opening import open_database
 from baton.adapters.store.search import search
 from baton.adapters.store.transfer import Imported
@@ -17,6 +18,7 @@ from baton.domain.events import Event
 from baton.domain.history import Conversation, Hit, RunRecord
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
+from baton.domain.signals import Answered, Experience, Signal, experiences
 from baton.engine.ports import Begun, Place
 from baton.sqlite import Connection, Damaged, explained, stamp, transaction
 
@@ -197,6 +199,37 @@ class Store:
     async def save_draft(self, conversation: str, text: str) -> None:
         """Keep what was typed in a conversation ("": a new one) and not sent."""
         await self._write(editing.save_draft, conversation, text)
+
+    # What tells how good answers were
+
+    async def note(self, turn: str, signal: Signal) -> None:
+        """Record what a person did with an answer just now. Raises ConfigError."""
+        await self._write(signals.add, turn, signal)
+
+    async def rate(self, turn: str, rating: Signal | None) -> None:
+        """Record that an answer is good or bad, or take that back (None). Raises ConfigError."""
+        await self._write(signals.rate, turn, rating)
+
+    async def signals(self, turns: Sequence[str]) -> dict[str, dict[Signal, float]]:
+        """Return what was done with these answers, and when; without those that nothing was."""
+        return await self._read(signals.of_turns, turns)
+
+    async def signals_since(self, at: float) -> int:
+        """Return with how many answers something was done after that time."""
+        return await self._read(signals.count_since, at)
+
+    async def answered(self, limit: int = 5_000) -> list[Answered]:
+        """Return the newest answers of which it is known how good they were, newest first."""
+        return await self._read(signals.answered, limit)
+
+    async def outcomes(self, limit: int = 5_000) -> list[Experience]:
+        """Return how workers did at kinds of tasks, by this person's own answers, newest first.
+
+        Each has `worker`, `kind` (of the twelve), `good` (0 to 1), `weight` (a thumb 1 on the day
+        it was given, a copy .4, half as much after half a year) and `at`. Workers that are no
+        longer here are among them. Several signals of one answer make one of these.
+        """
+        return experiences(await self.answered(limit), time.time())
 
     # Export and import
 

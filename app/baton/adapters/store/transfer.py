@@ -6,23 +6,25 @@ Whether something is deleted, drafts, and the leave to spend stay behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from baton.adapters.store import rows
+from baton.adapters.store import rows, signals
 from baton.adapters.store.recording import add_turn, new_id
 from baton.domain.chat import Attachment, Role, Turn, TurnStatus
 from baton.domain.errors import ConfigError
 from baton.domain.events import Started
 from baton.domain.labels import Label
+from baton.domain.signals import Signal
 from baton.sqlite import Connection, clean
 
 Id = Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
 Time = Annotated[float, Meta(ge=0, lt=1e11)]
+SignalKind = Literal["good", "bad", "stronger", "again", "edited", "copied"]
 RunStatus = Literal["running", "finished", "failed", "cancelled", "lost"]
 
 
@@ -35,8 +37,8 @@ class FileDocument(msgspec.Struct, forbid_unknown_fields=True):
     label: Label
 
 
-class TurnDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A turn; its parent stands before it."""
+class TurnDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A turn; its parent stands before it. `signals` are what a person did with an answer."""
 
     id: Id
     parent: Id | None
@@ -48,6 +50,7 @@ class TurnDocument(msgspec.Struct, forbid_unknown_fields=True):
     worker: str
     run: Id | None
     files: list[FileDocument]
+    signals: dict[SignalKind, Time] = {}  # none in the exports of older Batons
 
 
 class EventDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,6 +130,8 @@ def _document(connection: Connection, id: str) -> ConversationDocument:
     changes = connection.execute(
         "SELECT at, old, label FROM label_changes WHERE conversation = ? ORDER BY key", [id]
     )
+    turns = rows.turns(connection, "conversation = ?", id)
+    done = signals.of_turns(connection, [turn.id for turn in turns])
     with rows.genuine():
         return ConversationDocument(
             id,
@@ -138,12 +143,12 @@ def _document(connection: Connection, id: str) -> ConversationDocument:
             conversation.head,
             conversation.sent_from,
             [LabelChange(row["at"], Label(row["old"]), Label(row["label"])) for row in changes],
-            [_turn(turn) for turn in rows.turns(connection, "conversation = ?", id)],
+            [_turn(turn, done.get(turn.id, {})) for turn in turns],
             _runs(connection, id),
         )
 
 
-def _turn(turn: Turn) -> TurnDocument:
+def _turn(turn: Turn, done: Mapping[Signal, float]) -> TurnDocument:
     files = [FileDocument(file.name, file.text, file.size, file.label) for file in turn.files]
     return TurnDocument(
         turn.id,
@@ -156,6 +161,7 @@ def _turn(turn: Turn) -> TurnDocument:
         turn.worker,
         turn.run,
         files,
+        {signal.value: at for signal, at in done.items()},  # type: ignore[misc]
     )
 
 
@@ -214,6 +220,8 @@ def _check(conversation: ConversationDocument) -> None:
             raise _wrong(conversation, f"the turn {turn.id} is out of place")
         if turn.role is Role.SYSTEM:
             raise _wrong(conversation, f"the turn {turn.id} is nobody's")
+        if turn.signals and turn.role is not Role.ASSISTANT:
+            raise _wrong(conversation, f"the turn {turn.id} is no answer")
         turns[turn.id] = turn
     runs = {run.id for run in conversation.runs}
     named = [conversation.head, conversation.sent_from]
@@ -234,15 +242,23 @@ def _wrong(conversation: ConversationDocument, what: str) -> ConfigError:
 
 
 def _is_known(connection: Connection, new: ConversationDocument) -> bool:
-    """Tell whether the store holds every turn and run of it already, word for word."""
+    """Tell whether the store holds every turn and run of it already, word for word.
+
+    What a person did with the answers since is no other word.
+    """
     if not connection.execute("SELECT 1 FROM conversations WHERE id = ?", [new.id]).fetchone():
         return False
     old = _document(connection, new.id)
-    turns = {turn.id: turn for turn in old.turns}
+    turns = {turn.id: _said(turn) for turn in old.turns}
     runs = {run.id: run for run in old.runs}
-    return all(turns.get(turn.id) == turn for turn in new.turns) and all(
+    return all(turns.get(turn.id) == _said(turn) for turn in new.turns) and all(
         runs.get(run.id) == run for run in new.runs
     )
+
+
+def _said(turn: TurnDocument) -> TurnDocument:
+    """Return a turn without what was done with it."""
+    return msgspec.structs.replace(turn, signals={})
 
 
 def _collides(connection: Connection, new: ConversationDocument) -> bool:
@@ -291,6 +307,10 @@ def _insert(connection: Connection, new: ConversationDocument) -> None:
     )
     for turn in new.turns:
         add_turn(connection, _from_document(turn, new.id))
+        connection.executemany(
+            "INSERT INTO signals VALUES (?, ?, ?)",
+            [(turn.id, kind, at) for kind, at in turn.signals.items()],
+        )
     for run in new.runs:
         # Whatever was in progress there is played by nobody here.
         status = "lost" if run.status == "running" else run.status
