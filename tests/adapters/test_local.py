@@ -55,6 +55,8 @@ async def test_it_answers_paris_and_tells_its_phases(worker: LocalWorker) -> Non
     usage = answer.usage
     assert usage.finish is Finish.STOP
     assert (usage.tokens_in, usage.context) == (36, 8192)
+    assert usage.confidence is not None
+    assert -2 < usage.confidence < 0
     assert usage.tokens_out == sum(c.tokens for c in answer.chunks if isinstance(c, Text))
     order = [type(chunk) for chunk in answer.chunks if not isinstance(chunk, Writing)]
     assert order == sorted(order, key=[Loading, Reading, Text, type(usage)].index)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from baton.adapters.local import starter
 from baton.children import llama
-from baton.children.native import LlamaError
+from baton.children.native import LlamaError, c
 from baton.children.runner import encode
-from baton.children.sampling import GrammarRefused, Sampling
+from baton.children.sampling import GrammarRefused, Sampler, Sampling
 from baton.children.template import compile_template
 
 pytestmark = pytest.mark.local_model
@@ -50,6 +52,24 @@ class Desk:
             tokens = list(islice(self._context.write(sampler), most))
         return b"".join(map(self._model.piece, tokens)).decode("utf-8", "replace"), len(tokens)
 
+    def watch(self, sampler: Sampler, most: int) -> list[float]:
+        """Return the log-probability of each token that is written, worked out one by one."""
+        self._context.read(self._prompt, lambda done, total: None)
+        told: list[float] = []
+        choose = sampler.next
+
+        def next_one(ctx: Any) -> int:
+            row = c.llama_get_logits_ith(ctx, -1)[: self._model.vocabulary]
+            token = choose(ctx)
+            highest = max(row)
+            told.append(row[token] - highest - math.log(sum(math.exp(x - highest) for x in row)))
+            return token
+
+        sampler.next = next_one  # type: ignore[method-assign]
+        for _ in islice(self._context.write(sampler), most):
+            pass
+        return told
+
 
 @pytest.fixture(scope="module")
 def desk(model: llama.Model) -> Desk:
@@ -66,6 +86,27 @@ def test_what_is_written_always_parses(
     how = Sampling(temperature, repeat_penalty=penalty, seed=seed)
     text, _ = desk.write(how, PERSON)
     assert json.loads(text).keys() == {"name", "age", "likes"}
+
+
+def test_how_sure_the_model_was_is_what_its_figures_say(desk: Desk, model: llama.Model) -> None:
+    how = Sampling(0.0, repeat_penalty=1.3)
+    with closing(model.sampler(how, None)) as sampler:
+        assert sampler.sureness.mean is None
+        told = desk.watch(sampler, most=12)
+        assert sampler.sureness.mean == pytest.approx(sum(told) / len(told), abs=1e-4)
+        assert sampler.sureness.mean < 0
+
+
+def test_within_a_form_the_model_is_as_sure_as_it_was_of_the_words(
+    desk: Desk, model: llama.Model
+) -> None:
+    sure = []
+    for form in (r"root ::= [^\x00]*", r'root ::= "Zurich" [0-9]{20}'):
+        with closing(model.sampler(Sampling(0), form)) as sampler:
+            told = desk.watch(sampler, most=12)
+            assert sampler.sureness.mean == pytest.approx(sum(told) / len(told), abs=1e-4)
+            sure.append(sampler.sureness.mean)
+    assert sure[0] > sure[1] + 1, "it would not have said that by itself"
 
 
 def test_a_seed_repeats_chances_within_a_form(desk: Desk) -> None:

@@ -120,6 +120,8 @@ class Runner:
         modules = ("psutil", "baton.children.template")
         importing = threading.Thread(target=lambda: [importlib.import_module(m) for m in modules])
         importing.start()
+        # This one is only wanted with the first word, so nothing waits for it here.
+        threading.Thread(target=importlib.import_module, args=["numpy"], daemon=True).start()
         llama = _start_llama()
         try:
             model = self._load_model(frame)
@@ -186,6 +188,7 @@ class Runner:
             with contextlib.closing(sampler):
                 known = self._context.read(prompt, self._every(0, "reading", "done", "total"))
                 written = self._write(sampler, cap)
+                confidence = sampler.sureness.mean
         except GrammarRefused as error:
             raise Failure(
                 "WorkerError",
@@ -203,6 +206,7 @@ class Runner:
             finish="length" if written == cap else "stop",
             cached=known,
             context=self._limit,
+            confidence=confidence,
         )
 
     def _is_cancelled(self) -> bool:

@@ -41,7 +41,7 @@ def drafts(
             len(text),
             step in outcome.cut and situation.limits.max_tokens is None,
             refuses(text),
-            outcome.confidence.get(step),
+            _finite(outcome.confidence.get(step)),
             wrong.get(step),
         )
         for step, author in authors.items()
@@ -91,6 +91,10 @@ def sound_likeness(rows: Sequence[Sequence[float]], count: int) -> list[list[flo
     if said:
         return [list(map(_within, row)) for row in rows]
     return [[float(a == b) for b in range(count)] for a in range(count)]
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _known(figures: Mapping[str, float], ids: Iterable[str]) -> dict[str, float]:

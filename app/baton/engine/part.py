@@ -72,6 +72,7 @@ class Part:
         self.worker = step.worker
         self.text = ""
         self.cut = False
+        self.confidence: float | None = None
         self.error: BatonError | None = None
         self.is_over = False
         self._failure = ""
@@ -298,8 +299,9 @@ class Part:
             case Text(text=text):
                 self.text += text
                 await emit(ev.StepText(0, number, text))
-            case Usage(finish=finish):
+            case Usage(finish=finish, confidence=confidence):
                 self.cut = finish is Finish.LENGTH
+                self.confidence = confidence
             case Sent(destination=destination, size=size):
                 await emit(ev.Sent(0, number, self.worker, destination, size))
             case Retrying(reason=reason, delay=delay):

@@ -80,6 +80,7 @@ class Playing:
             {n: part.text for n, part in parts if part.text},
             {n for n, part in parts if part.cut},
             {n: part.error.message for n, part in parts if part.error is not None},
+            {n: part.confidence for n, part in parts if part.confidence is not None},
         )
 
     def outputs(self, step: int) -> dict[int, str]:

@@ -306,8 +306,10 @@ class LocalWorker:
                 "finish": "stop" | "length" as finish,
                 "cached": int(cached),
                 "context": int(context),
+                "confidence": float() | None as confidence,
             }:
-                return Usage(tokens_in, tokens_out, Finish(finish), cached, context)
+                counted = Usage(tokens_in, tokens_out, Finish(finish), cached, context)
+                return replace(counted, confidence=confidence)
             case {"type": "failed"}:
                 raise _error(frame)
         raise Died("It answered nonsense.")
