@@ -22,10 +22,13 @@ from baton.engine.search import Option, Seat, choose
 from baton.engine.sizes import Size, step_size
 from baton.engine.skills import skill, tool_for
 
-__all__ = ["assign", "chance", "fitting", "skill", "substitute"]
+__all__ = ["assign", "chance", "fitting", "level", "skill", "substitute"]
 
 _DOLLAR = 6.0
 """What a dollar costs in chance of success: for a cent, a step must be 6 % likelier to go well."""
+
+_STEEP, _EASE = 1.7, 1.4
+"""How fast the chance falls with difficulty, and its odds where skill and difficulty are equal."""
 
 _CALL = {Label.LOCAL: 0.01, Label.LAN: 0.015, Label.CLOUD: 0.03}
 """What asking a model costs: more where texts have to leave, so not just for a shorter wait.
@@ -44,7 +47,14 @@ _PROCESSOR = " processor"
 
 def chance(card: Card, need: Need) -> float:
     """Return how likely a worker does well what is needed, from 0 to 1."""
-    return 1 / (1 + math.exp(-(1.7 * (skill(card, need.kind) - need.difficulty) + 1.4)))
+    return 1 / (1 + math.exp(-(_STEEP * (skill(card, need.kind) - need.difficulty) + _EASE)))
+
+
+def level(card: Card, kind: str, likely: float) -> float:
+    """Return how difficult what a worker does well so likely must be: `chance` read backwards."""
+    likely = min(0.98, max(0.02, likely))
+    odds = math.log(likely / (1 - likely))
+    return skill(card, kind) - (odds - _EASE) / _STEEP
 
 
 def assign(

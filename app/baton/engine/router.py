@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from baton.domain.chat import Card, about_tokens
-from baton.domain.plan import Material, Need
-from baton.domain.routing import Draft, Judgement
-from baton.engine.assign import chance
-from baton.engine.comparing import alike, judged, seen
+from baton.domain.plan import KINDS, Material, Need
+from baton.domain.routing import Draft, Estimate, Judgement
+from baton.engine.assign import level
+from baton.engine.comparing import alike, expected, judged, seen
 from baton.engine.computable import computes
 from baton.engine.ports import Route
 
@@ -75,8 +76,14 @@ _NUMBERS = re.compile(r"\d+")
 _BASE = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
 """How difficult an ordinary task of a kind is; 2 for the others."""
 
-_GOOD = 0.5
-"""With less chance than this a stronger worker is worth a thought."""
+_GOOD, _MORE = 0.5, 0.2
+"""With less chance than this, a worker with that much more is worth a thought."""
+
+_SURE = 0.5
+"""A task kind is taken from the estimate where it is likelier than all others together."""
+
+_NOVEL = 0.5
+"""Above this an estimate says less of a prompt than the rule does."""
 
 _NOUNS = {
     "math": "a maths question",
@@ -103,24 +110,7 @@ class RuleRouter:
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
         """Return the route of the newest prompt."""
-        if tool := _tool(material, roster):
-            return Route(
-                "local",
-                f"This is a plain sum or date, and the {tool} does those exactly.",
-                Need("calculation", 1),
-                tool=tool,
-                scores={"difficulty": 1.0, "parts": 1.0},
-            )
-        text = seen(material.prompt)
-        parts = _parts(text)
-        kind = _kind(text, bool(material.files))
-        difficulty = _difficulty(text, len(material.prompt), kind, parts)
-        need = Need(kind, difficulty)
-        template = _template(material, roster, need, parts)
-        likely = chance(roster[0], need) if roster else 0.0
-        where, why = _where(need, parts, template, likely, roster)
-        scores = {"difficulty": float(difficulty), "parts": float(parts), "chance": likely}
-        return Route(where, why, need, template=template, scores=scores)
+        return tool_alone(material, roster) or routed(material, roster)
 
     async def judge(
         self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
@@ -136,12 +126,77 @@ class RuleRouter:
         """A rule holds nothing."""
 
 
-def _tool(material: Material, roster: Sequence[Card]) -> str:
-    """Return the tool in the roster that answers this prompt alone, or ""."""
+def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
+    """Return the route to the tool in the roster that answers this prompt alone, or None."""
     if material.turns[-1].files:
-        return ""
+        return None
     there = [card.id for card in roster if card.is_tool]
-    return next((tool for tool in there if computes(tool, material.prompt)), "")
+    tool = next((tool for tool in there if computes(tool, material.prompt)), "")
+    if not tool:
+        return None
+    return Route(
+        "local",
+        f"This is a plain sum or date, and the {tool} does those exactly.",
+        Need("calculation", 1),
+        tool=tool,
+        scores={"difficulty": 1.0, "parts": 1.0},
+    )
+
+
+def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None = None) -> Route:
+    """Return the route to models: by the rule, as far as no estimate says it better."""
+    if estimate is not None and estimate.novelty > _NOVEL:
+        ruled = routed(material, roster)
+        scores = {**ruled.scores, **figures(estimate, roster)}
+        return replace(ruled, scores=scores, estimate=estimate)
+    text = seen(material.prompt)
+    parts = _parts(text)
+    kind = _kind(text, bool(material.files))
+    if estimate is not None:
+        kind = _likeliest(estimate, kind)
+    difficulty = _difficulty(text, len(material.prompt), kind, parts)
+    if estimate is not None:
+        difficulty = _as_expected(estimate, roster, kind, difficulty)
+    need = Need(kind, difficulty)
+    template = _template(material, roster, need, parts)
+    scores = {"difficulty": float(difficulty), "parts": float(parts)}
+    route = Route("local", "", need, template=template, scores=scores, estimate=estimate)
+    likely = expected(roster[0], route) if roster else 0.0
+    where, why = _where(route, parts, likely, roster)
+    scores |= {"chance": likely} if estimate is None else figures(estimate, roster)
+    return replace(route, where=where, why=why)
+
+
+def figures(estimate: Estimate, roster: Sequence[Card]) -> dict[str, float]:
+    """Return what is told of an estimate: the first worker's, and the most another one gains."""
+    mine = roster[0].id if roster else ""
+    gains = [gain for worker, gain in estimate.gain.items() if worker != mine]
+    return {
+        "quality": estimate.quality.get(mine, 0.0),
+        "gain": max(gains, default=0.0),
+        "novelty": estimate.novelty,
+        "tokens": float(estimate.tokens),
+    }
+
+
+def _likeliest(estimate: Estimate, ruled: str) -> str:
+    """Return the task kind that is more likely than all others together, else the rule's."""
+    kind = max(estimate.kinds, key=estimate.kinds.__getitem__, default="")
+    return kind if kind in KINDS and estimate.kinds[kind] > _SURE else ruled
+
+
+def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: int) -> int:
+    """Return the difficulty at which workers of their skill do as well as is expected of them."""
+    found = [
+        level(card, kind, estimate.quality[card.id])
+        for card in roster
+        if card.id in estimate.quality and not card.is_tool
+    ]
+    if not found:
+        return ruled
+    trust = 1 - estimate.novelty
+    mixed = trust * sum(found) / len(found) + (1 - trust) * ruled
+    return max(1, min(5, round(mixed)))
 
 
 def _kind(text: str, with_files: bool) -> str:
@@ -197,10 +252,9 @@ def _too_long(material: Material, roster: Sequence[Card]) -> bool:
     return sum(about_tokens(file.text) for file in files.values()) > max(0, room)
 
 
-def _where(
-    need: Need, parts: int, template: str, likely: float, roster: Sequence[Card]
-) -> tuple[str, str]:
+def _where(route: Route, parts: int, likely: float, roster: Sequence[Card]) -> tuple[str, str]:
     """Return where a prompt goes, and why in a sentence."""
+    need, template = route.need, route.template
     grade = f"This looks like {_NOUNS[need.kind]}, {_GRADES[need.difficulty]}"
     if template == "read-long-document":
         return "plan", "The files are longer than your worker can read at once, so it reads pieces."
@@ -211,8 +265,21 @@ def _where(
     if parts > 1 and need.difficulty > 2:
         return "plan", f"You ask for {parts} things, and the later ones build on the first."
     others = [card for card in roster[1:] if card.is_outside]
-    if likely < _GOOD and any(chance(card, need) > likely + 0.2 for card in others):
-        return "cloud", f"{grade}, and your local worker is not strong at those."
+    if likely < _GOOD and any(_gain(card, route, likely) > _MORE for card in others):
+        return "cloud", f"{grade}, and your local worker {_poor(route, likely)}."
     if roster and not roster[0].is_outside:
         return "local", f"{grade}, which can stay on this machine."
     return "local", f"{grade}, so one worker is enough."
+
+
+def _gain(card: Card, route: Route, likely: float) -> float:
+    """Return how much likelier a worker answers well than the first one."""
+    if route.estimate is not None and card.id in route.estimate.gain:
+        return route.estimate.gain[card.id]
+    return expected(card, route) - likely
+
+
+def _poor(route: Route, likely: float) -> str:
+    if route.estimate is None:
+        return "is not strong at those"
+    return f"gets about {max(1, round(10 * likely))} in 10 of those right"
