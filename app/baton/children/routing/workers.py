@@ -1,0 +1,380 @@
+"""Where a worker stands that nobody measured: read from its name, its size and its price.
+
+One number says how able a worker is: on the questions of any set, the log-odds of a good answer are
+its ability less how hard that set is. The abilities of the workers that were measured are fitted
+together with what size, age and tuning make of one, which then stands in for all the others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from baton.domain.routing import Candidate
+
+Floats = NDArray[np.float64]
+
+
+# What a name says
+
+
+class Model(NamedTuple):
+    """What a model's name says of it; a number is 0 where it says none.
+
+    `billions` counts all parameters, or an equal dense model's where the name is of experts.
+    """
+
+    family: str
+    version: float
+    billions: float
+    variant: str
+    tuned: bool
+
+
+_FAMILIES = (
+    # Where a name holds two, it is of the first of these.
+    "chatqa", "nemotron", "tinyllama", "codellama", "deepseek", "llama", "codegemma", "gemma",
+    "gemini", "qwq", "qwen", "mathstral", "codestral", "ministral", "magistral", "mixtral",
+    "mistral", "phi", "command", "claude", "gpt-oss", "gpt", "grok", "reka", "smollm", "granite",
+    "olmo", "glm", "yi", "o",
+)  # fmt: skip
+_APART = {"phi": r"(?<![a-z])phi", "yi": r"(?<![a-z])yi(?![a-z])", "o": r"(?<![a-z0-9])o(?=\d)"}
+_FAMILY = re.compile("|".join(_APART.get(name, name) for name in _FAMILIES))
+_SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d{1,3})x)?(\d{1,4}(?:\.\d{1,3})?)(b|m)(?![a-z])")
+_NOISE = re.compile(
+    r"@.*$|\.gguf$|-\d{5}-of-\d{5}"
+    # How it is packed, when it was made, how much it can read.
+    r"|-(?:i?q\d\w*(?:-(?:[kmsl]|[01]|x{0,2}[sml]))*|[bf]?f(?:16|32)|fp\d+|int\d|awq|gptq|gguf|mlx)(?=-|$)"
+    r"|-20\d\d-?\d\d-?\d\d(?=-|$)|-2\d-\d\d-\d\d(?=-|$)|-(?:0[1-9]|1[0-2]|2\d)\d\d(?=-|$)"
+    r"|-00\d(?=-|$)|-\d{1,4}k(?=-|$)"
+)
+_VERSION = re.compile(r"(?<![\d.])(\d{1,2})(?:[.-](\d)(?!\d))?")
+_VARIANT = re.compile(
+    r"(?<![a-z])(nano|mini|small|medium|large|plus|max|pro|flash|lite|turbo|opus|sonnet|haiku"
+    r"|core|super|coder|math|nemo|thinking|r)(?![a-z])|(?<=\d)(o)(?![a-z])"
+)
+_BASE = re.compile(r"(?<![a-z])(?:base|pt)(?![a-z])")
+
+
+def plain(model: str) -> str:
+    """Return a model's name without its maker, in small letters, its words joined by hyphens."""
+    name = model.strip().lower()[-200:].rsplit("/", 1)[-1]
+    return re.sub(r"[\s_:]+", "-", name).strip("-")
+
+
+@lru_cache(maxsize=1024)
+def read(model: str) -> Model:
+    """Return what a model's name says: `Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf`, `qwen2.5:7b`."""
+    name = plain(model)
+    for _ in range(4):  # one may hide another
+        name = _NOISE.sub("", name)
+    found = list(_FAMILY.finditer(name))
+    family = min((m[0] for m in found), key=_FAMILIES.index, default="")
+    rest = name[found[0].end() :] if found else name
+    billions = 0.0
+    if size := _SIZE.search(name):
+        billions = float(size[2]) / (1000.0 if size[3] == "m" else 1.0)
+        billions *= float(size[1] or 1) ** 0.5  # eight experts of 7 do what a dense 20 does
+        rest = rest.replace(size[0], "", 1)
+    version = _VERSION.search(rest) if family != "mixtral" else None
+    variants = sorted({m[1] or m[2] for m in _VARIANT.finditer(name)})
+    return Model(
+        family,
+        float(f"{version[1]}.{version[2] or 0}") if version else 0.0,
+        round(billions, 3 if billions < 1 else 1),
+        "-".join(variants),
+        not _BASE.search(name),
+    )
+
+
+def canonical(model: str) -> str:
+    """Return how a model is called here, whoever packed it: `llama-3.1-8b`; its name if unknown.
+
+    That name says of it what the longer one did.
+    """
+    seen = read(model)
+    if not seen.family:
+        return plain(model)
+    version = f"{seen.version:g}" if seen.version else ""
+    words = seen.variant.split("-")
+    head = seen.family + ("" if seen.family == "o" or not version else "-") + version
+    if "o" in words:
+        head, words = head + "o", [word for word in words if word != "o"]
+    size = f"{seen.billions:g}b" if seen.billions else ""
+    return "-".join(filter(None, (head, *words, size, "" if seen.tuned else "base")))
+
+
+def match(model: str, known: Iterable[str]) -> str | None:
+    """Return which of the known workers a model is, or None.
+
+    Where several are (releases of different days), it is the one whose name is most like it.
+    """
+    name, seen = plain(model), read(model)
+    best: tuple[int, str] | None = None
+    for worker in known:
+        other = plain(worker)
+        if other == name:
+            return worker
+        if _is(seen, read(worker)):
+            best = max(best or (-1, ""), (_shared(name, other), worker))
+    return best[1] if best else None
+
+
+def _shared(a: str, b: str) -> int:
+    """Return how many letters two names begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+
+
+def _is(a: Model, b: Model) -> bool:
+    """Tell whether two names are of one model; what only one of them says doesn't matter."""
+    if not a.family or (a.family, a.variant, a.tuned) != (b.family, b.variant, b.tuned):
+        return False
+    same_size = a.billions == b.billions or 0.0 in (a.billions, b.billions)
+    return same_size and (a.version == b.version or 0.0 in (a.version, b.version))
+
+
+# What that makes of it
+
+_MADE = {
+    "chatqa": ((1.5, 24.35),),
+    "nemotron": ((3, 24.35), (3.1, 24.8), (3.3, 25.2)),
+    "codellama": ((0, 23.65),),
+    "tinyllama": ((0, 24.0),),
+    "llama": (
+        (1, 23.15), (2, 23.55), (3, 24.3), (3.1, 24.55), (3.2, 24.75), (3.3, 24.9), (4, 25.3)
+    ),
+    "codegemma": ((1, 24.25),),
+    "gemma": ((1, 24.15), (2, 24.5), (3, 25.2)),
+    "gemini": ((1, 23.95), (1.5, 24.4), (2, 24.95), (2.5, 25.3), (3, 25.9)),
+    "qwq": ((0, 25.1),),
+    "qwen": ((1, 23.7), (1.5, 24.1), (2, 24.45), (2.5, 24.7), (3, 25.3), (3.5, 26.0)),
+    "mathstral": ((0, 24.55),),
+    "codestral": ((0, 24.4),),
+    "ministral": ((0, 24.8),),
+    "magistral": ((0, 25.45),),
+    "mixtral": ((0, 23.95),),
+    "mistral": ((0.1, 23.75), (0.2, 23.95), (0.3, 24.4), (2, 24.55), (3, 25.2)),
+    "mistral-nemo": ((0, 24.55),),
+    "phi": ((1, 23.7), (2, 23.95), (3, 24.3), (3.5, 24.65), (4, 24.95)),
+    "command": ((0, 24.2),),
+    "claude": ((2, 23.55), (3, 24.2), (3.5, 24.6), (3.7, 25.15), (4, 25.4), (4.5, 25.75)),
+    "gpt-oss": ((0, 25.6),),
+    "gpt": ((3.5, 23.2), (4, 23.8), (4.1, 25.3), (5, 25.6)),
+    "gpt-o": ((4, 24.4),),
+    "gpt-mini-o": ((4, 24.55),),
+    "grok": ((1, 23.9), (2, 24.6), (3, 25.1), (4, 25.5)),
+    "reka": ((0, 24.3),),
+    "smollm": ((1, 24.55), (2, 24.85), (3, 25.5)),
+    "granite": ((3, 24.8), (4, 25.7)),
+    "olmo": ((1, 24.1), (2, 24.9), (3, 25.9)),
+    "glm": ((3, 23.8), (4, 24.45), (4.5, 25.6)),
+    "deepseek": ((1, 24.0), (2, 24.5), (2.5, 24.7), (3, 25.0)),
+    "deepseek-r": ((1, 25.05),),
+    "yi": ((1, 23.85), (1.5, 24.35)),
+    "o": ((1, 24.7), (3, 25.3), (4, 25.3)),
+}  # fmt: skip
+"""When a family's versions came out, in years since 2000. A later one does more with its size."""
+
+_UNDATED = 24.5
+_YEARS = (23.0, 26.0)
+
+_SIZES = {
+    "phi-mini": 3.8, "phi-small": 7.0, "phi-medium": 14.0, "mistral-nemo": 12.0,
+    "mistral-small": 22.0, "mistral-large": 123.0, "gpt-3.5-turbo": 30.0,
+    "command-r": 35.0, "command-plus-r": 104.0,
+    "mathstral": 7.0, "codestral": 22.0, "mixtral": 19.8, "deepseek": 236.0, "qwq": 32.0,
+}  # fmt: skip
+_TIERS = {
+    "nano": 5.0, "mini": 15.0, "lite": 10.0, "flash": 25.0, "haiku": 20.0,
+    "small": 20.0, "medium": 70.0, "core": 67.0, "sonnet": 150.0, "pro": 150.0, "plus": 100.0,
+    "large": 120.0, "opus": 300.0, "max": 300.0,
+}  # fmt: skip
+_FRONTIER = {"gpt", "claude", "gemini", "grok", "o"}
+_THINKS = re.compile(
+    r"(?<![a-z])(?:o[134](?![a-z0-9])|r1|qwq|magistral|thinking|reason)|gpt-?oss|gpt-5"
+)
+
+
+def size_of(candidate: Candidate) -> float:
+    """Return how many billions of parameters a worker likely has, or its like."""
+    seen = read(candidate.model or candidate.id)
+    if seen.billions or candidate.billions > 0:
+        return seen.billions or min(candidate.billions, 2000.0)
+    tiers = [_TIERS[word] for word in seen.variant.split("-") if word in _TIERS]
+    named = (f"{seen.family}-{seen.version:g}-{seen.variant}", f"{seen.family}-{seen.variant}")
+    known = next((_SIZES[name] for name in (*named, seen.family) if name in _SIZES), 0.0)
+    if known or tiers:
+        return known or min(tiers)
+    if candidate.dollars > 0:
+        return 25.0 * math.pow(min(candidate.dollars, 200.0), 0.75)
+    return 200.0 if candidate.outside or seen.family in _FRONTIER else 3.0
+
+
+def year_of(candidate: Candidate) -> float:
+    """Return when a worker likely came out, in years since 2000."""
+    seen = read(candidate.model or candidate.id)
+    made = _MADE.get(f"{seen.family}-{seen.variant}") or _MADE.get(seen.family)
+    if made is None:
+        return _UNDATED
+    # Who names no version is of the first.
+    return max((v, year) for v, year in (*made, (0.0, made[0][1])) if v <= seen.version)[1]
+
+
+SIGHTS = 6
+"""How many numbers `sight` gives."""
+
+
+def sight(candidate: Candidate) -> Floats:
+    """Return what of a worker bears on its ability, each near 0 for a usual one."""
+    name = candidate.model or candidate.id
+    seen, size = read(name), max(0.05, size_of(candidate))
+    year = min(max(year_of(candidate), _YEARS[0]), _YEARS[1])
+    log = math.log2(size / 8.0)
+    narrow = "coder" in seen.variant or seen.family in ("codegemma", "codellama", "chatqa")
+    return np.array([
+        1.0,
+        log,
+        min(log, 0.0),  # a small one loses more by each halving
+        year - 24.5,
+        float(bool(_THINKS.search(plain(name)))),
+        float(not seen.tuned) + float(narrow),
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What was fitted: the abilities of those measured, and what `sight` is worth for the others.
+
+    `level` says by set of questions how hard it is; `error` is how far the ability of a worker is
+    missed when it is left out of the fit (root mean square, in log-odds).
+    """
+
+    workers: Mapping[str, float]
+    worth: Floats
+    level: Mapping[str, float]
+    error: float = 1.0
+
+    def prior(self, candidate: Candidate) -> float:
+        """Return what ability to expect of a worker by its name, size and price alone."""
+        return float(np.clip(sight(candidate) @ self.worth, -6.0, 6.0))
+
+    def of(self, candidate: Candidate) -> float:
+        """Return a worker's ability: as measured, else as expected."""
+        known = self.known(candidate)
+        return self.workers[known] if known else self.prior(candidate)
+
+    def known(self, candidate: Candidate) -> str | None:
+        """Return which measured worker it is, or None."""
+        names = [candidate.model, candidate.id] if candidate.model else [candidate.id]
+        return next((found for name in names if (found := match(name, self.workers))), None)
+
+    def nearest(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
+        """Return how much each of some measured workers tells of it; that makes 1 together.
+
+        The closer its ability, the more; one of its family more still. It alone, if it is there.
+        """
+        if known := match(candidate.model or candidate.id, among):
+            return {known: 1.0}
+        target, family = self.of(candidate), read(candidate.model or candidate.id).family
+        weights = {}
+        for worker in among:
+            gap = self.of(Candidate(worker)) - target
+            kin = 2.0 if family and read(worker).family == family else 1.0
+            weights[worker] = kin * math.exp(-0.5 * (gap / 0.5) ** 2) + 1e-9
+        total = sum(weights.values())
+        return {worker: weight / total for worker, weight in weights.items()}
+
+    def numbers(self) -> dict[str, object]:
+        """Return all of it as plain values, for a JSON file."""
+        return {
+            "workers": {worker: round(a, 4) for worker, a in sorted(self.workers.items())},
+            "worth": [round(float(value), 4) for value in self.worth],
+            "level": {name: round(a, 4) for name, a in sorted(self.level.items())},
+            "error": round(self.error, 4),
+        }
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, object]) -> Abilities:
+        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
+        workers, worth = numbers["workers"], numbers["worth"]
+        level, error = numbers["level"], numbers["error"]
+        if not (isinstance(workers, dict) and isinstance(level, dict) and isinstance(worth, list)):
+            raise TypeError("No abilities.")
+        found = cls(
+            {str(worker): float(a) for worker, a in workers.items()},
+            np.array([float(value) for value in worth]),
+            {str(name): float(a) for name, a in level.items()},
+            float(str(error)),
+        )
+        if found.worth.shape != (SIGHTS,) or not np.isfinite(found.worth).all():
+            raise ValueError("No abilities.")
+        return found
+
+
+# Fitting
+
+
+def fit(scores: Mapping[str, Mapping[str, tuple[float, int]]]) -> Abilities:
+    """Fit abilities on what workers reached: by set and worker the mean quality and on how many."""
+    cells = [
+        (name, canonical(worker), quality, count)
+        for name, workers in sorted(scores.items())
+        for worker, (quality, count) in sorted(workers.items())
+        if count
+    ]
+    # The names as they are written there, since one may say more than what it comes to.
+    written = {canonical(worker): worker for workers in scores.values() for worker in workers}
+    workers, worth, level = _solve(cells, written)
+    missed = []
+    for worker, ability in workers.items():
+        rest = [cell for cell in cells if cell[1] != worker]
+        if len({cell[1] for cell in rest}) > SIGHTS:
+            _, without, other = _solve(rest, written)
+            shift = np.mean([level[name] - other[name] for name in other])  # the scale may move
+            missed.append(float(sight(Candidate(written[worker])) @ without) + shift - ability)
+    error = float(np.sqrt(np.mean(np.square(missed)))) if missed else 1.0
+    return Abilities(workers, worth, level, error)
+
+
+_Cell = tuple[str, str, float, int]
+
+
+def _solve(
+    cells: Sequence[_Cell], written: Mapping[str, str]
+) -> tuple[dict[str, float], Floats, dict[str, float]]:
+    """Return abilities, what each sight is worth, and the sets' levels: one ridge regression."""
+    names = sorted({cell[0] for cell in cells})
+    workers = sorted({cell[1] for cell in cells})
+    seen = {worker: sight(Candidate(written[worker])) for worker in workers}
+    size = SIGHTS + len(workers) + len(names)
+    design, target, weight = (
+        np.zeros((len(cells), size)),
+        np.zeros(len(cells)),
+        np.zeros(len(cells)),
+    )
+    for row, (name, worker, quality, count) in enumerate(cells):
+        design[row, :SIGHTS] = seen[worker]
+        design[row, SIGHTS + workers.index(worker)] = 1.0
+        design[row, SIGHTS + len(workers) + names.index(name)] = -1.0
+        smooth = (quality * count + 1.0) / (count + 2.0)
+        target[row] = math.log(smooth / (1.0 - smooth))
+        weight[row] = min(count, 500) / 500.0
+    penalty = np.concatenate([
+        [1e-3] + [0.3] * (SIGHTS - 1), np.full(len(workers), 0.5), np.full(len(names), 1e-2)
+    ])  # fmt: skip
+    weighted = design * weight[:, None]
+    found = np.linalg.solve(weighted.T @ design + np.diag(penalty), weighted.T @ target)
+    worth = np.asarray(found[:SIGHTS], np.float64)
+    own = {
+        worker: float(seen[worker] @ worth + found[SIGHTS + place])
+        for place, worker in enumerate(workers)
+    }
+    return own, worth, dict(zip(names, found[SIGHTS + len(workers) :].tolist(), strict=True))
