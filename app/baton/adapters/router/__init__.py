@@ -1,0 +1,16 @@
+"""The trained router: a child process that computes, its files, and the rule to fall back on."""
+
+from baton.adapters.router.files import lacking, learned_file, shipped
+from baton.adapters.router.learned import LearnedRouter
+from baton.adapters.router.learning import learn
+from baton.adapters.router.scorer import Limits, Loaded
+
+__all__ = [
+    "LearnedRouter",
+    "Limits",
+    "Loaded",
+    "lacking",
+    "learn",
+    "learned_file",
+    "shipped",
+]

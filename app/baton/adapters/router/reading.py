@@ -1,0 +1,149 @@
+"""What crosses the pipe to the scorer and back: cut to size on the way out, doubted on the way in.
+
+A child is as trustworthy as the files it reads, so whatever doesn't make sense is a death.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from baton.children.process import Died
+from baton.domain.chat import Card
+from baton.domain.plan import KINDS
+from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.domain.sanitise import one_line
+from baton.engine.comparing import seen
+from baton.engine.skills import billions
+
+MOST_CANDIDATES = 64
+MOST_TEXTS = 64
+"""More of them aren't sent: the first ones count."""
+
+
+# Out
+
+
+def shown(text: str) -> str:
+    """Return the part of a text that the router looks at, as whole characters."""
+    return seen(text).encode("utf-8", "replace").decode("utf-8")
+
+
+def candidates(roster: Sequence[Card]) -> list[Candidate]:
+    """Return the models of a roster as the router sees them, in its order."""
+    cards = [card for card in roster if not card.is_tool][:MOST_CANDIDATES]
+    return [candidate(card) for card in cards]
+
+
+def candidate(card: Card) -> Candidate:
+    """Return a worker as the router sees it."""
+    free = card.price is None or card.price.is_free
+    dollars = 0.0 if free or card.price is None else card.price.dearest_output / 10**9
+    model = card.model or card.name or card.id
+    skills = {kind: float(level) for kind, level in card.skills.items()}
+    return Candidate(card.id, model, billions(card), dollars, card.is_outside, skills)
+
+
+def drafts_sent(drafts: Sequence[Draft]) -> list[dict[str, Any]]:
+    """Return drafts as fields, their texts cut; how long they were stays known."""
+    return [
+        asdict(
+            replace(
+                draft,
+                text=shown(draft.text),
+                answer=shown(draft.answer),
+                length=draft.length or len(draft.text),
+            )
+        )
+        for draft in drafts
+    ]
+
+
+def rated_sent(rated: Sequence[Rated]) -> list[dict[str, Any]]:
+    """Return labels as fields, their texts cut."""
+    return [asdict(replace(one, text=shown(one.text))) for one in rated]
+
+
+# In
+
+
+def estimate_in(value: object, workers: Collection[str]) -> Estimate:
+    """Return an estimate of those workers. Raises Died."""
+    fields = _fields(value, "kinds", "quality", "gain", "nearby", "tokens", "novelty")
+    kinds = _shares(fields["kinds"], KINDS)
+    quality = _shares(fields["quality"], workers)
+    if quality.keys() != set(workers):
+        raise Died("It answered nonsense.")
+    return Estimate(
+        kinds,
+        quality,
+        _shares(fields["gain"], workers, least=-1.0),
+        _shares(fields["nearby"], workers),
+        int(_number(fields["tokens"], 0, 10**9)),
+        _number(fields["novelty"]),
+    )
+
+
+def judgement_in(value: object, drafts: int, workers: Collection[str]) -> Judgement:
+    """Return a judgement of so many drafts. Raises Died."""
+    fields = _fields(value, "quality", "best", "gain", "agreement")
+    quality = _numbers(fields["quality"], drafts)
+    best, agreement = fields["best"], fields["agreement"]
+    if type(best) is not int or not 0 <= best < drafts:
+        raise Died("It answered nonsense.")
+    return Judgement(
+        tuple(quality),
+        best,
+        _shares(fields["gain"], workers, least=-1.0),
+        None if agreement is None else _number(agreement),
+    )
+
+
+def table_in(value: object, texts: int) -> list[list[float]]:
+    """Return a table of likenesses of so many texts. Raises Died."""
+    if not isinstance(value, list) or len(value) != texts:
+        raise Died("It answered nonsense.")
+    return [_numbers(row, texts) for row in value]
+
+
+def learned_in(value: object) -> Learned:
+    """Return what refitting came to. Raises Died."""
+    fields = _fields(value, "used", "held", "before", "after", "kept", "notes")
+    if type(fields["kept"]) is not bool or not isinstance(fields["notes"], list):
+        raise Died("It answered nonsense.")
+    return Learned(
+        int(_number(fields["used"], 0, 10**9)),
+        int(_number(fields["held"], 0, 10**9)),
+        _number(fields["before"], 0, 10**6),
+        _number(fields["after"], 0, 10**6),
+        fields["kept"],
+        tuple(one_line(str(note), 300) for note in fields["notes"]),
+    )
+
+
+def _fields(value: object, *names: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not value.keys() >= set(names):
+        raise Died("It answered nonsense.")
+    return value
+
+
+def _shares(value: object, names: Collection[str], least: float = 0.0) -> dict[str, float]:
+    """Return numbers up to 1 by names, of which it may know no others."""
+    if not isinstance(value, dict) or not value.keys() <= set(names):
+        raise Died("It answered nonsense.")
+    return {name: _number(number, least) for name, number in value.items()}
+
+
+def _numbers(value: object, count: int) -> list[float]:
+    if not isinstance(value, list | tuple) or len(value) != count:
+        raise Died("It answered nonsense.")
+    return [_number(number) for number in value]
+
+
+def _number(value: object, least: float = 0.0, most: float = 1.0) -> float:
+    """Return a finite number, pushed into its bounds: rounding may lead a little beyond."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Died("It answered nonsense.")
+    return min(most, max(least, float(value)))
