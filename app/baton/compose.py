@@ -19,10 +19,11 @@ from baton.settings import Paths, Settings
 from baton.settings import ServerWorker as ServerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from baton.adapters.cloud import Gateway
     from baton.adapters.ledger import Ledger
+    from baton.adapters.router import LearnedRouter
     from baton.adapters.store import Store
     from baton.engine.orchestra import Orchestra
     from baton.engine.ports import Template, Worker
@@ -38,6 +39,7 @@ class Baton:
     settings: Settings
     paths: Paths
     gateway: Gateway | None = None
+    router: LearnedRouter | None = None
 
     @property
     def warning(self) -> str:
@@ -51,7 +53,13 @@ class Baton:
         money = ""
         with suppress(StoreError):
             money = self.ledger.warning
-        return " ".join(filter(None, (self.store.warning, money, *doubted)))
+        routing = self.router.warning if self.router is not None else ""
+        return " ".join(filter(None, (self.store.warning, money, *doubted, routing)))
+
+    def tell_later(self, tell: Callable[[str], object]) -> None:
+        """Have the person told of what turns out only later: that the router can't be used."""
+        if self.router is not None:
+            self.router.tell = tell
 
     def warm_cloud(self) -> None:
         """Start the gateway ahead of its first call, if there can be one that costs money."""
@@ -80,12 +88,19 @@ def compose(
 ) -> Baton:
     """Put everything together; without `history` nothing but money is kept on disk.
 
-    The worker named by `warm` is set loading before anything is imported that takes time. With
-    `only`, no other configured worker is used. Raises ConfigError, ModelFileError or StoreError.
+    The worker named by `warm` is set loading before anything is imported that takes time, the
+    router right after it. With `only`, no other configured worker is used. Raises ConfigError,
+    ModelFileError or StoreError.
     """
     workers: dict[str, Worker] = dict(_local_workers(settings, warm))
     if warm in workers:
         workers[warm].warm()
+
+    from baton.adapters.router import LearnedRouter, learned_file
+
+    router = LearnedRouter(learned=learned_file(paths.data))
+    if warm is not None:
+        router.warm()
 
     from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
@@ -119,11 +134,12 @@ def compose(
     orchestra = Orchestra(
         listed, store, settings.worker, ledger=ledger, terms=terms, redactor=redactor
     )
+    orchestra.router = router
     orchestra.conductor = settings.conductor
     orchestra.templates = partial(_templates, paths)
     if gateway is not None:
         orchestra.on_offline = partial(setattr, gateway, "offline")
-    return Baton(orchestra, store, ledger, settings, paths, gateway)
+    return Baton(orchestra, store, ledger, settings, paths, gateway, router)
 
 
 def _templates(paths: Paths) -> Mapping[str, Template]:

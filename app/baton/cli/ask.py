@@ -136,6 +136,7 @@ def answer(options: Options) -> int:
             interrupts.check()
             if baton.warning:
                 talk(f"baton: {baton.warning}")
+            baton.tell_later(lambda text: talk(f"baton: {text}"))
             conversation, text = runner.run(
                 _where_and_what(baton.store, options.conversation, text)
             )

@@ -85,6 +85,7 @@ def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: L
             interrupts.check()
             if baton.warning:
                 talk(f"baton: {baton.warning}")
+            baton.tell_later(lambda text: talk(f"baton: {text}"))
             return runner.run(_go_on(baton, named, manner, limits))
         finally:
             runner.run(baton.aclose())

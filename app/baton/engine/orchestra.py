@@ -176,7 +176,9 @@ class Orchestra:
         return strategy(name)
 
     async def aclose(self) -> None:
-        """Let every worker go."""
+        """Let every worker and the router go."""
+        if self.router is not None:
+            await self.router.aclose()
         for worker in self._workers.values():
             await worker.aclose()
 

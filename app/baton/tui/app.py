@@ -199,6 +199,7 @@ def run(
         conversation,
         greeting,
         baton.warm_cloud,
+        baton.tell_later,
     )
     return asyncio.run(_run(BatonApp(desk, theme, keymap), baton, mouse))
 

@@ -19,12 +19,17 @@ def _nothing() -> None:
     """There is nothing to be warmed."""
 
 
+def _never(_: Callable[[str], object]) -> None:
+    """Nothing turns out later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """Everything behind the screens.
 
     `config` is the file with the settings; `exports` and `logs` are folders, made when first
-    needed. `warm_cloud` starts what a call elsewhere will need, if there can be one.
+    needed. `warm_cloud` starts what a call elsewhere will need, if there can be one. `tell_later`
+    takes what says something to the person, for what only turns out while prompts are played.
     """
 
     orchestra: Orchestra
@@ -38,3 +43,4 @@ class Desk:
     conversation: str | None = None
     greeting: str = ""
     warm_cloud: Callable[[], None] = _nothing
+    tell_later: Callable[[Callable[[str], object]], None] = _never
