@@ -163,3 +163,50 @@ def test_a_damaged_history_is_told_once_and_kept(call: Call) -> None:
     assert done.err.startswith("baton: ")
     kept = [file for file in database.parent.iterdir() if file != database]
     assert any(b"not a database" in file.read_bytes() for file in kept)
+
+
+def test_answers_are_rated_and_that_is_taken_back(call: Call) -> None:
+    id = said("Lisbon with kids", "Shorter?")
+    [last, first] = [run["run_id"] for run in (_why(call, ""), _why(call, _first_run(id)))]
+    assert last != first
+    done = call("history", "rate", "good")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith(f"The answer of run {last} is marked as good: ")
+    assert call("history", "rate", "bad", first[:8]).code == 0
+    lines = call("history", "show", id).out.splitlines()
+    assert [line for line in lines if line.startswith("scripted · ")] == [
+        "scripted · bad",
+        "scripted · good",
+    ]
+    assert call("history", "rate", "none").err.startswith(f"The answer of run {last} is not marked")
+    thread = json.loads(call("history", "show", id, "--json").out)["thread"]
+    assert [turn["signals"] for turn in thread] == [[], ["bad"], [], []]
+    assert call("history", "rate", "great").code == 2
+    assert call("history", "rate", "good", "nothing").code == 2
+
+
+def test_what_has_no_answer_can_not_be_rated(call: Call) -> None:
+    assert call("history", "rate", "good").code == 2
+
+    async def begin() -> None:
+        store = Store.open(find_paths().database)
+        await store.begin(Prompt("Hello"), Place(), Label.CLOUD)
+        await store.aclose()
+
+    asyncio.run(begin())
+    refused = call("history", "rate", "bad")
+    assert refused.code == 2
+    assert "no answer to judge" in refused.err
+
+
+def _why(call: Call, run: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(call("why", *filter(None, [run]), "--json").out)
+    return found
+
+
+def _first_run(conversation: str) -> str:
+    with sqlite3.connect(find_paths().database) as connection:
+        query = "SELECT id FROM runs WHERE conversation = ? ORDER BY key"
+        [found, *_] = connection.execute(query, [conversation]).fetchall()
+    connection.close()
+    return str(found[0])

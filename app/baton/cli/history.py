@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,23 +14,25 @@ import click
 
 from baton.adapters.store import Store
 from baton.cli.aliases import AliasedGroup
-from baton.cli.completion import complete_conversation
+from baton.cli.completion import complete_conversation, complete_run
 from baton.cli.output import emit, emit_json, talk
 from baton.cli.resume import way_on
 from baton.cli.steps import view_of
-from baton.cli.stored import with_store
+from baton.cli.stored import found_run, with_store
 from baton.domain.chat import Role, Turn, TurnStatus
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.history import Conversation, Hit
 from baton.domain.labels import Label
 from baton.domain.sanitise import one_line
+from baton.domain.signals import RATINGS, Signal
+from baton.domain.signals import rating as rating_of
 from baton.domain.transcript import to_markdown
 from baton.settings import find_paths
 
 
 @click.group(cls=AliasedGroup)
 def history() -> None:
-    """List, search, show, remove, export and import conversations.
+    """List, search, show, rate, remove, export and import conversations.
 
     A conversation is named by its id or the beginning of it.
     """
@@ -73,6 +76,19 @@ def show(conversation: str, as_json: bool) -> None:
         emit_json(value)
     else:
         emit(text)
+
+
+@history.command()
+@click.argument("rating", type=click.Choice([*(rating.value for rating in RATINGS), "none"]))
+@click.argument("run", required=False, shell_complete=complete_run)
+def rate(rating: str, run: str | None) -> None:
+    """Say that an answer is good or bad, or take that back (none).
+
+    It is the answer of RUN: its id, the beginning of it, or without one the last run. `baton learn`
+    learns from it; it is kept with the conversation, and goes when that is removed.
+    """
+    chosen = None if rating == "none" else Signal(rating)
+    talk(with_store(lambda store: _rate(store, run, chosen)))
 
 
 @history.command("rm")
@@ -151,18 +167,27 @@ async def _transcript(store: Store, name: str) -> tuple[str, dict[str, Any]]:
         f"{one_line(conversation.title)}\n"
         f"{conversation.id} · {_when(conversation.created)} · {len(turns)} turns{private}"
     )
-    blocks = [_shown(turn, branches[turn.id]) + await _way_on(store, turn) for turn in turns]
+    done = await store.signals([turn.id for turn in turns])
+    blocks = [
+        _shown(turn, branches[turn.id], done.get(turn.id, {})) + await _way_on(store, turn)
+        for turn in turns
+    ]
     text = "\n\n".join([head, *blocks])
-    listed = [asdict(turn) | {"branches": list(branches[turn.id])} for turn in turns]
+    listed = [
+        asdict(turn) | {"branches": list(branches[turn.id]), "signals": list(done.get(turn.id, ()))}
+        for turn in turns
+    ]
     return text, asdict(conversation) | {"thread": listed}
 
 
-def _shown(turn: Turn, branches: tuple[str, ...]) -> str:
+def _shown(turn: Turn, branches: tuple[str, ...], done: Iterable[Signal]) -> str:
     notes = ["You" if turn.role is Role.USER else turn.worker or "Baton"]
     if len(branches) > 1:
         notes.append(f"branch {branches.index(turn.id) + 1} of {len(branches)}")
     if turn.status is not TurnStatus.DONE:
         notes.append(turn.status.value)
+    if (rating := rating_of(done)) is not None:
+        notes.append(rating.value)
     notes += [f"file {one_line(file.name)}" for file in turn.files]
     return f"{' · '.join(notes)}\n{turn.text}"
 
@@ -175,6 +200,16 @@ async def _way_on(store: Store, turn: Turn) -> str:
     run = await store.run(turn.run)
     told = way_on(run.id, view_of(run), run.status)
     return f"\n({told})" if told else ""
+
+
+async def _rate(store: Store, run: str | None, rating: Signal | None) -> str:
+    record = await found_run(store, run)
+    *_, answer = await store.thread(record.conversation, record.answer)
+    if not answer.text.strip():
+        raise ConfigError(f"The run {record.id} has no answer to judge.")
+    await store.rate(record.answer, rating)
+    said = f"is marked as {rating}" if rating else "is not marked any more"
+    return f"The answer of run {record.id} {said}: {one_line(answer.text, 60)}"
 
 
 async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:

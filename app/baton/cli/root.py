@@ -35,7 +35,9 @@ COMMANDS = {
     "ask": Entry("baton.cli.ask:ask", "Answer one prompt on stdout."),
     "plan": Entry("baton.cli.plan:plan", "Draw the plan for a prompt, and play nothing of it."),
     "resume": Entry("baton.cli.resume:resume", "Go on with an interrupted run, or play a plan."),
-    "history": Entry("baton.cli.history:history", "List, search, show and export conversations."),
+    "history": Entry(
+        "baton.cli.history:history", "List, search, show, rate, export conversations."
+    ),
     "why": Entry("baton.cli.why:why", "Say in a sentence or two who answered, and why."),
     "trace": Entry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
     "workers": Entry("baton.cli.workers:workers", "Show and test what can answer."),

@@ -37,6 +37,8 @@ COMMANDS = (
     Command("budget", "budget", "See the money; set a ceiling: /budget day 2", "SCOPE USD"),
     Command("egress", "egress", "See everything that left this machine"),
     Command("copy", "copy", "Copy the newest answer"),
+    Command("good", "good", "Say that the newest answer is good, or take that back"),
+    Command("bad", "bad", "Say that the newest answer is bad, or take that back"),
     Command("help", "app.help", "Show the keys and commands"),
     Command("quit", "app.quit", "Leave Baton"),
 )

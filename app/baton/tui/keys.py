@@ -69,6 +69,8 @@ TRANSCRIPT: list[BindingType] = [
     _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
     _key("turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer", show=True),
     _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
+    _key("turn.good", "plus", "screen.good", "good", "a good answer; again: take that back"),
+    _key("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: take that back"),
     _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
     _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
     _key("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
@@ -185,7 +187,7 @@ _NAMES = {"escape": "Esc", "ctrl": "Ctrl", "shift": "Shift", "enter": "Enter", "
 
 def show(key: str) -> str:
     """Write a key for people: `ctrl+j` as Ctrl+J, `question_mark` as ?."""
-    *modifiers, last = key.split("+")
+    *modifiers, last = key.split("+") if key != "+" else ("plus",)
     name = _NAMES.get(last) or format_key(last)
     if modifiers or len(name) > 1:
         name = name[0].upper() + name[1:]

@@ -14,6 +14,7 @@ from baton.domain.chat import Turn
 from baton.domain.errors import BatonError
 from baton.domain.events import Offered
 from baton.domain.sanitise import one_line
+from baton.domain.signals import Signal
 from baton.domain.view import RunView
 from baton.engine.meter import uninterrupted
 from baton.engine.ports import Question
@@ -64,6 +65,9 @@ class ChatScreen(ConductingScreen):
     async def _start(self) -> None:
         gc.enable()  # off since the app's start, which it would hold up
         self.desk.orchestra.worker(self.worker).warm()
+        if self.desk.orchestra.router is not None:
+            self.desk.orchestra.router.warm()
+        self.desk.tell_later(lambda text: self.run_worker(self.transcript.note(text)))
         if self.desk.greeting:
             await self.transcript.note(self.desk.greeting)
         await self.begin()
@@ -195,6 +199,7 @@ class ChatScreen(ConductingScreen):
 
     def action_regenerate(self) -> None:
         """Answer the selected prompt again; the answer there is stays as another version."""
+        self.note(self.selected_answer(), Signal.AGAIN)
         self._again(None)
 
     @work(group="stronger", exclusive=True)
@@ -207,6 +212,7 @@ class ChatScreen(ConductingScreen):
         if isinstance(found, str):
             await self.transcript.note(found)
         else:
+            self.note(self.selected_answer(), Signal.STRONGER)
             self._again(found.id)
 
     def _again(self, worker: str | None) -> None:

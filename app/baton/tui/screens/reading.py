@@ -14,6 +14,7 @@ from baton.domain.chat import Role, Turn
 from baton.domain.errors import BatonError
 from baton.domain.labels import Label
 from baton.domain.sanitise import one_line
+from baton.domain.signals import rating
 from baton.domain.view import RunView
 from baton.tui import exports
 from baton.tui.desk import Desk
@@ -81,8 +82,11 @@ class ReadingScreen(Screen[None]):
     async def _learn(self) -> None:
         """Find out how the answers on the screen came about, and which have other versions."""
         store = self.desk.store
-        for view in reversed(self.transcript.views):
+        views = self.transcript.views
+        done = await store.signals([view.turn.id for view in views])
+        for view in reversed(views):
             turn = view.turn
+            view.rate(rating(done.get(turn.id, ())) or "")
             versions = await store.siblings(turn.id)
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
@@ -107,6 +111,7 @@ class ReadingScreen(Screen[None]):
         """Copy the selected message, from its source."""
         if (view := self.transcript.selected) is not None:
             self.copy_text(view.source)
+            self.copied(view)
 
     def action_copy_code(self) -> None:
         """Copy the next code block of the selected message, from its source."""
@@ -122,6 +127,10 @@ class ReadingScreen(Screen[None]):
         index = (last + 1) % len(blocks) if turn == view.turn.id else 0
         self._code = (index, view.turn.id)
         self.copy_text(blocks[index], f", block {index + 1} of {len(blocks)}")
+        self.copied(view)
+
+    def copied(self, view: TurnView) -> None:
+        """Hear that all or a part of a message was copied."""
 
     @work(group="copy")
     async def copy_text(self, text: str, of: str = "") -> None:

@@ -10,15 +10,16 @@ from baton.domain.chat import Attachment
 from baton.domain.chat import Prompt as Asked
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
+from baton.domain.signals import Signal
 from baton.tui import commands
 from baton.tui.desk import Desk
-from baton.tui.screens.reading import ReadingScreen
+from baton.tui.screens.judging import JudgingScreen
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.prompt import Prompt
 from baton.tui.widgets.transcript import Transcript
 
 
-class WritingScreen(ReadingScreen):
+class WritingScreen(JudgingScreen):
     """Takes prompts and commands under the conversation; `play` has them answered."""
 
     def __init__(self, desk: Desk) -> None:
@@ -55,6 +56,8 @@ class WritingScreen(ReadingScreen):
             await self.complain(error)
             return
         edited, worker = self.composer.editing, self.composer.worker or None
+        if edited is not None and worker is None:  # else it was changed before it was sent away
+            self.note(self.answer_to(edited), Signal.EDITED)
         self.composer.sent()
         after = None if edited is None else edited.parent or ""
         asked = Asked(commands.unescaped(text), (*pasted, *files))

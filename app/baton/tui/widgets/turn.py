@@ -52,6 +52,7 @@ class TurnView(Vertical):
         self.turn = turn
         self.facts = Facts()
         self.source = sanitise(turn.text)
+        self._rating = ""
         self._marker = marker
         self._head = Line(classes="head")
         self._note = Static(classes="note", markup=False)
@@ -84,6 +85,12 @@ class TurnView(Vertical):
         if facts != self.facts:
             self.facts = facts
             self._cut()
+            self._describe()
+
+    def rate(self, rating: str) -> None:
+        """Show what the person said of the answer: good, bad or nothing."""
+        if rating != self._rating:
+            self._rating = rating
             self._describe()
 
     def draw(self, parts: Sequence[Part]) -> None:
@@ -156,6 +163,7 @@ class TurnView(Vertical):
             parts.append(show_usd(facts.cost))
         if facts.versions > 1:
             parts.append(f"{facts.version} of {facts.versions}")
+        parts.append(self._rating)
         rest = "".join(f" · {part}" for part in parts if part)
         return Content.assemble((name, "bold"), (rest, "$muted"))
 

@@ -1,0 +1,84 @@
+"""A conversation whose answers are judged: by what the person says of them, and does with them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from textual import work
+
+from baton.domain.chat import Role, Turn, TurnStatus
+from baton.domain.errors import BatonError
+from baton.domain.signals import Signal, rating
+from baton.tui.screens.reading import ReadingScreen
+from baton.tui.widgets.turn import TurnView
+
+_WHOLE = (TurnStatus.DONE, TurnStatus.CUT)
+"""Answers that were written to their end: what is done with others says nothing of them."""
+
+
+class JudgingScreen(ReadingScreen):
+    """Marks answers, and keeps what is done with them; nothing of it leaves this machine."""
+
+    def selected_answer(self) -> Turn | None:
+        """Return the selected answer, or the one to the selected prompt."""
+        if (view := self.transcript.selected) is None:
+            return None
+        return view.turn if view.turn.role is Role.ASSISTANT else self.answer_to(view.turn)
+
+    def answer_to(self, prompt: Turn) -> Turn | None:
+        """Return the answer to a prompt that stands in the conversation."""
+        return next((turn for turn in self.transcript.turns if turn.parent == prompt.id), None)
+
+    def note(self, answer: Turn | None, signal: Signal) -> None:
+        """Keep what was done with an answer."""
+        if answer is not None and answer.role is Role.ASSISTANT and answer.status in _WHOLE:
+            self._keep(answer.id, signal)
+
+    @work(group="signals")
+    async def _keep(self, answer: str, signal: Signal) -> None:
+        with suppress(BatonError):  # nobody asked for it, so nobody has to hear that it failed
+            await self.desk.store.note(answer, signal)
+
+    # What the person says
+
+    async def action_good(self) -> None:
+        """Mark the selected answer as good, or take that back."""
+        await self._rate(Signal.GOOD)
+
+    async def action_bad(self) -> None:
+        """Mark the selected answer as bad, or take that back."""
+        await self._rate(Signal.BAD)
+
+    async def _rate(self, wanted: Signal) -> None:
+        answer = self.selected_answer()
+        if answer is not None and answer.status is TurnStatus.STREAMING:
+            self.footer.say("the answer is still being written")
+            return
+        if answer is None or not answer.text.strip():
+            self.footer.say("there is no answer here to judge")
+            return
+        store = self.desk.store
+        before = rating((await store.signals([answer.id])).get(answer.id, ()))
+        now = None if before is wanted else wanted
+        await store.rate(answer.id, now)
+        if (view := self.transcript.view_of(answer.id)) is not None:
+            view.rate(now or "")
+        self.footer.say(f"marked as {now}" if now else "the mark is taken back")
+
+    # What the person does
+
+    def action_copy_text(self) -> None:
+        """Copy what is selected with the mouse."""
+        marked = {
+            view
+            for widget in self.selections
+            for view in widget.ancestors_with_self
+            if isinstance(view, TurnView)
+        }
+        super().action_copy_text()
+        for view in marked:
+            self.copied(view)
+
+    def copied(self, view: TurnView) -> None:
+        """Keep that all or a part of an answer was copied."""
+        self.note(view.turn, Signal.COPIED)
