@@ -19,10 +19,7 @@ HEAD_CHARS, TAIL_CHARS = 2400, 1200
 HEAD_TOKENS, TAIL_TOKENS = 144, 112
 """Of a long text its beginning and its end are read: the task stands in one of them."""
 
-OWN_PACKAGES = ("CUDAExecutionProvider", "DmlExecutionProvider")
-"""Used wherever they are there, because somebody installed a package for them. CoreML comes with
-every Mac's onnxruntime and is used when it is asked for."""
-
+CPU = "CPUExecutionProvider"
 Vectors = NDArray[np.float32]
 
 
@@ -72,7 +69,7 @@ class Encoder:
 
 
 def session(file: Path, threads: int, providers: Sequence[str] | None) -> InferenceSession:
-    """Load an ONNX file, on the processor where nothing else works."""
+    """Load an ONNX file for what it shall run on: the processor, if nothing better is named."""
     import onnxruntime
 
     options: Any = onnxruntime.SessionOptions()
@@ -81,11 +78,5 @@ def session(file: Path, threads: int, providers: Sequence[str] | None) -> Infere
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     there = onnxruntime.get_available_providers()
-    wanted = [name for name in providers or OWN_PACKAGES if name in there]
-    for chosen in ([*wanted, "CPUExecutionProvider"], ["CPUExecutionProvider"]):
-        try:
-            return onnxruntime.InferenceSession(str(file), options, providers=chosen)
-        except Exception:
-            if len(chosen) == 1:
-                raise
-    raise AssertionError
+    chosen = [name for name in providers or () if name in there and name != CPU]
+    return onnxruntime.InferenceSession(str(file), options, providers=[*chosen, CPU])

@@ -1,0 +1,181 @@
+"""Fits the router's heads on questions with known outcomes, and writes all that it needs to run.
+
+    scripts/train_router --data DIR --out DIR --seed N
+
+DIR holds files as scripts/routing_rows.py reads them. The encoder is copied from models/router, and
+the task kinds are learned from models/router/kinds.csv as well. The same data and seed give the
+same bytes. Most of the time goes into the texts' vectors; whoever trains often on parts of the same
+texts keeps them in a file:
+
+    scripts/train_router --data DIR --out DIR --vectors FILE.npz
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import routing_rows
+from routing_rows import Rows
+
+from baton.children.routing import fitting
+from baton.children.routing.encoder import WIDTH, Encoder
+from baton.children.routing.features import NAMES, features
+from baton.children.routing.heads import Floats
+from baton.domain.plan import KINDS
+
+SHIPPED = Path(__file__).resolve().parent.parent / "models" / "router"
+ENCODER = ("encoder.onnx", "tokenizer.json")
+
+KIND_OF = tuple(
+    (re.compile(pattern), kind)
+    for pattern, kind in (
+        (r"^(gsm|math|mgsm|agentverse-mgsm)|mathematics|algebra|statistics|econometrics", "math"),
+        (r"logic|commonsense|moral|reason|puzzle|grid", "reasoning"),
+        (r"code|crux|mbpp|humaneval|human_eval|programming", "code"),
+        (r"^physics$|college_physics|high_school_physics|high_school_chemistry", "math"),
+        (r"commongen|writing|story", "writing"),
+        (r"mt-?bench|chat|alpaca", "chat"),
+        (r".", "knowledge"),
+    )
+)
+
+
+def main() -> None:
+    """Train, and say how long what took."""
+    options = argparse.ArgumentParser(description="Fits the router's heads.")
+    options.add_argument("--data", type=Path, required=True, help="questions with outcomes")
+    options.add_argument("--out", type=Path, required=True, help="the folder to write")
+    options.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
+    options.add_argument("--vectors", type=Path, help="keep the texts' vectors in this file")
+    chosen = options.parse_args()
+    began = time.monotonic()
+    data = routing_rows.read_folder(chosen.data)
+    if not data:
+        raise SystemExit(f"There is no *.csv.gz in {chosen.data}.")
+    shelf = Shelf(chosen.vectors)
+    samples = [sampled(rows, shelf) for rows in data]
+    known = examples(SHIPPED / "kinds.csv", shelf)
+    shelf.keep()
+    read = time.monotonic()
+    heads = fitting.fit(samples, known)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    for name in ENCODER:
+        if not (chosen.out / name).exists():
+            shutil.copyfile(SHIPPED / name, chosen.out / name)
+    heads.save(chosen.out)
+    skills = json.dumps(skill_table(data, samples), indent=1) + "\n"
+    (chosen.out / "skills.json").write_text(skills, "utf-8")
+    count = sum(map(len, data))
+    done = time.monotonic()
+    print(f"{count} questions read in {read - began:.0f} s, fitted in {done - read:.1f} s")
+
+
+class Shelf:
+    """The texts' vectors: those in a file, and others as they are asked for."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._encoder = file, Encoder(SHIPPED)
+        self._stamp = hashlib.sha256((SHIPPED / ENCODER[0]).read_bytes()).hexdigest()
+        self._known: dict[str, Floats] = {}
+        if file is not None and file.exists():
+            with np.load(file, allow_pickle=False) as kept:
+                if str(kept["stamp"]) == self._stamp:
+                    self._known = dict(zip(kept["keys"].tolist(), kept["vectors"], strict=True))
+
+    def vectors(self, texts: Sequence[str]) -> Floats:
+        """Return a row for each text."""
+        keys = [hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() for text in texts]
+        for key, text in zip(keys, texts, strict=True):
+            if key not in self._known:
+                self._known[key] = self._encoder.vectors([text])[0]
+        rows = [self._known[key] for key in keys]
+        return np.array(rows, np.float64).reshape(-1, WIDTH)
+
+    def keep(self) -> None:
+        """Write the file."""
+        if self._file is not None:
+            keys = sorted(self._known)
+            table = np.array([self._known[key] for key in keys], np.float32)
+            np.savez(self._file, stamp=self._stamp, keys=np.array(keys), vectors=table)
+
+
+def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:
+    """Return what the fit needs of a file's rows."""
+    lengths = [column for _, column in sorted(rows.lengths.items())]
+    table = np.column_stack(lengths) if lengths else np.full((len(rows), 1), np.nan)
+    known = ~np.isnan(table).all(axis=1)
+    middle = np.full(len(rows), np.nan)
+    middle[known] = np.nanmedian(table[known], axis=1)
+    return fitting.Sample(
+        rows.name,
+        shelf.vectors(rows.texts),
+        figures(rows.texts),
+        rows.groups,
+        rows.quality,
+        middle,
+        np.array([KINDS.index(kind_of(group)) for group in rows.groups], np.int64),
+    )
+
+
+def examples(file: Path, shelf: Shelf) -> fitting.Sample:
+    """Return the texts whose kind somebody wrote down; none where there is no such file."""
+    table: list[dict[str, str]] = []
+    if file.exists():
+        with file.open(encoding="utf-8", newline="") as lines:
+            table = [row for row in csv.DictReader(lines) if row["kind"] in KINDS]
+    texts = [row["text"] for row in table]
+    return fitting.Sample(
+        "kinds",
+        shelf.vectors(texts),
+        figures(texts),
+        [""] * len(texts),
+        {},
+        np.full(len(texts), np.nan),
+        np.array([KINDS.index(row["kind"]) for row in table], np.int64),
+    )
+
+
+def figures(texts: Sequence[str]) -> Floats:
+    """Return the figures of each text."""
+    return np.array([features(text) for text in texts], np.float64).reshape(-1, len(NAMES))
+
+
+def kind_of(group: str) -> str:
+    """Return what kind of task a group of questions is."""
+    return next(kind for pattern, kind in KIND_OF if pattern.search(group.casefold()))
+
+
+def skill_table(
+    data: Sequence[Rows], samples: Sequence[fitting.Sample]
+) -> dict[str, dict[str, list[float]]]:
+    """Return by worker and kind how good its answers were, and on how many."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for rows, sample in zip(data, samples, strict=True):
+        for worker, column in rows.quality.items():
+            for place, kind in enumerate(KINDS):
+                known = column[(sample.kinds == place) & ~np.isnan(column)]
+                if len(known):
+                    own = found.setdefault(worker, {}).setdefault(kind, [0.0, 0])
+                    own[0] += float(known.sum())
+                    own[1] += len(known)
+    return {
+        worker: {kind: [round(total / n, 4), n] for kind, (total, n) in sorted(kinds.items())}
+        for worker, kinds in sorted(found.items())
+    }
+
+
+if __name__ == "__main__":
+    main()
