@@ -46,7 +46,7 @@ class LearnedRouter:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.folder = shipped() if folder is None else folder
-        self.tell: Callable[[str], None] = _nobody
+        self.tell: Callable[[str], object] = _nobody
         self._scorer = Scorer(self.folder, learned, limits=limits, environ=environ)
         self._rule = RuleRouter()
         self._told = self.warning

@@ -15,12 +15,14 @@ from baton.domain.chat import Card
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
 from baton.domain.sanitise import one_line
-from baton.engine.comparing import seen
 from baton.engine.skills import billions
 
 MOST_CANDIDATES = 64
 MOST_TEXTS = 64
 """More of them aren't sent: the first ones count."""
+
+HEAD, TAIL = 8000, 4000
+"""Characters of a text that are sent: more than the router looks at, so that nothing is lost."""
 
 
 # Out
@@ -28,7 +30,9 @@ MOST_TEXTS = 64
 
 def shown(text: str) -> str:
     """Return the part of a text that the router looks at, as whole characters."""
-    return seen(text).encode("utf-8", "replace").decode("utf-8")
+    if len(text) > HEAD + TAIL:
+        text = f"{text[:HEAD]}\n{text[-TAIL:]}"
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def candidates(roster: Sequence[Card]) -> list[Candidate]:
