@@ -15,7 +15,7 @@ import msgspec
 
 from baton.domain.errors import ConfigError
 from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
+from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
 from baton.domain.plan import Kind
 
@@ -33,13 +33,15 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     One that is "" sets no limit of its own, one that is "0" lets nothing through. Cloud stays off
     until one is above 0. `policy` says when to spend: ask each time, once for a conversation, not
-    at all ("budget": within the ceilings), or never.
+    at all ("budget": within the ceilings), or never. `pace` says how much help must gain to be
+    worth its price: frugal, balanced, or best.
     """
 
     session: str = ""
     day: str = ""
     month: str = ""
     policy: Policy = Policy.ASK
+    pace: Thrift = Thrift.BALANCED
 
     @property
     def ceilings(self) -> dict[Scope, int]:

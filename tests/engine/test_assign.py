@@ -293,18 +293,18 @@ def test_the_next_best_takes_over_for_whoever_failed() -> None:
     assert substitute(hard, roster, {"gpt", "good", "small"}, None) == ""
 
 
-def test_the_more_of_the_budget_is_used_the_more_a_step_must_gain_by_what_costs() -> None:
+def test_the_scarcer_money_is_the_more_a_step_must_gain_by_what_costs() -> None:
     small = Card("small", "local", "Small", skills={"math": 3.0})
     price = Price(Rates(10**8, 10**8, 0, 0))
     gpt = Card("gpt", "cloud", "GPT", Label.CLOUD, price=price, skills={"math": 4.5}, remote=True)
     chosen = []
-    for used in (0.0, 0.5, 1.0):
+    for gain in (0.0, 0.3, 0.55):
         row = [
             assign(
                 Plan((Step("", "Solve it.", ("prompt",), Need("math", difficulty)),), (1,)),
                 (small, gpt),
                 left=10**9,
-                used=used,
+                gain=gain,
             )
             .steps[0]
             .worker

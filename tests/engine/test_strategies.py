@@ -22,7 +22,7 @@ from baton.domain.routing import Judgement
 from baton.engine.assign import assign
 from baton.engine.comparing import alike, judged
 from baton.engine.evidence import drafts
-from baton.engine.policy import Limits, threshold
+from baton.engine.policy import Limits
 from baton.engine.ports import Funds, Proposal, Route, Situation, Strategy
 from baton.engine.strategies import STRATEGIES, by_mode, strategy
 from baton.engine.strategies.templated import Templated
@@ -113,7 +113,7 @@ class Desk:
         price = self.situation.card(worker).price
         if price is not None and price.is_free:
             return gain > 0
-        return self.money.left != 0 and gain > threshold(self.money.used)
+        return self.money.left != 0 and gain > 0.05 + self.money.extra
 
 
 @dataclass
@@ -343,7 +343,7 @@ async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_f
     used_up = 0
     for difficulty in range(1, 6):
         calls = []
-        for funds in (Funds(10**9, 0.0), Funds(10**9, 0.5), Funds(10**6, 0.99), Funds(0, 1.0)):
+        for funds in (Funds(10**9, 0.0), Funds(10**9, 0.3), Funds(10**6, 0.55), Funds(0, 1.0)):
             desk = Desk(two(route=Route("local", "", Need("math", difficulty))), funds)
             run = await play("hybrid", desk, says("7", "8", "7"))
             calls.append(len(run.workers) == 3)

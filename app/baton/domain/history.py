@@ -54,3 +54,17 @@ class RunRecord:
     status: str
     created: float
     events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """A time at which it was weighed whether help is worth its price (events.Weighed), and where.
+
+    `at` is in seconds since the epoch; `cost` in nano-dollars.
+    """
+
+    at: float
+    conversation: str
+    gain: float
+    cost: int
+    ok: bool

@@ -48,6 +48,14 @@ class Policy(StrEnum):
     NEVER = "never"
 
 
+class Thrift(StrEnum):
+    """How much help must gain to be paid, and how much of what is allowed is planned to be used."""
+
+    FRUGAL = "frugal"
+    BALANCED = "balanced"
+    BEST = "best"
+
+
 class Status(StrEnum):
     """How a call stands in the ledger."""
 

@@ -7,7 +7,6 @@ when it chose itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -17,18 +16,14 @@ from baton.domain.labels import Label
 from baton.domain.plan import Material, Need, Plan, Step
 from baton.domain.prices import Used
 from baton.engine.computable import computes
-from baton.engine.policy import threshold
 from baton.engine.search import Option, Seat, choose
 from baton.engine.sizes import Size, step_size
-from baton.engine.skills import skill, tool_for
+from baton.engine.skills import chance_at, level_at, skill, tool_for
 
 __all__ = ["assign", "chance", "fitting", "level", "skill", "substitute"]
 
 _DOLLAR = 6.0
 """What a dollar costs in chance of success: for a cent, a step must be 6 % likelier to go well."""
-
-_STEEP, _EASE = 1.7, 1.4
-"""How fast the chance falls with difficulty, and its odds where skill and difficulty are equal."""
 
 _CALL = {Label.LOCAL: 0.01, Label.LAN: 0.015, Label.CLOUD: 0.03}
 """What asking a model costs: more where texts have to leave, so not just for a shorter wait.
@@ -47,14 +42,12 @@ _PROCESSOR = " processor"
 
 def chance(card: Card, need: Need) -> float:
     """Return how likely a worker does well what is needed, from 0 to 1."""
-    return 1 / (1 + math.exp(-(_STEEP * (skill(card, need.kind) - need.difficulty) + _EASE)))
+    return chance_at(skill(card, need.kind), need.difficulty)
 
 
 def level(card: Card, kind: str, likely: float) -> float:
     """Return how difficult what a worker does well so likely must be: `chance` read backwards."""
-    likely = min(0.98, max(0.02, likely))
-    odds = math.log(likely / (1 - likely))
-    return skill(card, kind) - (odds - _EASE) / _STEEP
+    return skill(card, kind) - level_at(min(0.98, max(0.02, likely)), 0)
 
 
 def assign(
@@ -62,15 +55,15 @@ def assign(
     roster: Sequence[Card],
     *,
     left: int | None,
-    used: float = 0.0,
+    gain: float = 0.0,
     after: int = 0,
     material: Material | None = None,
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 
     The first `after` steps were played and stay as they are. `left` is what may be spent, in
-    nano-dollars (None: no limit); the more of it is `used` (0 to 1), the more a step must gain by a
-    worker that costs something. `material` tells how much there is to read. Raises PlanError
+    nano-dollars (None: no limit); where it has to last, a step must gain so much more by a worker
+    that costs something. `material` tells how much there is to read. Raises PlanError
     when nobody can do a step, or not for that money.
     """
     cards = {card.id: card for card in roster}
@@ -85,7 +78,6 @@ def assign(
     ]
     money = None if left is None else max(0, left - sum(option.most for _, option in taken))
     open_steps.sort(key=levels.__getitem__)
-    gain = threshold(used) - threshold(0)
     seats = [_seat(plan, n, levels[n], roster, open_steps, material, gain) for n in open_steps]
     if (chosen := choose(seats, money, taken)) is None:
         raise PlanError(

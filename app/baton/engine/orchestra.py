@@ -14,6 +14,7 @@ from baton.domain.ledger import Standing
 from baton.domain.plan import Outcome, Plan
 from baton.domain.view import RunView
 from baton.engine.meter import Purse
+from baton.engine.pacing import Pacing
 from baton.engine.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
 from baton.engine.ports import (
     NEW,
@@ -41,7 +42,7 @@ class Orchestra:
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
-    rule; `conductor` is who draws plans ("": whoever may).
+    rule; `conductor` is who draws plans ("": whoever may); `pacer` says whether help pays.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Orchestra:
         self.router: Router | None = None
         self.templates: Templates = no_templates
         self.conductor = ""
+        self.pacer = Pacing()
         self.on_offline: Callable[[bool], None] = _nobody
 
     @property
@@ -162,6 +164,7 @@ class Orchestra:
             self.router or _rule(),
             self.templates,
             self._slots,
+            self.pacer,
             self.conductor,
         )
         purse = Purse(self._ledger, self._redactor, terms or self.terms, limits)

@@ -15,13 +15,13 @@ from functools import partial
 from baton.domain import events as ev
 from baton.domain.chat import Card, Message, Purpose, Request, Role, Sent, Shape, Text
 from baton.domain.errors import BudgetExceeded, PlanError, StoreError
-from baton.domain.ledger import Scope, Standing
 from baton.domain.plan import Material, Outcome, Plan, single
 from baton.domain.routing import Judgement
+from baton.engine import weighing
 from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
-from baton.engine.policy import check, may_use, must_ask, threshold
+from baton.engine.policy import check, may_use
 from baton.engine.ports import Choice, Funds, Proposal, Question, Route, Situation, Strategy
 from baton.engine.stage import Stage
 
@@ -219,7 +219,7 @@ class Playing:
             replace(plan, steps=tuple(over)),
             roster,
             left=funds.left,
-            used=funds.used,
+            gain=funds.extra,
             after=played,
             material=material,
         )
@@ -314,14 +314,7 @@ class Playing:
 
         Nothing where the ledger can't be read, or nobody is there to be asked for leave.
         """
-        purse = self.stage.purse
-        if must_ask(self.stage.offers.policy, purse.limits) is None:
-            return Funds(0, 1.0)
-        try:
-            standing = await purse.ledger.standing(purse.terms.ceilings, purse.session)
-        except StoreError:
-            return Funds(0, 1.0)
-        return _funds(standing, purse.limits.budget, self.spent)
+        return await weighing.funds(self.stage, self.spent)
 
     async def ask(
         self,
@@ -393,14 +386,10 @@ class Playing:
 
     async def weigh(self, worker: str, gain: float) -> bool:
         """Tell whether asking a worker is worth its price for that gain, and record it."""
-        from baton.engine.sizes import likely_cost
-
-        card, funds = self.situation.card(worker), await self.funds()
-        cost = likely_cost(card, self.material, self.situation.route)
-        bar = threshold(funds.used) if cost else 0.0
-        ok = gain > bar and (cost == 0 or funds.left is None or cost <= funds.left)
-        await self.stage.emit(ev.Weighed(0, worker, gain, bar, cost, ok))
-        return ok
+        card, route = self.situation.card(worker), self.situation.route
+        weighed = await weighing.weigh(self.stage, card, self.material, route, gain, self.spent)
+        await self.stage.emit(weighed)
+        return weighed.ok
 
     async def _compute(self, tool: str, text: str) -> str:
         """Have a tool compute something for a check. Raises WorkerError."""
@@ -466,22 +455,6 @@ class Playing:
         """Keep what a call used."""
         self.spent += tally.cost
         await self.stage.emit(_called(number, tally))
-
-
-def _funds(standing: Standing, budget: int | None, spent: int) -> Funds:
-    """Return what a run may spend: the least of all scopes, its own budget among them."""
-    if standing.frozen or not (standing.allowed or budget):
-        return Funds(0, 1.0)
-    rooms = [(room.left, room.ceiling) for room in standing.rooms if room.scope is not Scope.RUN]
-    if budget is not None:
-        rooms.append((max(0, budget - spent), budget))
-    limited = [(left, ceiling) for left, ceiling in rooms if left is not None and ceiling]
-    if any(ceiling == 0 for _, ceiling in rooms):
-        return Funds(0, 1.0)
-    if not limited:
-        return Funds(None, 0.0)
-    left, ceiling = min(limited)
-    return Funds(left, 1 - left / ceiling)
 
 
 def _called(number: int, tally: Tally) -> ev.Called:

@@ -145,18 +145,3 @@ def must_ask(policy: Policy, limits: Limits) -> bool | None:
     if policy is Policy.BUDGET or limits.budget is not None:
         return False
     return True if limits.attended else None
-
-
-LEAST = 0.05
-"""How much likelier a right answer must become for help to be paid with an unused budget."""
-
-RISE = 0.55
-"""How much that rises until the budget is used up (arXiv 2512.22137, its delta and alpha).
-
-With .75, questions that are all alike (one data set) left a third of the budget unused; with this
-the last tenth is kept for those that are difficult."""
-
-
-def threshold(used: float) -> float:
-    """Return the gain that help must promise once that much (0 to 1) of the budget is used."""
-    return LEAST + RISE * min(1.0, max(0.0, used))

@@ -201,11 +201,16 @@ class Pace:
 class Pacer(Protocol):
     """Spends what is allowed where it gains most, so that it lasts; the ceiling isn't its job."""
 
-    async def weigh(self, gain: float, cost: int, standing: Standing) -> Pace:
+    async def weigh(self, gain: float, cost: int, standing: Standing, session: str = "") -> Pace:
         """Decide on a call that is expected to gain that much and to cost so many nano-dollars.
 
         Every prompt that could be helped is weighed once, so that the pacer knows what is usual.
+        `session` is its conversation.
         """
+        ...
+
+    async def extra(self, standing: Standing, session: str = "") -> float:
+        """Return how much more a call must gain now than if there were money for all."""
         ...
 
 
@@ -261,13 +266,14 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Funds:
-    """What may still be spent: `left` in nano-dollars (None: no limit), `used` from 0 to 1.
+    """What may still be spent: `left` in nano-dollars (None: no limit) of the scope with the least.
 
-    Both of the scope with the least left; 0 is left where the cloud is off.
+    0 is left where the cloud is off. `extra` is how much more a call must gain now than if there
+    were money for all.
     """
 
     left: int | None
-    used: float
+    extra: float
 
 
 class Desk(Protocol):

@@ -11,7 +11,7 @@ from baton.domain.plan import Outcome
 from baton.engine.meter import Purse
 from baton.engine.offer import Offers
 from baton.engine.policy import Limits
-from baton.engine.ports import Ask, Begun, Place, Router, Store, Strategy, Templates, Worker
+from baton.engine.ports import Ask, Begun, Pacer, Place, Router, Store, Strategy, Templates, Worker
 from baton.engine.slots import Slots
 
 
@@ -43,6 +43,7 @@ class House:
     router: Router
     templates: Templates
     slots: Slots
+    pacer: Pacer
     conductor: str = ""
 
 

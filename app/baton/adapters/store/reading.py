@@ -8,7 +8,7 @@ from dataclasses import replace
 from baton.adapters.store import rows
 from baton.domain.chat import Turn
 from baton.domain.errors import ConfigError
-from baton.domain.history import Conversation, RunRecord
+from baton.domain.history import Conversation, RunRecord, Weighing
 from baton.sqlite import Connection, Row
 
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
@@ -78,6 +78,31 @@ def last_run(connection: Connection, conversation: str | None) -> RunRecord | No
 def runs(connection: Connection, limit: int) -> list[RunRecord]:
     """Return the newest runs, newest first, without their events."""
     return rows.runs(connection, f"{_VISIBLE} ORDER BY runs.key DESC LIMIT ?", limit)
+
+
+_WEIGHED = 2000
+_MONTH = 31 * 86400
+
+
+def weighed(connection: Connection) -> list[Weighing]:
+    """Return when help was weighed in the last month, the newest times, oldest first.
+
+    Those of conversations that are hidden count as well: their money was spent.
+    """
+    found = connection.execute(
+        """SELECT runs.created + (data ->> 'at') AS at, runs.conversation, data ->> 'gain' AS gain,
+            data ->> 'cost' AS cost, data ->> 'ok' AS ok
+        FROM runs JOIN events ON events.run = runs.id AND events.kind = 'Weighed'
+        WHERE runs.created > ? AND data ->> 'cost' > 0
+        ORDER BY runs.key DESC, seq DESC LIMIT ?""",
+        [time.time() - _MONTH, _WEIGHED],
+    )
+    with rows.genuine():
+        newest = [
+            Weighing(float(at), where, float(gain), int(cost), bool(ok))
+            for at, where, gain, cost, ok in found
+        ]
+    return newest[::-1]
 
 
 def hidden_runs(connection: Connection, older_than_seconds: float) -> list[str]:

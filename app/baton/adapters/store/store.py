@@ -15,7 +15,7 @@ from baton.adapters.store.search import search
 from baton.adapters.store.transfer import Imported
 from baton.domain.chat import Prompt, Turn, TurnStatus
 from baton.domain.events import Event
-from baton.domain.history import Conversation, Hit, RunRecord
+from baton.domain.history import Conversation, Hit, RunRecord, Weighing
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
 from baton.domain.signals import Answered, Experience, Signal, experiences
@@ -134,6 +134,10 @@ class Store:
     async def run(self, id_or_prefix: str) -> RunRecord:
         """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
         return await self._read(reading.run, id_or_prefix)
+
+    async def weighed(self) -> list[Weighing]:
+        """Return when help was weighed in the last month, the newest times, oldest first."""
+        return await self._read(reading.weighed)
 
     async def last_run(self, conversation: str | None = None) -> RunRecord | None:
         """Return the newest run, of one conversation or of all."""

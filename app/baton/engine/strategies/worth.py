@@ -1,9 +1,8 @@
-"""Whether help from elsewhere is worth its price, which rises as the budget is used."""
+"""Whether help from elsewhere is worth its price."""
 
 from __future__ import annotations
 
-from baton.engine.policy import threshold
-from baton.engine.ports import Desk, Situation
+from baton.engine.ports import Desk
 
 
 async def is_worth(desk: Desk, likely: float) -> bool:
@@ -12,10 +11,7 @@ async def is_worth(desk: Desk, likely: float) -> bool:
 
     situation = desk.situation
     gain = chance(situation.card(situation.helper), situation.route.need) - likely
-    if _is_free(situation):
-        return gain > 0
-    funds = await desk.funds()
-    return funds.left != 0 and gain > threshold(funds.used)
+    return await desk.weigh(situation.helper, gain)
 
 
 def right_although(first: float, second: float) -> float:
@@ -25,8 +21,3 @@ def right_although(first: float, second: float) -> float:
     """
     differ = 1 - first * second
     return first * (1 - second) / differ if differ > 0 else 0.5
-
-
-def _is_free(situation: Situation) -> bool:
-    price = situation.card(situation.helper).price
-    return price is not None and price.is_free

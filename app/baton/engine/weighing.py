@@ -1,0 +1,66 @@
+"""What a run may spend, and whether a worker's help is worth its price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from baton.domain.chat import Card
+from baton.domain.errors import StoreError
+from baton.domain.events import Weighed
+from baton.domain.ledger import Room, Scope, Standing
+from baton.domain.plan import Material
+from baton.engine.pacing import is_open, sound
+from baton.engine.policy import must_ask
+from baton.engine.ports import Funds, Route
+from baton.engine.sizes import likely_cost
+from baton.engine.stage import Stage
+
+_NOTHING = Standing(())
+_FREE = "It costs nothing."
+_ASKED = " You are asked before anything is sent."
+
+
+async def funds(stage: Stage, spent: int) -> Funds:
+    """Return what a run may still spend that has spent so much."""
+    standing = await _standing(stage, spent)
+    rooms = [room for room in standing.rooms if room.left is not None]
+    if not is_open(standing) or any(room.ceiling == 0 for room in rooms):
+        return Funds(0, 1.0)
+    extra = await stage.house.pacer.extra(standing, stage.purse.session)
+    return Funds(min((room.left or 0 for room in rooms), default=None), extra)
+
+
+async def weigh(
+    stage: Stage, card: Card, material: Material, route: Route, gain: float, spent: int
+) -> Weighed:
+    """Decide whether a worker should be asked, which likely makes a good answer so much likelier.
+
+    A run that has spent so much stays within what is left to it.
+    """
+    gain = sound(gain)
+    if card.price is not None and card.price.is_free:
+        return Weighed(0, card.id, gain, 0.0, 0, gain > 0, _FREE)
+    cost = likely_cost(card, material, route)
+    standing, pacer = await _standing(stage, spent), stage.house.pacer
+    pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
+    asked = pace.ok and must_ask(stage.offers.policy, stage.purse.limits)
+    why = pace.why + _ASKED if asked else pace.why
+    return Weighed(0, card.id, gain, pace.bar, cost, pace.ok, why)
+
+
+async def _standing(stage: Stage, spent: int) -> Standing:
+    """Return how money stands, with what this prompt may cost by itself.
+
+    Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.
+    """
+    purse = stage.purse
+    if must_ask(stage.offers.policy, purse.limits) is None:
+        return _NOTHING
+    try:
+        standing = await purse.ledger.standing(purse.terms.ceilings, purse.session)
+    except StoreError:
+        return _NOTHING
+    rooms = tuple(room for room in standing.rooms if room.scope is not Scope.RUN)
+    if purse.limits.budget is not None:
+        rooms += (Room(Scope.RUN, purse.limits.budget, spent),)
+    return replace(standing, rooms=rooms)
