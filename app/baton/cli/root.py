@@ -46,6 +46,7 @@ COMMANDS = {
     "usage": Entry("baton.cli.usage:usage", "Show what was spent, by day, worker or purpose."),
     "egress": Entry("baton.cli.egress:egress", "Show everything that left this machine."),
     "bench": Entry("baton.cli.bench:bench", "Compare strategies on questions with known answers."),
+    "learn": Entry("baton.cli.learn:learn", "Learn from your answers where prompts do best."),
     "config": Entry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": Entry("baton.cli.doctor:doctor", "Check that everything here works."),
     "completion": Entry("baton.cli.completion:completion", "Print the completions for your shell."),

@@ -116,12 +116,17 @@ def experiences(answers: Iterable[Answered], now: float) -> list[Experience]:
     return found
 
 
+def tells(answer: Answered) -> bool:
+    """Tell whether an answer says how its worker does with a prompt."""
+    return answer.alone and bool(answer.prompt.strip())
+
+
 def rated(
     answers: Iterable[Answered], candidates: Mapping[str, Candidate], now: float
 ) -> list[Rated]:
-    """Return what answers tell of prompts that their worker answered alone, if it is still here."""
+    """Return what answers tell of how the workers that are here do with prompts."""
     return [
         Rated(answer.prompt, candidates[answer.worker], *opinion(answer.signals, now))
         for answer in answers
-        if answer.alone and answer.prompt.strip() and answer.worker in candidates
+        if tells(answer) and answer.worker in candidates
     ]

@@ -12,6 +12,7 @@ from baton.engine.policy import ANYTHING, Limits
 if TYPE_CHECKING:
     from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
+    from baton.engine.learning import Tutor
     from baton.engine.orchestra import Orchestra
 
 
@@ -30,6 +31,7 @@ class Desk:
     `config` is the file with the settings; `exports` and `logs` are folders, made when first
     needed. `warm_cloud` starts what a call elsewhere will need, if there can be one. `tell_later`
     takes what says something to the person, for what only turns out while prompts are played.
+    `tutor` makes what has the router learn from answers (None: there is none).
     """
 
     orchestra: Orchestra
@@ -44,3 +46,4 @@ class Desk:
     greeting: str = ""
     warm_cloud: Callable[[], None] = _nothing
     tell_later: Callable[[Callable[[str], object]], None] = _never
+    tutor: Callable[[], Tutor] | None = None

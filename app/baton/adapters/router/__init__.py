@@ -3,12 +3,16 @@
 from baton.adapters.router.files import lacking, learned_file, shipped
 from baton.adapters.router.learned import LearnedRouter
 from baton.adapters.router.learning import learn
+from baton.adapters.router.reading import candidates
 from baton.adapters.router.scorer import Limits, Loaded
+from baton.adapters.router.versions import Versions
 
 __all__ = [
     "LearnedRouter",
     "Limits",
     "Loaded",
+    "Versions",
+    "candidates",
     "lacking",
     "learn",
     "learned_file",

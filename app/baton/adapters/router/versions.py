@@ -7,6 +7,7 @@ takes the newest one's place, so of two Batons that learn at once the later one 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,9 @@ from baton.domain.errors import StoreError
 
 KEPT = 5
 """How many earlier versions can be gone back to."""
+
+STALE_SECONDS = 24 * 3600
+"""After how long what a Baton that was killed had begun is removed."""
 
 _EARLIER, _UNDECIDED = "before-*.npz", "new-*.npz"
 
@@ -46,6 +50,9 @@ class Versions:
         """
         with _told(self._folder):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for left in self._folder.glob(_UNDECIDED):
+                if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                    left.unlink(missing_ok=True)
             draft = self._folder / f"new-{os.getpid()}-{os.urandom(4).hex()}.npz"
             with suppress(FileNotFoundError):
                 _copy(self.file, draft)
@@ -57,7 +64,7 @@ class Versions:
             number = max((_number(path) for path in self.earlier), default=0) + 1
             with suppress(FileNotFoundError):
                 self._put_aside(number)
-            os.replace(draft, self.file)
+            draft.replace(self.file)
             for old in self.earlier[:-KEPT]:
                 old.unlink(missing_ok=True)
 
@@ -82,7 +89,7 @@ class Versions:
             return False
         with _told(self._folder):
             if earlier := self.earlier:
-                os.replace(earlier[-1], self.file)
+                earlier[-1].replace(self.file)
             else:
                 self.file.unlink(missing_ok=True)
             return True
@@ -99,8 +106,8 @@ class Versions:
 def _copy(source: Path, target: Path) -> None:
     """Copy a file to a place where there is none, with its time."""
     data, status = source.read_bytes(), source.stat()
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+    target.touch(0o600, exist_ok=False)
+    target.write_bytes(data)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 

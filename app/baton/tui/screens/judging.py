@@ -16,6 +16,10 @@ _WHOLE = (TurnStatus.DONE, TurnStatus.CUT)
 """Answers that were written to their end: what is done with others says nothing of them."""
 
 
+NEWS = 20
+"""After every so many answers with something new to learn from, that is said in passing."""
+
+
 class JudgingScreen(ReadingScreen):
     """Marks answers, and keeps what is done with them; nothing of it leaves this machine."""
 
@@ -63,7 +67,38 @@ class JudgingScreen(ReadingScreen):
         await store.rate(answer.id, now)
         if (view := self.transcript.view_of(answer.id)) is not None:
             view.rate(now or "")
-        self.footer.say(f"marked as {now}" if now else "the mark is taken back")
+        self.footer.say(await self._told(now))
+
+    async def _told(self, now: Signal | None) -> str:
+        """Say what a mark is now, and now and then what it is good for."""
+        if now is None:
+            return "the mark is taken back"
+        news = await self.desk.tutor().news() if self.desk.tutor is not None else 0
+        if news and news % NEWS == 0:
+            return f"marked as {now} · {news} new: /learn learns from them"
+        return f"marked as {now}"
+
+    @work(group="learn", exclusive=True)
+    async def action_learn(self, what: str = "") -> None:
+        """Have the router learn from what was done with answers, or take that back."""
+        wanted = what.strip().lower()
+        if self.desk.tutor is None or wanted not in ("", "undo", "forget"):
+            said = f"/learn {wanted} is not understood." if wanted else "Nothing can learn here."
+            await self.transcript.note(f"{said} There are /learn, /learn undo and /learn forget.")
+            return
+        from baton.engine.learning import told
+
+        tutor = self.desk.tutor()
+        if wanted:
+            await self.transcript.note(tutor.undo() if wanted == "undo" else tutor.forget())
+            return
+        self.footer.say("learning from your answers", 60)
+        try:
+            lesson = await tutor.learn()
+        finally:
+            self.footer.said = ""
+        undo = ["/learn undo takes that back."] if lesson.kept else []
+        await self.transcript.note("\n".join([*told(lesson), *undo]))
 
     # What the person does
 

@@ -1,0 +1,92 @@
+"""`baton learn`: the router, refitted on the person's own answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli.options import quiet_option
+from baton.cli.output import emit, emit_json, talk
+from baton.domain.errors import ConfigError
+from baton.settings import find_paths, load
+
+if TYPE_CHECKING:
+    from baton.engine.learning import Lesson
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Say what would come of it, and keep nothing.")
+@click.option("--undo", is_flag=True, help="Take back what was learned last.")
+@click.option("--forget", is_flag=True, help="Take back all that was learned, for good.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@quiet_option
+def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -> None:
+    """Learn from the answers in your history which worker does well with which prompts.
+
+    What counts: the answers you marked (+ or - in the app, `baton history rate`), copied, wanted
+    again, from a stronger worker or for an edited prompt, and local drafts that a worker elsewhere
+    replaced. Nothing leaves this machine. Some of the answers are kept aside to check it: what did
+    worse on those is not kept. The last five versions can be gone back to with --undo.
+    """
+    if sum((dry_run, undo, forget)) > 1:
+        raise ConfigError("--dry-run, --undo and --forget exclude each other.", "Choose one.")
+    if undo or forget:
+        return _take_back(undo, as_json, quiet)
+    if sys.stderr.isatty() and not quiet and not as_json:
+        talk("Learning from your answers ...")
+    lesson = asyncio.run(_learn(dry_run))
+    if as_json:
+        return emit_json(lesson_object(lesson))
+    if not quiet:
+        from baton.engine.learning import told
+
+        undone = ["`baton learn --undo` takes that back."] if lesson.kept else []
+        emit("\n".join([*told(lesson), *undone]))
+
+
+def _take_back(last: bool, as_json: bool, quiet: bool) -> None:
+    from baton.adapters.router import Versions, learned_file
+    from baton.engine.learning import forget, undo
+
+    versions = Versions(learned_file(find_paths().data))
+    said = undo(versions) if last else forget(versions)
+    if as_json:
+        return emit_json({"schema": 1, "learned_at": versions.at, "message": said})
+    if not quiet:
+        emit(said)
+
+
+async def _learn(dry: bool) -> Lesson:
+    from baton.compose import compose
+
+    paths = find_paths()
+    baton = compose(load(paths.config_file), paths)
+    try:
+        if baton.store.warning:
+            talk(f"baton: {baton.store.warning}")
+        return await baton.tutor.learn(dry=dry)
+    finally:
+        await baton.aclose()
+
+
+def lesson_object(lesson: Lesson) -> dict[str, Any]:
+    """Return a lesson as `learn --json` prints it."""
+    from baton.engine.learning import told
+
+    learned = lesson.learned
+    return {
+        "schema": 1,
+        "kept": lesson.kept,
+        "dry_run": lesson.dry,
+        "answers": lesson.answers,
+        "gone": lesson.gone,
+        "signals": {signal.value: count for signal, count in lesson.signals.items()},
+        "used": learned.used if learned else 0,
+        "held": learned.held if learned else 0,
+        "before": learned.before if learned and learned.held else None,
+        "after": learned.after if learned and learned.held else None,
+        "notes": told(lesson),
+    }
