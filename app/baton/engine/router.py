@@ -13,6 +13,7 @@ from baton.engine.assign import level
 from baton.engine.comparing import alike, expected, judged, seen
 from baton.engine.computable import computes
 from baton.engine.ports import Route
+from baton.engine.skills import ordinary
 
 _WORDS = {
     "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
@@ -72,9 +73,6 @@ _EASY = re.compile(
 )
 
 _NUMBERS = re.compile(r"\d+")
-
-_BASE = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
-"""How difficult an ordinary task of a kind is; 2 for the others."""
 
 _GOOD, _MORE = 0.5, 0.2
 """With less chance than this, a worker with that much more is worth a thought."""
@@ -227,7 +225,7 @@ def _parts(text: str) -> int:
 
 def _difficulty(text: str, length: int, kind: str, parts: int) -> int:
     hard = len({match.lower() for match in _HARD.findall(text)})
-    value = _BASE.get(kind, 2) + min(2, hard) + (parts > 2) + (length > 1200)
+    value = ordinary(kind) + min(2, hard) + (parts > 2) + (length > 1200)
     short = len(text) < 60 and not hard
     return max(1, min(5, value - (short and kind not in ("math", "code"))))
 

@@ -52,6 +52,11 @@ _UNKNOWN = {Label.LOCAL: 2.3, Label.LAN: 3.0, Label.CLOUD: 4.1}
 
 _FRONTIER = 4.0
 
+_STEEP, _EASE = 1.7, 1.4
+"""How fast the chance falls with difficulty, and its odds where skill and difficulty are equal."""
+
+_ORDINARY = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
+
 _BILLIONS = re.compile(r"(?<![a-z0-9.])(\d{1,3}(?:\.\d{1,2})?)\s?(b|m)(?![a-z0-9])", re.IGNORECASE)
 
 _BYTES = 0.65
@@ -70,9 +75,33 @@ def skill(card: Card, kind: str) -> float:
         return 5.0 if tool_for(card, kind) else 1.0
     if kind in card.skills:
         return min(5.0, max(1.0, card.skills[kind]))
-    base = _general(card)
+    return _leaning(_general(card), kind)
+
+
+def skill_by_size(size: float, kind: str) -> float:
+    """Return the same for a model of which only its billions of parameters are known."""
+    return _leaning(_between(size), kind)
+
+
+def _leaning(base: float, kind: str) -> float:
     lean = _LEAN.get(kind, 0.0) if base < _FRONTIER else 0.0
     return min(5.0, max(1.0, base + lean))
+
+
+def chance_at(level: float, difficulty: float) -> float:
+    """Return how likely somebody of that level does a task of that difficulty well, 0 to 1."""
+    return 1 / (1 + math.exp(-(_STEEP * (level - difficulty) + _EASE)))
+
+
+def level_at(likely: float, difficulty: float) -> float:
+    """Return the level of somebody who does a task of that difficulty well so likely."""
+    likely = min(0.999, max(0.001, likely))
+    return difficulty + (math.log(likely / (1 - likely)) - _EASE) / _STEEP
+
+
+def ordinary(kind: str) -> int:
+    """Return how difficult an ordinary task of a kind is, from 1 to 5."""
+    return _ORDINARY.get(kind, 2)
 
 
 def tool_for(card: Card, kind: str) -> bool:
