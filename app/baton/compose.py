@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from baton.adapters.ledger import Ledger
     from baton.adapters.router import LearnedRouter
     from baton.adapters.store import Store
+    from baton.engine.learning import Tutor
     from baton.engine.orchestra import Orchestra
     from baton.engine.ports import Template, Worker
 
@@ -55,6 +56,19 @@ class Baton:
             money = self.ledger.warning
         routing = self.router.warning if self.router is not None else ""
         return " ".join(filter(None, (self.store.warning, money, *doubted, routing)))
+
+    @property
+    def tutor(self) -> Tutor:
+        """What has the router learn from this person's answers."""
+        from baton.adapters.router import Versions, candidates, learn, learned_file
+        from baton.engine.learning import Tutor
+
+        return Tutor(
+            self.store,
+            lambda: candidates(self.orchestra.roster),
+            learn,
+            Versions(learned_file(self.paths.data)),
+        )
 
     def tell_later(self, tell: Callable[[str], object]) -> None:
         """Have the person told of what turns out only later: that the router can't be used."""
@@ -105,6 +119,7 @@ def compose(
     from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
     from baton.engine.orchestra import Orchestra
+    from baton.engine.pacing import Pacing
     from baton.engine.policy import Terms
 
     ledger = Ledger.open(paths.ledger)
@@ -136,6 +151,7 @@ def compose(
     )
     orchestra.router = router
     orchestra.conductor = settings.conductor
+    orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
     orchestra.templates = partial(_templates, paths)
     if gateway is not None:
         orchestra.on_offline = partial(setattr, gateway, "offline")

@@ -200,6 +200,7 @@ def run(
         greeting,
         baton.warm_cloud,
         baton.tell_later,
+        lambda: baton.tutor,
     )
     return asyncio.run(_run(BatonApp(desk, theme, keymap), baton, mouse))
 
