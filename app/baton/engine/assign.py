@@ -16,7 +16,6 @@ from baton.domain.labels import Label
 from baton.domain.plan import Material, Need, Plan, Step
 from baton.domain.prices import Used
 from baton.engine.computable import computes
-from baton.engine.policy import threshold
 from baton.engine.search import Option, Seat, choose
 from baton.engine.sizes import Size, step_size
 from baton.engine.skills import chance_at, level_at, skill, tool_for
@@ -56,15 +55,15 @@ def assign(
     roster: Sequence[Card],
     *,
     left: int | None,
-    used: float = 0.0,
+    gain: float = 0.0,
     after: int = 0,
     material: Material | None = None,
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 
     The first `after` steps were played and stay as they are. `left` is what may be spent, in
-    nano-dollars (None: no limit); the more of it is `used` (0 to 1), the more a step must gain by a
-    worker that costs something. `material` tells how much there is to read. Raises PlanError
+    nano-dollars (None: no limit); where it has to last, a step must gain so much more by a worker
+    that costs something. `material` tells how much there is to read. Raises PlanError
     when nobody can do a step, or not for that money.
     """
     cards = {card.id: card for card in roster}
@@ -79,7 +78,6 @@ def assign(
     ]
     money = None if left is None else max(0, left - sum(option.most for _, option in taken))
     open_steps.sort(key=levels.__getitem__)
-    gain = threshold(used) - threshold(0)
     seats = [_seat(plan, n, levels[n], roster, open_steps, material, gain) for n in open_steps]
     if (chosen := choose(seats, money, taken)) is None:
         raise PlanError(
