@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import routing_rows
 from routing_rows import Rows
+from routing_skills import skill_table
 
 from baton.children.routing import fitting
 from baton.children.routing.encoder import WIDTH, Encoder
@@ -46,7 +47,7 @@ KIND_OF = tuple(
         (r"logic|commonsense|moral|reason|puzzle|grid", "reasoning"),
         (r"code|crux|mbpp|humaneval|human_eval|programming", "code"),
         (r"^physics$|college_physics|high_school_physics|high_school_chemistry", "math"),
-        (r"commongen|writing|story", "writing"),
+        (r"commongen|writing|\bstor(?:y|ies)", "writing"),
         (r"mt-?bench|chat|alpaca", "chat"),
         (r".", "knowledge"),
     )
@@ -76,8 +77,12 @@ def main() -> None:
         if not (chosen.out / name).exists():
             shutil.copyfile(SHIPPED / name, chosen.out / name)
     heads.save(chosen.out)
-    skills = json.dumps(skill_table(data, samples), indent=1) + "\n"
-    (chosen.out / "skills.json").write_text(skills, "utf-8")
+    skills = skill_table(
+        [sample.name for sample in samples],
+        [sample.kinds for sample in samples],
+        [sample.quality for sample in samples],
+    )
+    (chosen.out / "skills.json").write_text(json.dumps(skills, indent=1) + "\n", "utf-8")
     count = sum(map(len, data))
     done = time.monotonic()
     print(f"{count} questions read in {read - began:.0f} s, fitted in {done - read:.1f} s")
@@ -156,25 +161,6 @@ def figures(texts: Sequence[str]) -> Floats:
 def kind_of(group: str) -> str:
     """Return what kind of task a group of questions is."""
     return next(kind for pattern, kind in KIND_OF if pattern.search(group.casefold()))
-
-
-def skill_table(
-    data: Sequence[Rows], samples: Sequence[fitting.Sample]
-) -> dict[str, dict[str, list[float]]]:
-    """Return by worker and kind how good its answers were, and on how many."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for rows, sample in zip(data, samples, strict=True):
-        for worker, column in rows.quality.items():
-            for place, kind in enumerate(KINDS):
-                known = column[(sample.kinds == place) & ~np.isnan(column)]
-                if len(known):
-                    own = found.setdefault(worker, {}).setdefault(kind, [0.0, 0])
-                    own[0] += float(known.sum())
-                    own[1] += len(known)
-    return {
-        worker: {kind: [round(total / n, 4), n] for kind, (total, n) in sorted(kinds.items())}
-        for worker, kinds in sorted(found.items())
-    }
 
 
 if __name__ == "__main__":
