@@ -70,6 +70,10 @@ class LearnedRouter:
         """Start the child; returns at once."""
         self._scorer.warm()
 
+    def beside(self, waits_anyway: Callable[[], bool]) -> None:
+        """Have the first questions wait a little longer while that says it costs nobody time."""
+        self._scorer.waits_anyway = waits_anyway
+
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
         """Return the route of the newest prompt; see engine.ports.Router."""
         if (tool := tool_alone(material, roster)) is not None:

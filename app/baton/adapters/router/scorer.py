@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,10 +42,14 @@ ONE_THREAD = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many seconds a question may take: once the child is warm, and while it still loads."""
+    """How many seconds a question may take: once the child is warm, and while it still loads.
+
+    `idle` is for a child that loads while a worker does, for which everybody waits anyway.
+    """
 
     warm: float = 0.1
     cold: float = 0.15
+    idle: float = 0.5
 
 
 USUAL = Limits()
@@ -71,8 +75,9 @@ class Unanswered(Exception):
 class Scorer:
     """The scorer's child process: started when first needed, and again when it died.
 
-    `loaded` is what it holds once it is ready. `trouble` is why there are no answers for the time
-    being, and `note` what else the person must know, each with what to do, or "".
+    `loaded` is what it holds once it is ready, `waits_anyway` tells whether something slower is
+    being loaded. `trouble` is why there are no answers for the time being, and `note` what else the
+    person must know, each with what to do, or "".
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Scorer:
         limits: Limits = USUAL,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
+        self.waits_anyway: Callable[[], bool] = _never
         self.loaded: Loaded | None = None
         self.note = ""
         self._folder = folder
@@ -139,9 +145,8 @@ class Scorer:
         self._asked[number] = (child, answer)
         self._owed[number] = time.monotonic()
         self._deliver(child)
-        limit = (self._limits.cold if self.loaded is None else self._limits.warm) * slack
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(self._limit() * slack):
                 return _value(await answer)
         except TimeoutError as error:
             child.send("cancel", id=number)
@@ -153,6 +158,11 @@ class Scorer:
             raise Unanswered(self.trouble) from death
         finally:
             del self._asked[number]
+
+    def _limit(self) -> float:
+        if self.loaded is not None:
+            return self._limits.warm
+        return self._limits.idle if self.waits_anyway() else self._limits.cold
 
     def distrust(self) -> None:
         """End a child that answered nonsense; it counts as a death."""
@@ -285,6 +295,11 @@ class Scorer:
         _, answer = self._asked.get(number, (None, None))
         if answer is not None and not answer.done():
             answer.set_result(frame)
+
+
+def _never() -> bool:
+    """Nothing else is being loaded."""
+    return False
 
 
 def _value(frame: framing.Frame) -> object:
