@@ -82,6 +82,7 @@ def examine(paths: Paths) -> Iterator[Finding]:
         ("egress", lambda: _egress(paths)),
         ("tools", lambda: _tools(settings)),
         ("onnxruntime", _onnxruntime),
+        ("router", lambda: _router(paths)),
         ("llama.cpp", _llama_cpp),
         ("answer", lambda: _answer(settings, paths)),
     )
@@ -267,6 +268,20 @@ def _onnxruntime() -> Finding:
     found = asyncio.run(probe("onnxruntime"))
     names = ", ".join(name.removesuffix("ExecutionProvider") for name in found["providers"])
     return Finding("onnxruntime", State.OK, f"{found['version']}, runs on {names}")
+
+
+def _router(paths: Paths) -> Finding:
+    """Ask the router, and say on what it runs, how fast, and with whose answers."""
+    from baton.adapters.router import learned_file, measure
+
+    file = learned_file(paths.data)
+    found = asyncio.run(measure(file))
+    if found.trouble:
+        text = f"{found.trouble} Until then a rule of length and task decides."
+        return Finding("router", State.WARN, text)
+    own = f"with {file}" if found.learned else "as delivered, nothing learned from your answers yet"
+    text = f"{found.milliseconds:.0f} ms per question on {found.provider}, {own}"
+    return Finding("router", State.WARN if found.note else State.OK, f"{text} {found.note}".strip())
 
 
 def _llama_cpp() -> Finding:

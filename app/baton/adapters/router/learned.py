@@ -54,7 +54,13 @@ class LearnedRouter:
     @property
     def warning(self) -> str:
         """What the person must know now of why the router can't be used, or ""."""
-        return _told(self._scorer.trouble)
+        trouble = self.trouble
+        return f"A rule of length and task decides where prompts go. {trouble}" if trouble else ""
+
+    @property
+    def trouble(self) -> str:
+        """Why the router can't be used now, and what to do; "" if it can, for all that is known."""
+        return self._scorer.trouble
 
     @property
     def loaded(self) -> Loaded | None:
@@ -143,12 +149,6 @@ class LearnedRouter:
         if what and what != self._told:
             self._told = what
             self.tell(what)
-
-
-def _told(trouble: str) -> str:
-    if not trouble:
-        return ""
-    return f"A rule of length and task decides where prompts go. {trouble}"
 
 
 def _nobody(_: str) -> None:
