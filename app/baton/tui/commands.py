@@ -39,7 +39,7 @@ COMMANDS = (
     Command("copy", "copy", "Copy the newest answer"),
     Command("good", "good", "Say that the newest answer is good, or take that back"),
     Command("bad", "bad", "Say that the newest answer is bad, or take that back"),
-    Command("learn", "learn", "Learn from what you did with answers", "[undo|forget]"),
+    Command("learn", "learn", "Learn from what you did with answers", "[undo]"),
     Command("help", "app.help", "Show the keys and commands"),
     Command("quit", "app.quit", "Leave Baton"),
 )

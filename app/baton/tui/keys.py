@@ -69,8 +69,6 @@ TRANSCRIPT: list[BindingType] = [
     _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
     _key("turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer", show=True),
     _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
-    _key("turn.good", "plus", "screen.good", "good", "a good answer; again: take that back"),
-    _key("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: take that back"),
     _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
     _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
     _key("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
@@ -79,6 +77,8 @@ TRANSCRIPT: list[BindingType] = [
     _key("turn.top", "g,home", "top", "first message"),
     _key("turn.end", "G,end", "end", "newest message"),
     _key("turn.help", "?", "app.help", "help", show=True),
+    _key("turn.good", "plus", "screen.good", "good", "a good answer; again: unmark", show=True),
+    _key("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: unmark", show=True),
 ]
 QUESTION: list[BindingType] = [
     _key("question.choose", "enter", "choose", "choose", show=True),
@@ -111,6 +111,7 @@ MONEY: list[BindingType] = [
     _key(
         "money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again", show=True
     ),
+    _key("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
     _key("money.egress", "e", "egress", "what was sent", "see what left this machine", show=True),
     *OVERLAY,
 ]
