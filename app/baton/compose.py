@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from baton.adapters.router import LearnedRouter
     from baton.adapters.store import Store
     from baton.engine.learning import Tutor
+    from baton.engine.mastery import SkillTable
     from baton.engine.orchestra import Orchestra
     from baton.engine.ports import Template, Worker
 
@@ -110,9 +111,7 @@ def compose(
     if warm in workers:
         workers[warm].warm()
 
-    from baton.adapters.router import LearnedRouter, learned_file
-
-    router = LearnedRouter(learned=learned_file(paths.data))
+    router = _router(paths, workers.get(warm or ""))
     if warm is not None:
         router.warm()
 
@@ -152,10 +151,31 @@ def compose(
     orchestra.router = router
     orchestra.conductor = settings.conductor
     orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
+    orchestra.skills = skill_table(store if history else None)
     orchestra.templates = partial(_templates, paths)
     if gateway is not None:
         orchestra.on_offline = partial(setattr, gateway, "offline")
     return Baton(orchestra, store, ledger, settings, paths, gateway, router)
+
+
+def skill_table(store: Store | None) -> SkillTable:
+    """Return what workers are good at, by what Baton ships and by that history (None: without)."""
+    from baton.adapters.router import shipped
+    from baton.adapters.skills import read_scores
+    from baton.engine.mastery import RECENT, SkillTable
+
+    own = None if store is None else partial(store.outcomes, RECENT)
+    return SkillTable(partial(read_scores, shipped()), own)
+
+
+def _router(paths: Paths, loading: Worker | None) -> LearnedRouter:
+    """Return the learned router; while that worker loads, nobody waits for a router that does."""
+    from baton.adapters.router import LearnedRouter, learned_file
+
+    router = LearnedRouter(learned=learned_file(paths.data))
+    if isinstance(loading, LocalWorker):
+        router.beside(lambda: not loading.card.hardware)
+    return router
 
 
 def _templates(paths: Paths) -> Mapping[str, Template]:

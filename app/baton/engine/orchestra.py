@@ -13,6 +13,7 @@ from baton.domain.labels import Label
 from baton.domain.ledger import Standing
 from baton.domain.plan import Outcome, Plan
 from baton.domain.view import RunView
+from baton.engine.mastery import SkillTable
 from baton.engine.meter import Purse
 from baton.engine.pacing import Pacing
 from baton.engine.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
@@ -42,7 +43,8 @@ class Orchestra:
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
-    rule; `conductor` is who draws plans ("": whoever may); `pacer` says whether help pays.
+    rule; `conductor` is who draws plans ("": whoever may); `pacer` says whether help pays,
+    `skills` what workers are good at.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Orchestra:
         self.templates: Templates = no_templates
         self.conductor = ""
         self.pacer = Pacing()
+        self.skills = SkillTable()
         self.on_offline: Callable[[bool], None] = _nobody
 
     @property
@@ -165,6 +168,7 @@ class Orchestra:
             self.templates,
             self._slots,
             self.pacer,
+            self.skills,
             self.conductor,
         )
         purse = Purse(self._ledger, self._redactor, terms or self.terms, limits)

@@ -129,7 +129,8 @@ class Playing:
         mine = self._mine()
         check(mine, label, terms)
         cards = [worker.card for name, worker in house.workers.items() if name != mine.id]
-        roster = (mine, *(card for card in cards if may_use(card, label, terms)))
+        usable = (mine, *(card for card in cards if may_use(card, label, terms)))
+        roster = await house.skills.informed(usable)
         allowed = {card.id for card in roster}
         self._situation = Situation(
             self.material,

@@ -95,7 +95,7 @@ def chance_at(level: float, difficulty: float) -> float:
 
 def level_at(likely: float, difficulty: float) -> float:
     """Return the level of somebody who does a task of that difficulty well so likely."""
-    likely = min(0.999, max(0.001, likely))
+    likely = min(1 - 1e-6, max(1e-6, likely))
     return difficulty + (math.log(likely / (1 - likely)) - _EASE) / _STEEP
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from baton.domain.chat import Prompt
 from baton.domain.events import Event
 from baton.domain.plan import Outcome
+from baton.engine.mastery import SkillTable
 from baton.engine.meter import Purse
 from baton.engine.offer import Offers
 from baton.engine.policy import Limits
@@ -44,6 +45,7 @@ class House:
     templates: Templates
     slots: Slots
     pacer: Pacer
+    skills: SkillTable
     conductor: str = ""
 
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from baton.domain.plan import KINDS
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 from routing_skills import skill_table
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def drawn(chances: dict[str, float], count: int = 400) -> dict[str, np.ndarray]:
