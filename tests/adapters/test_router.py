@@ -8,13 +8,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from baton.adapters import router as package
-from baton.adapters.router import LearnedRouter, Limits, learn, scorer
+from baton.adapters.router import LearnedRouter, learn, scorer
+from baton.adapters.router import Limits as Patience
 from baton.adapters.router.files import SHIPPED
 from baton.adapters.router.reading import candidate, candidates, shown
 from baton.children import process
@@ -24,8 +24,10 @@ from baton.domain.labels import Label
 from baton.domain.plan import Material
 from baton.domain.prices import Price, Rates
 from baton.domain.routing import Candidate, Draft, Rated
+from baton.engine.policy import Limits
 from baton.engine.ports import Route
 from support import oddities
+from support.acting import Actor, cloud, house, local, says
 
 SMALL = Card("small", "local", "Small 7B", model="qwen2.5-7b")
 FAR = Card(
@@ -39,7 +41,7 @@ FAR = Card(
 CLOCK = Card("clock", "tool", "Clock")
 ROSTER = (SMALL, FAR, CLOCK)
 
-PATIENT = Limits(warm=30, cold=60)
+PATIENT = Patience(warm=30, cold=60)
 """For what is not about time: the machine may be busy."""
 
 Make = Callable[..., LearnedRouter]
@@ -57,7 +59,7 @@ async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     async with AsyncExitStack() as closing:
 
         def made(
-            name: str = "fine", limits: Limits = PATIENT, learned: Path | None = None
+            name: str = "fine", limits: Patience = PATIENT, learned: Path | None = None
         ) -> LearnedRouter:
             router = LearnedRouter(folder(tmp_path, name), learned, limits=limits)
             closing.push_async_callback(router.aclose)
@@ -129,6 +131,25 @@ def test_a_worker_is_shown_to_the_router_as_its_card_says() -> None:
     assert [one.id for one in candidates(ROSTER)] == ["small", "far"]
 
 
+# Privacy
+
+
+async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> None:
+    """It is scored, and only here: the child's own process is the only one that is asked."""
+    seen: list[str] = []
+    for label, where in ((Label.CLOUD, "far"), (Label.LOCAL, "small")):
+        actors = Actor(local(), says("mine")), Actor(cloud(), says("theirs"))
+        async with house(*actors, choice="once") as here:
+            here.orchestra.router = router = make()
+            prompt = "Why did the Roman empire fall?"
+            view = await here.play(None, prompt, Limits(label=label, strategy="hybrid"))
+            assert router.loaded is not None
+            assert view.routed is not None
+            seen += [worker for worker, actor in here.actors.items() if actor.requests]
+            assert view.steps[-1].worker == where
+    assert seen == ["far", "small"]
+
+
 # When it can't
 
 
@@ -162,7 +183,7 @@ async def test_a_question_that_fails_costs_only_itself(make: Make) -> None:
 
 
 async def test_a_slow_answer_is_not_waited_for_nor_taken_for_the_next_one(make: Make) -> None:
-    router = make(limits=Limits(warm=0.2, cold=60))
+    router = make(limits=Patience(warm=0.2, cold=60))
     pid = await loaded(router)
     assert (await route(router, "sleep 1")).estimate is None
     await asyncio.sleep(1)
@@ -173,7 +194,7 @@ async def test_a_slow_answer_is_not_waited_for_nor_taken_for_the_next_one(make: 
 
 
 async def test_nobody_waits_for_a_child_that_still_loads(make: Make) -> None:
-    router = make("slow", Limits(warm=30, cold=0.05))
+    router = make("slow", Patience(warm=30, cold=0.05))
     assert (await route(router, "hello")).estimate is None
     for _ in range(1000):
         if router.loaded is None:
@@ -223,7 +244,7 @@ async def test_a_child_that_owes_an_answer_for_long_is_ended(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scorer, "BACKOFF", (0.0, 0.0, 0.0))
-    router = make(limits=Limits(warm=0.05, cold=60))
+    router = make(limits=Patience(warm=0.05, cold=60))
     pid = await loaded(router)
     await route(router, "sleep 600")
     monkeypatch.setattr(scorer, "STUCK_SECONDS", 0.0)
@@ -361,4 +382,3 @@ def test_what_is_sent_is_bounded_and_whole(text: str) -> None:
 
 def test_all_that_is_exported_is_there() -> None:
     assert all(hasattr(package, name) for name in package.__all__)
-    assert asdict(PATIENT) == {"warm": 30, "cold": 60}

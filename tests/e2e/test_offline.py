@@ -279,6 +279,15 @@ def test_offline_a_prompt_is_answered_without_any_socket(watch: Watch) -> None:
     assert seen.nothing, seen
 
 
+def test_a_private_prompt_is_scored_without_any_socket(watch: Watch, home: Path) -> None:
+    """The router's child is there, and reads its model: what it makes of the prompt stays here."""
+    configure(home, CLOUD)
+    said, seen = watch.run("ask", "--private", "What is the capital of France?", environ=KEYS)
+    assert "Paris" in said
+    assert any(file.endswith("/models/router/encoder.onnx") for file in seen.files)
+    assert seen.nothing, seen
+
+
 def test_offline_the_app_makes_no_socket(watch: Watch) -> None:
     seen = watch.app("--offline")
     assert seen.nothing, seen
