@@ -37,7 +37,7 @@ def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
     cards, default = _roster()
     if as_json:
-        return emit_json([_facts(card) | {"default": card.id == default} for card in cards])
+        return emit_json([card_object(card) | {"default": card.id == default} for card in cards])
     width = max(len(one_line(card.id)) for card in cards)
     emit("\n".join(_row(card, card.id == default, width) for card in cards))
 
@@ -48,9 +48,9 @@ def list_(as_json: bool) -> None:
 def show(worker: str, as_json: bool) -> None:
     """Show what is known of WORKER."""
     card = _card(worker)
-    address, variable = _elsewhere(load(find_paths().config_file), worker)
+    address, variable = elsewhere(load(find_paths().config_file), worker)
     if as_json:
-        return emit_json(_facts(card) | {"address": address, "api_key_env": variable})
+        return emit_json(card_object(card) | {"address": address, "api_key_env": variable})
     facts = {
         "Worker": card.id,
         "Name": card.name,
@@ -60,7 +60,7 @@ def show(worker: str, as_json: bool) -> None:
         "Key": f"in {variable}" if variable else "",
         "Runs": card.hardware or card.kind,
         "Privacy": card.privacy.value,
-        "Price": _price(card) if card.is_outside else "",
+        "Price": show_price(card) if card.is_outside else "",
         "Skills": _skills(card),
         "At once": "" if card.slots == 1 else f"{card.slots} requests",
         "Context": f"{card.context:,} tokens" if card.context else "",
@@ -143,7 +143,7 @@ def _card(worker: str) -> Card:
 def _row(card: Card, default: bool, width: int) -> str:
     mark = "*" if default else " "
     size = show_size(card.size) if card.size else ""
-    more = f"{card.privacy.value}, {_price(card)}" if card.is_outside else size
+    more = f"{card.privacy.value}, {show_price(card)}" if card.is_outside else size
     name = one_line(card.name, 50)
     return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {name}  {more}".rstrip()
 
@@ -156,7 +156,7 @@ def _skills(card: Card) -> str:
     return ", ".join(f"{kind} {level:g}" for kind, level in best) + " (of 5)"
 
 
-def _facts(card: Card) -> dict[str, Any]:
+def card_object(card: Card) -> dict[str, Any]:
     """Return a card for machines: its price in US dollars per million tokens, as text."""
     return asdict(card) | {"price": None if card.price is None else _rates(card.price)}
 
@@ -166,7 +166,7 @@ def _rates(price: Price) -> dict[str, str]:
     return rates | {"source": price.source}
 
 
-def _price(card: Card) -> str:
+def show_price(card: Card) -> str:
     """Say what a worker costs."""
     if card.price is None:
         return "price unknown"
@@ -183,7 +183,7 @@ def _usd(rate: int) -> str:
     return f"${whole}{point}{rest.ljust(2, '0') if rest else ''}"
 
 
-def _elsewhere(settings: Settings, worker: str) -> tuple[str, str]:
+def elsewhere(settings: Settings, worker: str) -> tuple[str, str]:
     """Return the address and the key's variable that the settings name for a worker."""
     for entry in settings.roster:
         if entry.id == worker and isinstance(entry, CloudWorker | ServerWorker):

@@ -78,6 +78,11 @@ class Mastery:
     basis: str
     answers: int = 0
 
+    @property
+    def tenths(self) -> int:
+        """How many of ten ordinary tasks it does well, at least."""
+        return int(10 * self.chance)
+
 
 def masteries(card: Card, scores: Scores, own: Sequence[Experience]) -> dict[str, Mastery]:
     """Return what a worker is good at, by kind; what the person typed stays as it is."""
@@ -110,6 +115,38 @@ def scores_of(card: Card, scores: Scores) -> Mapping[str, tuple[float, int]]:
         if name and (found := match(name, scores)) is not None:
             return scores[found]
     return {}
+
+
+# In words
+
+
+def ranked(table: Mapping[str, Mastery]) -> list[Mastery]:
+    """Return what a worker does best first."""
+    return sorted(table.values(), key=lambda one: (-one.tenths, -one.chance, one.kind))
+
+
+def answers(table: Mapping[str, Mastery]) -> int:
+    """Return on how many of the person's own answers a table rests."""
+    return sum(one.answers for one in table.values())
+
+
+def in_short(table: Mapping[str, Mastery]) -> str:
+    """Say what a worker does best and worst, and how that is known; "" of a tool."""
+    best = ranked(table)
+    if not best:
+        return ""
+    firsts = ", ".join(f"{one.kind} {one.tenths}/10" for one in best[:3])
+    return f"best at {firsts}; least at {best[-1].kind} {best[-1].tenths}/10 ({known_by(table)})"
+
+
+def known_by(table: Mapping[str, Mastery]) -> str:
+    """Say on what a table rests."""
+    if count := answers(table):
+        return f"your own {count} {'answer' if count == 1 else 'answers'}"
+    bases = {one.basis for one in table.values()}
+    if MEASURED in bases:
+        return "partly measured"
+    return "as you set it" if TYPED in bases else "a guess from its size"
 
 
 # The prior
@@ -242,6 +279,13 @@ class SkillTable:
         self._until = -math.inf
         self._told: dict[Card, Card] = {}
 
+    @property
+    def scores(self) -> Scores:
+        """What Baton ships of measurements."""
+        if self._scores is None:
+            self._scores = self._read()
+        return self._scores
+
     async def informed(self, roster: Sequence[Card]) -> tuple[Card, ...]:
         """Return the cards with their skills, as far as more is known than their size."""
         await self._refresh()
@@ -253,16 +297,14 @@ class SkillTable:
     def _tell(self, card: Card) -> Card:
         if card.is_tool:
             return card
-        return replace(card, skills=levels(card, self._scores or {}, self._own))
+        return replace(card, skills=levels(card, self.scores, self._own))
 
     async def of(self, card: Card) -> dict[str, Mastery]:
         """Return what a worker is good at, by kind."""
         await self._refresh()
-        return masteries(card, self._scores or {}, self._own)
+        return masteries(card, self.scores, self._own)
 
     async def _refresh(self) -> None:
-        if self._scores is None:
-            self._scores = self._read()
         if self._outcomes is None or time.monotonic() < self._until:
             return
         try:

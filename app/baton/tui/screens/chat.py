@@ -313,11 +313,14 @@ class ChatScreen(ConductingScreen):
     @work(group="overlay", exclusive=True)
     async def action_models(self, worker: str = "") -> None:
         """Choose which worker answers from here on."""
+        from baton.engine.mastery import in_short
         from baton.tui.screens.models import ModelsScreen
 
         roster = self.desk.orchestra.roster
         if not worker:
-            chosen = await self.app.push_screen_wait(ModelsScreen(roster, self.worker))
+            skills = self.desk.orchestra.skills
+            good = {card.id: in_short(await skills.of(card)) for card in roster}
+            chosen = await self.app.push_screen_wait(ModelsScreen(roster, self.worker, good))
             worker = chosen or ""
         elif all(card.id != worker for card in roster):
             known = ", ".join(card.id for card in roster)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual import on
 from textual.app import ComposeResult
@@ -17,22 +17,33 @@ from baton.tui import keys
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.turn import show_size
 
+NOTHING_KNOWN: Mapping[str, str] = {}
+
 
 class ModelsScreen(Overlay[str]):
-    """Shows a card per worker and returns the id of the chosen one."""
+    """Shows a card per worker and returns the id of the chosen one.
+
+    `good` says by worker what it is good at.
+    """
 
     BINDINGS = keys.MODELS
     HEADING = "Models"
 
-    def __init__(self, roster: Sequence[Card], current: str) -> None:
+    def __init__(
+        self, roster: Sequence[Card], current: str, good: Mapping[str, str] = NOTHING_KNOWN
+    ) -> None:
         super().__init__()
         self._roster = roster
         self._current = current
+        self._good = good
 
     def body(self) -> ComposeResult:
         """Lay out the workers."""
         yield OptionList(
-            *(Option(_describe(card, card.id == self._current)) for card in self._roster),
+            *(
+                Option(_describe(card, card.id == self._current, self._good.get(card.id, "")))
+                for card in self._roster
+            ),
             markup=False,
         )
 
@@ -55,7 +66,7 @@ class ModelsScreen(Overlay[str]):
         self.dismiss(self._roster[event.option_index].id)
 
 
-def _describe(card: Card, current: bool) -> Content:
+def _describe(card: Card, current: bool, good: str) -> Content:
     where = {"local": "this machine", "lan": "this network", "cloud": "cloud"}[card.privacy.value]
     facts = [
         one_line(card.name, 40),
@@ -73,7 +84,9 @@ def _describe(card: Card, current: bool) -> Content:
         "\n",
         " · ".join(fact for fact in facts if fact),
     )
-    return Content.assemble(first, ("\n" + one_line(card.note), "$muted")) if card.note else first
+    told = f"{good[:1].upper()}{good[1:]}"
+    more = "".join(f"\n{text}" for text in (told, one_line(card.note)) if text)
+    return Content.assemble(first, (more, "$muted")) if more else first
 
 
 def _price(card: Card) -> str:

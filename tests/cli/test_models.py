@@ -1,0 +1,114 @@
+"""`baton models`: what the models are good at, and how that is known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from baton.domain.signals import Signal
+from cli.calling import Call, Done
+from cli.lived import Said, live
+
+WORKERS = """\
+[[workers]]
+id = "lab"
+kind = "server"
+model = "llama-3.1-8b-instruct"
+base_url = "http://127.0.0.1:9/v1"
+
+[[workers]]
+id = "mine"
+kind = "server"
+model = "zorp-8b"
+base_url = "http://127.0.0.1:9/v1"
+skills = { code = 4.5 }
+"""
+
+
+@pytest.fixture
+def config(home: Path) -> Path:
+    file = home / "config" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(WORKERS)
+    return file
+
+
+def line(done: Done, name: str) -> str:
+    [found] = [text for text in done.out.splitlines() if text.startswith(f"{name}:")]
+    return found.partition(":")[2].strip()
+
+
+def test_at_first_it_is_a_guess_and_says_so(call: Call) -> None:
+    done = call("models", "show", "small")
+    assert done.code == 0
+    assert line(done, "Guessed") == "everything, from its size"
+    assert line(done, "Good at").startswith("chat ")
+    assert "your own" not in done.out
+    assert line(done, "Size").startswith("135 million parameters")
+    assert line(done, "Price") == "costs nothing"
+    assert line(done, "Licence") == "Apache-2.0"
+
+
+def test_what_was_done_with_answers_moves_it(call: Call) -> None:
+    rewrite = "Rewrite this more politely: send me the report {}"
+    extract = "Extract all names from this text: Ann, Bob and {}"
+    before = call("models", "show", "small", "--json")
+    asyncio.run(
+        live(
+            [
+                *(Said(rewrite.format(n), Signal.GOOD) for n in range(12)),
+                *(Said(extract.format(n), Signal.BAD) for n in range(8)),
+                Said("Hello"),
+            ]
+        )
+    )
+    done = call("models", "show", "small")
+    assert line(done, "Good at").endswith("(your own 20 answers)")
+    assert line(done, "Your answers") == "rewriting (12), extraction (8)"
+    after = call("models", "show", "small", "--json")
+
+    def chances(printed: Done) -> dict[str, float]:
+        return {one["kind"]: one["chance"] for one in json.loads(printed.out)["skills"]}
+
+    first, then = chances(before), chances(after)
+    assert then["rewriting"] > first["rewriting"] + 0.2
+    assert then["extraction"] < first["extraction"] - 0.1
+    assert json.loads(after.out)["answers"] == 20
+
+
+@pytest.mark.usefixtures("config")
+def test_what_was_measured_typed_and_guessed_is_told_apart(call: Call) -> None:
+    lab = call("models", "show", "lab")
+    assert "math (on " in line(lab, "Measured")
+    assert line(lab, "Guessed").endswith("from its size and what was measured")
+    assert "math" not in line(lab, "Guessed")
+    mine = call("models", "show", "mine")
+    assert line(mine, "Set by you") == "code"
+    assert line(mine, "Runs") == "on this machine"
+    assert line(mine, "Address") == "http://127.0.0.1:9/v1"
+    [code] = [s for s in json.loads(call("models", "show", "mine", "--json").out)["skills"]
+              if s["kind"] == "code"]  # fmt: skip
+    assert (code["level"], code["basis"], code["measured_on"]) == (4.5, "typed", 0)
+
+
+@pytest.mark.usefixtures("config")
+def test_models_are_listed_without_tools(call: Call) -> None:
+    done = call("models", "list")
+    assert [text.split()[:2] for text in done.out.splitlines()] == [
+        ["*", "small"], ["lab", "on"], ["mine", "on"],
+    ]  # fmt: skip
+    assert "(partly measured)" in done.out
+    listed = json.loads(call("models", "ls", "--json").out)
+    assert [one["id"] for one in listed if one["default"]] == ["small"]
+    assert {len(one["skills"]) for one in listed} == {12}
+
+
+def test_the_nearest_one_is_named(call: Call) -> None:
+    done = call("models", "show", "smal")
+    assert done.code == 2
+    assert "There is no model 'smal'. Did you mean 'small'?" in done.err
+    assert "Did you mean 'small'?" in call("models", "show", "smollm2 135").err
+    assert "`baton models ls`" in call("models", "show", "qqqqqq").err
