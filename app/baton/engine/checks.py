@@ -87,6 +87,12 @@ async def check(text: str, prompt: str, compute: Compute | None) -> tuple[Findin
     return tuple(findings)
 
 
+def is_checkable(text: str) -> bool:
+    """Tell whether there is anything in a text that `check` might find right or wrong."""
+    text = text[:MOST_CHARACTERS]
+    return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed(prose(text)))
+
+
 class _Checker:
     """Checks one text; counts what it has the tools do."""
 

@@ -25,8 +25,11 @@ _HERE = "baton.engine.strategies"
 STRATEGIES = {
     "single": Entry(f"{_HERE}.single:Single", "One worker answers."),
     "hybrid": Entry(
-        f"{_HERE}.hybrid:Hybrid", "Baton's own: a rule, then a draft or a plan; help where needed."
+        f"{_HERE}.hybrid:Hybrid",
+        "Baton's own: a draft or a plan, looked at again; help if it pays.",
     ),
+    "route": Entry(f"{_HERE}.route:RouteAlone", "The router alone picks who answers."),
+    "knn": Entry(f"{_HERE}.knn:Nearest", "Whoever did best with similar questions answers."),
     "conductor": Entry(
         f"{_HERE}.conducted:Conducted", "A conductor draws a plan, and mends it once it has seen."
     ),
@@ -36,6 +39,9 @@ STRATEGIES = {
     "reflect": Entry(f"{_HERE}.reflect:Reflect", "One worker revises its own answer."),
     "vote": Entry(f"{_HERE}.vote:Vote", "One worker answers several times; the majority wins."),
     "majority": Entry(f"{_HERE}.majority:Majority", "Several workers answer; the majority wins."),
+    "smoothie": Entry(
+        f"{_HERE}.smoothie:Smoothie", "Several workers answer; what is most like the others wins."
+    ),
     "moa": Entry(f"{_HERE}.moa:MixtureOfAgents", "Several workers propose, one writes the answer."),
     "ultra": Entry(f"{_HERE}.ultra:Ultra", "Plan, verify with another worker, repair once."),
 }

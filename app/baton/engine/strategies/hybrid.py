@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.answers import extract
 from baton.domain.plan import Outcome
 from baton.engine.ports import Desk, Funds, Proposal, Situation, Strategy
-from baton.engine.strategies.cascade import Cascade, best
+from baton.engine.strategies.ahead import (
+    BIG,
+    gain,
+    is_sure,
+    likely,
+    may_be_helped,
+    may_pay,
+    pair,
+    tenths,
+)
 from baton.engine.strategies.conducted import LONG_DOCUMENT, ONE_QUESTION, Conducted, has_template
-from baton.engine.strategies.draft import Draft, helped
-from baton.engine.strategies.drafts import ALIKE, here, power
+from baton.engine.strategies.drafts import here, power
 from baton.engine.strategies.instead import Instead
+from baton.engine.strategies.look import SecondLook, helped
 from baton.engine.strategies.short import wants_short
-from baton.engine.strategies.worth import is_worth, right_although
 
 _BY_ITSELF = 3.0
 _AMONG_OTHERS = 2.3
@@ -23,9 +30,11 @@ _AMONG_OTHERS = 2.3
 class Hybrid:
     """Chooses one of the ways below by what the router says and who is there.
 
-    A tool answers what it can compute. Two workers here of about the same strength answer what has
-    a short answer, and the helper is asked where they disagree. What calls for a plan gets one,
-    where somebody can draw it. Else the default worker drafts. One worker by itself just answers.
+    A tool answers what it can compute. Where the router is sure that only the helper will do, it is
+    asked at once. Two workers here of about the same strength draft what has a short answer. What
+    calls for a plan gets one, where somebody can draw it. Else the default worker drafts. Drafts
+    are looked at once more before they stay, and help is asked for where that is worth its price.
+    One worker by itself just answers.
     """
 
     def __init__(self) -> None:
@@ -51,52 +60,61 @@ class Hybrid:
         return replace(proposal, final=False) if may_be_helped else proposal
 
 
-class Worthwhile(Cascade):
-    """A cascade that asks for help only where that is likely to be worth its price."""
-
-    async def is_worth_it(self, desk: Desk, outcome: Outcome) -> bool:
-        """Tell whether a third answer would be."""
-        from baton.engine.assign import chance
-
-        situation = desk.situation
-        cards = {card.id: card for card in situation.roster}
-        pair = [cards.get(step.worker) for step in outcome.plan.steps[:2]]
-        chances = [chance(card, situation.route.need) if card else 0.5 for card in pair]
-        comes_to = extract(outcome.text(best(situation, outcome)))
-        return await is_worth(desk, right_although(chances[0], chances[1]) if comes_to else 0.0)
-
-
 async def _choose(desk: Desk) -> Strategy:
     situation = desk.situation
-    route = situation.route
-    if route.tool in {card.id for card in situation.roster if card.is_tool}:
+    if situation.route.tool in {card.id for card in situation.roster if card.is_tool}:
         return Instead()
-    if situation.card(situation.worker).is_outside:
-        return Draft()
-    if situation.helper and wants_short(situation) and _has_pair(situation):
-        return Worthwhile()
+    if not may_be_helped(situation):
+        return Conducted() if await _calls_for_a_plan(desk) else SecondLook()
+    if await may_pay(desk):
+        return await _with_help(desk)
+    return Conducted() if await _calls_for_a_plan(desk) else SecondLook()
+
+
+async def _with_help(desk: Desk) -> Strategy:
+    """Choose where the helper may be asked."""
+    situation = desk.situation
+    weighed = False
+    if _is_clear(situation) and wants_short(situation):
+        if await desk.weigh(situation.helper, gain(situation, situation.helper)):
+            return Instead(situation.helper, _why_elsewhere(situation))
+        weighed = True
+    elif two := pair(situation):
+        return SecondLook(two)
     if await _calls_for_a_plan(desk):
         return Conducted()
-    if route.where != "local" and situation.helper and await _is_better_elsewhere(desk):
-        return Instead()
-    return Draft()
+    if not weighed and _is_away(situation):
+        weighed = True
+        if await desk.weigh(situation.helper, gain(situation, situation.helper)):
+            return Instead(situation.helper, _why_elsewhere(situation))
+    return SecondLook(weighed=weighed)
 
 
-async def _is_better_elsewhere(desk: Desk) -> bool:
-    from baton.engine.assign import chance
+def _is_clear(situation: Situation) -> bool:
+    """Tell whether a draft here would only cost time."""
+    return is_sure(situation) and gain(situation, situation.helper) >= BIG
 
-    situation = desk.situation
-    return await is_worth(desk, chance(situation.card(situation.worker), situation.route.need))
+
+def _is_away(situation: Situation) -> bool:
+    """Tell whether the helper should be asked first, if that is worth its price."""
+    if situation.route.estimate is None:
+        return situation.route.where != "local"
+    return _is_clear(situation)
+
+
+def _why_elsewhere(situation: Situation) -> str:
+    """Say in a sentence why no draft is written here."""
+    if situation.route.estimate is None:
+        return situation.route.why
+    wrong = 1 - likely(situation, situation.card(situation.worker))
+    return f"Questions like this go wrong here about {tenths(wrong)} times."
 
 
 def _recognise(outcome: Outcome) -> Strategy:
     """Return the way that drew a plan in an earlier run."""
     if not all(step.is_direct for step in outcome.plan.steps):
         return Conducted()
-    drafts = [step for step in outcome.plan.steps if step.is_direct]
-    if len(drafts) > 1 and all(step.optional for step in drafts[:2]):
-        return Worthwhile()
-    return Draft()
+    return SecondLook()
 
 
 async def _calls_for_a_plan(desk: Desk) -> bool:
@@ -125,9 +143,3 @@ def _is_strong(situation: Situation, funds: Funds) -> bool:
     if best >= _BY_ITSELF or (len(cards) > 1 and best >= _AMONG_OTHERS):
         return True
     return situation.helper != "" and funds.left != 0 and situation.route.template != ONE_QUESTION
-
-
-def _has_pair(situation: Situation) -> bool:
-    cards = here(situation)
-    powers = [power(situation, card) for card in cards[:2]]
-    return len(cards) > 1 and abs(powers[0] - powers[1]) <= ALIKE

@@ -10,15 +10,25 @@ from baton.engine.strategies.drafts import answered_by, is_lost
 
 
 class Instead:
-    """A tool or a stronger worker answers first; if it has no answer, the default worker does."""
+    """A tool or another worker answers first; if it has no answer, the default worker does.
+
+    `worker` "" is the tool that the router names.
+    """
+
+    def __init__(self, worker: str = "", why: str = "") -> None:
+        self._worker = worker
+        self._why = why
 
     async def first(self, desk: Desk) -> Proposal:
-        """Propose that the tool answers, or else the helper."""
+        """Propose that the other one answers."""
         situation = desk.situation
-        route = situation.route
-        step = _computed(situation) if route.tool else answered_by(situation, situation.helper)
-        where = "local" if route.tool else "cloud"
-        return Proposal(Plan((replace(step, optional=True),), (1,)), where, route.why)
+        why = self._why or situation.route.why
+        if not self._worker:
+            step = replace(_computed(situation), optional=True)
+            return Proposal(Plan((step,), (1,)), "local", why)
+        step = answered_by(situation, self._worker, optional=True)
+        where = "cloud" if situation.card(self._worker).remote else "local"
+        return Proposal(Plan((step,), (1,)), where, why)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers after all."""

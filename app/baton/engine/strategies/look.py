@@ -1,0 +1,181 @@
+"""One draft or two here, looked at once more before they stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from baton.domain.plan import MOST_STEPS, Outcome, Plan
+from baton.domain.routing import Judgement
+from baton.engine.ports import Desk, Proposal, Situation
+from baton.engine.strategies.ahead import may_be_helped, tenths, told
+from baton.engine.strategies.cascade import best, doubt
+from baton.engine.strategies.drafts import (
+    alone,
+    answered_by,
+    drafted,
+    is_lost,
+    settled,
+    wanting,
+    written,
+)
+
+_STAYS = "The stronger worker had no answer, so the local one stays."
+
+_BETTER = 0.03
+"""The second draft replaces the first, which the person may have read, if it is better by more."""
+
+_NOTICED = 0.15
+"""The same for a stronger worker here: it costs no money, but time."""
+
+
+class SecondLook:
+    """The default worker drafts, by itself or beside another; then it is decided what stays.
+
+    Help is asked for where its gain, now that there are drafts, is worth its price. With `weighed`
+    that was decided before: then only a draft that plainly won't do calls for it.
+    """
+
+    def __init__(self, workers: Sequence[str] = (), *, weighed: bool = False) -> None:
+        self._workers = workers
+        self._weighed = weighed
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the drafts, or the answer where there is nobody who could help."""
+        situation = desk.situation
+        if len(self._workers) > 1:
+            return drafted(situation, self._workers, _announced(situation, self._workers))
+        proposal = alone(situation, told(situation))
+        return replace(proposal, final=not may_be_helped(situation))
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose what stays of the drafts, or help, then what there was without it."""
+        drafts = _drafts(outcome.plan)
+        last = len(outcome.plan.steps)
+        if last > len(drafts):
+            lost = outcome.plan.answer == (last,) and is_lost(outcome, last)
+            whole = written(outcome, drafts) or drafts
+            return (
+                settled(outcome, _shown(desk.situation, outcome, whole), _STAYS) if lost else None
+            )
+        if last == 1 and (1 in outcome.failed or not may_be_helped(desk.situation)):
+            return None
+        return await self._looked_at(desk, outcome, drafts)
+
+    async def _looked_at(
+        self, desk: Desk, outcome: Outcome, drafts: Sequence[int]
+    ) -> Proposal | None:
+        situation = desk.situation
+        why = _plain(situation, outcome, drafts)
+        if not why and (self._weighed or situation.route.estimate is None):
+            return _stay(outcome, _shown(situation, outcome, drafts), "")
+        await _check(desk, outcome, written(outcome, drafts))
+        judged = await desk.judge(outcome, drafts)
+        stays = _better(situation, outcome, drafts, judged)
+        gain = judged.gain.get(situation.helper, 0.0)
+        hopeless = bool(why) and len(drafts) == 1
+        why = why or _doubted(drafts, judged)
+        if may_be_helped(situation) and await _is_worth(desk, gain, hopeless):
+            step = answered_by(situation, situation.helper, optional=True)
+            return Proposal(outcome.plan.grown((step,), (len(drafts) + 1,)), "cloud", why)
+        return _stay(outcome, stays, why)
+
+
+async def _is_worth(desk: Desk, gain: float, hopeless: bool) -> bool:
+    """Tell whether the helper's gain is worth its price, and a person's waiting."""
+    situation = desk.situation
+    if not situation.card(situation.helper).is_outside:
+        return hopeless or gain > _NOTICED
+    if hopeless and (await desk.funds()).left == 0:
+        return True  # nothing is sent then, but the person is told what is in the way
+    return await desk.weigh(situation.helper, gain)
+
+
+def _drafts(plan: Plan) -> Sequence[int]:
+    """Return the numbers of the drafts: two that may fail, else the first step."""
+    return (1, 2) if [step.optional for step in plan.steps[:2]] == [True, True] else (1,)
+
+
+def _announced(situation: Situation, workers: Sequence[str]) -> str:
+    """Say who drafts."""
+    first, second = (situation.card(worker) for worker in workers)
+    who = "Two workers here answer" if first.id != second.id else f"{first.name} answers twice"
+    if not situation.helper:
+        return f"{who}, to compare."
+    return f"{who}, and a stronger one is asked if that pays."
+
+
+def _plain(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> str:
+    """Say in a sentence why drafts plainly call for help, or return ""."""
+    if len(drafts) > 1:
+        return doubt(situation, outcome)
+    return wanting(situation, outcome, 1)
+
+
+def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
+    """Say in a sentence why drafts that look well may still be wrong."""
+    quality = judged.quality[judged.best]
+    seldom = f"questions like this go wrong here about {tenths(1 - quality)} times."
+    if len(drafts) > 1:
+        return f"Both local answers say the same, but {seldom}"
+    return seldom[0].upper() + seldom[1:]
+
+
+def _shown(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> int:
+    """Return the draft that stays by rule."""
+    return best(situation, outcome) if len(drafts) > 1 else drafts[0]
+
+
+def _better(
+    situation: Situation, outcome: Outcome, drafts: Sequence[int], judged: Judgement
+) -> int:
+    """Return the draft that stays: the one that was judged best, where that is by enough."""
+    if situation.route.estimate is None:
+        return _shown(situation, outcome, drafts)
+    whole = written(outcome, drafts) or list(drafts)
+    quality = dict(zip(drafts, judged.quality, strict=True))
+    top = max(whole, key=quality.__getitem__)
+    return top if quality[top] > quality[whole[0]] + _BETTER else whole[0]
+
+
+def _stay(outcome: Outcome, step: int, why: str) -> Proposal | None:
+    """Propose that a draft is the answer, unless it is already."""
+    if outcome.plan.answer == (step,):
+        return None
+    return settled(outcome, step, why or "Only one of the two has an answer.")
+
+
+async def _check(desk: Desk, outcome: Outcome, drafts: Sequence[int]) -> None:
+    """Check by computing what can be."""
+    from baton.engine.checks import is_checkable
+
+    for number in drafts:
+        if is_checkable(outcome.text(number)):
+            await desk.check(outcome, number)
+
+
+# What a plan comes to
+
+
+def helped(situation: Situation, outcome: Outcome) -> Proposal | None:
+    """Propose that the helper answers instead, or what was there before where it has no answer."""
+    plan = outcome.plan
+    last = len(plan.steps)
+    if last > 1 and plan.steps[-1].is_direct and plan.steps[-1].worker == situation.helper:
+        lost = plan.answer == (last,) and is_lost(outcome, last)
+        return settled(outcome, last - 1, "The local answer stays.") if lost else None
+    mine = _author(situation, plan)
+    if not mine or not may_be_helped(situation) or last >= MOST_STEPS:
+        return None
+    if mine in outcome.failed or not (why := wanting(situation, outcome, mine)):
+        return None
+    # Optional: where the person keeps the draft, nobody else is to write another one.
+    step = answered_by(situation, situation.helper, optional=True)
+    return Proposal(plan.grown((step,), (last + 1,)), "cloud", why)
+
+
+def _author(situation: Situation, plan: Plan) -> int:
+    """Return the last step, if it is the answer and was written here; else 0."""
+    last = len(plan.steps)
+    outside = {card.id for card in situation.roster if card.is_outside}
+    return last if plan.answer == (last,) and plan.steps[-1].worker not in outside else 0

@@ -1,0 +1,31 @@
+"""The router alone decides who answers; nothing is drafted."""
+
+from __future__ import annotations
+
+from baton.domain.plan import Outcome
+from baton.engine.ports import Desk, Proposal
+from baton.engine.strategies.ahead import gain, may_be_helped, told
+from baton.engine.strategies.drafts import alone
+from baton.engine.strategies.instead import Instead
+
+
+class RouteAlone:
+    """The default worker or the helper answers, by the gain that is expected of the helper."""
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose who answers."""
+        situation = desk.situation
+        if not may_be_helped(situation):
+            return alone(situation)
+        more = gain(situation, situation.helper)
+        name = situation.card(situation.helper).name
+        if await desk.weigh(situation.helper, more):
+            points = round(100 * more)
+            why = f"{name} is likelier to get this right, by about {points} %, which is worth it."
+            return await Instead(situation.helper, why).first(desk)
+        mine = situation.card(situation.worker).name
+        return alone(situation, told(situation) or f"{mine} will do, as far as can be told.")
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose that the default worker answers where the helper has nothing."""
+        return await Instead().next(desk, outcome)
