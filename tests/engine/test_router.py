@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from baton.children import calculator, clock
 from baton.domain.chat import Attachment, Card, Role, Turn, TurnStatus
 from baton.domain.labels import Label
-from baton.domain.plan import KINDS, Material
+from baton.domain.plan import KINDS, Material, Need
 from baton.domain.prices import Price, Rates
+from baton.domain.routing import Estimate
+from baton.engine.assign import chance, level
 from baton.engine.computable import computes
 from baton.engine.ports import Route
-from baton.engine.router import RuleRouter
+from baton.engine.router import RuleRouter, routed
 
 SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
 GOOD = Card("good", "local", "Good", context=8192, parameters=30_000_000_000)
@@ -245,3 +248,95 @@ def test_random_sums_are_understood_by_both() -> None:
         assert computes("calculator", text)
         assert computes("calculator", f"What is {text}?")
         assert calculator.calculate(text).replace(",", "").endswith(str(eval(text)))
+
+
+# With an estimate
+
+
+def estimate(small: float, far: float, kind: str = "math", novelty: float = 0.0) -> Estimate:
+    return Estimate(
+        {kind: 0.8, "chat": 0.2},
+        {"small": small, "gpt": far},
+        {"small": 0.0, "gpt": far - small},
+        {},
+        120,
+        novelty,
+    )
+
+
+ROSTER = (SMALL, GPT, *TOOLS)
+FRANCE = "What is the capital of France?"
+
+
+def test_what_is_expected_decides_where_a_prompt_goes() -> None:
+    plain = routed(material("Where is Ulm?"), ROSTER, estimate(0.3, 0.7, "knowledge"))
+    assert plain.where == "cloud"
+    assert "gets about 3 in 10 of those right" in plain.why
+    good = routed(material("Why did the Roman empire fall?"), ROSTER, estimate(0.9, 0.95, "chat"))
+    assert good.where == "local"
+    assert good.scores["quality"] == 0.9
+    assert good.scores["gain"] == pytest.approx(0.05)
+    assert (good.scores["novelty"], good.scores["tokens"]) == (0.0, 120.0)
+
+
+def test_who_is_not_in_the_roster_is_no_reason_to_leave() -> None:
+    expected = estimate(0.1, 0.9)
+    assert routed(material(FRANCE), (SMALL, *TOOLS), expected).where != "cloud"
+
+
+def test_a_kind_that_is_sure_counts_and_one_that_is_not_leaves_it_to_the_words() -> None:
+    assert routed(material(FRANCE), ROSTER, estimate(0.9, 0.9, "writing")).need.kind == "writing"
+    torn = replace(estimate(0.9, 0.9), kinds={"writing": 0.4, "math": 0.35, "chat": 0.25})
+    assert routed(material(FRANCE), ROSTER, torn).need.kind == "knowledge"
+
+
+def test_the_difficulty_is_what_workers_of_that_skill_would_find() -> None:
+    grades = [
+        routed(material(FRANCE), ROSTER, estimate(q, q, "knowledge")).need.difficulty
+        for q in (0.97, 0.7, 0.3, 0.05)
+    ]
+    assert grades == sorted(grades)
+    assert grades[0] < grades[-1]
+
+
+def test_a_prompt_like_none_before_is_left_to_the_rule() -> None:
+    text = "Why did the Roman empire fall?"
+    ruled = routed(material(text), ROSTER)
+    found = routed(material(text), ROSTER, estimate(0.99, 0.99, "chat", novelty=0.9))
+    assert (found.where, found.why, found.need) == (ruled.where, ruled.why, ruled.need)
+    assert found.estimate is not None
+    assert found.scores["novelty"] == 0.9
+
+
+SHARE = st.floats(0, 1)
+
+
+@given(
+    st.text(max_size=60),
+    st.dictionaries(st.sampled_from(KINDS), SHARE),
+    st.dictionaries(st.sampled_from(["small", "gpt", "gone"]), SHARE),
+    st.dictionaries(st.sampled_from(["small", "gpt", "gone"]), st.floats(-1, 1)),
+    SHARE,
+)
+@settings(max_examples=150, deadline=None)
+def test_any_estimate_gives_a_whole_route(
+    text: str,
+    kinds: dict[str, float],
+    quality: dict[str, float],
+    gain: dict[str, float],
+    novelty: float,
+) -> None:
+    found = routed(material(text), ROSTER, Estimate(kinds, quality, gain, {}, 7, novelty))
+    assert found.where in ("local", "plan", "cloud")
+    assert found.need.kind in KINDS
+    assert 1 <= found.need.difficulty <= 5
+    assert found.why.endswith(".")
+    assert all(isinstance(score, float) for score in found.scores.values())
+
+
+def test_skill_and_chance_are_read_into_each_other() -> None:
+    for kind in ("math", "chat"):
+        for difficulty in range(1, 5):
+            likely = chance(GOOD, Need(kind, difficulty))
+            if 0.02 < likely < 0.98:
+                assert level(GOOD, kind, likely) == pytest.approx(difficulty)

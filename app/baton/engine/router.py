@@ -184,17 +184,17 @@ def _likeliest(estimate: Estimate, ruled: str) -> str:
 
 
 def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: int) -> int:
-    """Return the difficulty at which workers of their skill do as well as is expected of them."""
-    found = [
-        level(card, kind, estimate.quality[card.id])
-        for card in roster
-        if card.id in estimate.quality and not card.is_tool
-    ]
-    if not found:
+    """Return a difficulty a step nearer to where workers of their skill do as is expected of them.
+
+    No more than a step: skills and chances are rough, and far apart they would say anything.
+    """
+    cards = [card for card in roster if card.id in estimate.quality and not card.is_tool]
+    cards = [card for card in cards if not card.is_outside] or cards
+    if not cards:
         return ruled
-    trust = 1 - estimate.novelty
-    mixed = trust * sum(found) / len(found) + (1 - trust) * ruled
-    return max(1, min(5, round(mixed)))
+    found = sum(level(card, kind, estimate.quality[card.id]) for card in cards) / len(cards)
+    step = max(-1.0, min(1.0, found - ruled))
+    return max(1, min(5, round(ruled + (1 - estimate.novelty) * step)))
 
 
 def _kind(text: str, with_files: bool) -> str:
