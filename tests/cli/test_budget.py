@@ -13,7 +13,7 @@ import pytest
 from baton.adapters import prices
 from baton.adapters.ledger import Ledger
 from baton.cli.budget import verdict
-from baton.domain.ledger import Room, Scope, Standing
+from baton.domain.ledger import Room, Scope, Standing, Thrift
 from baton.domain.money import NANO
 from baton.settings import Settings, find_paths, load
 from cli.calling import Call
@@ -68,9 +68,19 @@ def test_the_policy_is_set(call: Call) -> None:
     assert load(find_paths().config_file, {}).budget.policy == "once"
 
 
+def test_the_pace_is_set_and_shown(call: Call) -> None:
+    assert "Its pace is balanced" in call("budget", "show").out
+    done = call("budget", "set", "pace", "Frugal")
+    assert (done.code, "only where help gains much" in done.err) == (0, True)
+    assert load(find_paths().config_file, {}).budget.pace is Thrift.FRUGAL
+    assert "Its pace is frugal: only where" in call("budget", "show").out
+    assert json.loads(call("budget", "show", "--json").out)["pace"] == "frugal"
+
+
 @pytest.mark.parametrize(
     "args",
     [
+        ("pace", "fast"),
         ("day", "lots"),
         ("day", "-1"),
         ("day", "1e9"),

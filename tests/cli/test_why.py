@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from baton.cli.why import reasons
+from baton.cli.why import reasons, why_object
 from baton.domain import events as ev
 from baton.domain.history import RunRecord
 from baton.domain.money import NANO
@@ -89,6 +89,24 @@ def test_what_was_declined_is_told_once() -> None:
     assert [line for line in told if "gpt" in line] == [
         "Step 3 was left out: gpt was not asked, as you decided."
     ]
+
+
+def test_what_help_was_worth_is_told() -> None:
+    why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
+    weighed = ev.Weighed(0.5, "gpt", 0.34, 0.2, NANO // 250, True, why)
+    dear = ev.Weighed(0.6, "o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.")
+    events = (*BEGUN, weighed, dear, ev.Finished(3.0))
+    told = reasons(record(*events))
+    assert f"gpt was worth asking: {why}" in told
+    assert "o1 was not worth asking: It is dear." in told
+    assert why_object(record(*events))["weighed"][0] == {
+        "worker": "gpt",
+        "gain": 0.34,
+        "bar": 0.2,
+        "cost_usd": "0.004",
+        "ok": True,
+        "why": why,
+    }
 
 
 def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:

@@ -11,7 +11,7 @@ import pytest
 from baton.adapters.store import Store
 from baton.domain.chat import Chunk, Purpose, Request, Sent, Text
 from baton.domain.errors import ConfigError, WorkerUnavailable
-from baton.domain.ledger import Bill, Policy, Room, Scope, Standing
+from baton.domain.ledger import Bill, Policy, Room, Scope, Standing, Thrift
 from baton.domain.money import NANO
 from baton.domain.prices import FREE, Used
 from baton.settings import load
@@ -247,6 +247,22 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
         await stage.until(lambda: "unconfirmed" not in header(stage))
         await stage.send("/budget release")
         await stage.until(lambda: "No charge is unconfirmed" in flat(stage))
+
+
+async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar(), size=(100, 30)) as stage:
+        await stage.send("/budget pace best")
+        await stage.until(lambda: "wherever help gains anything" in flat(stage))
+        assert load(stage.desk.config, {}).budget.pace is Thrift.BEST
+        await money_screen(stage)
+        assert "Pace: best, wherever" in flat(stage)
+        await stage.press("p")
+        await stage.until(lambda: "Pace: frugal, only where help gains much" in flat(stage))
+        assert load(stage.desk.config, {}).budget.pace is Thrift.FRUGAL
+        assert stage.desk.orchestra.pacer.thrift is Thrift.FRUGAL
+        await stage.press("escape")
+        await stage.send("/budget pace fast")
+        await stage.until(lambda: "There is no pace 'fast'" in flat(stage))
 
 
 async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:

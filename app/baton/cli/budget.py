@@ -12,7 +12,7 @@ import click
 from baton.cli.booked import columns, when, with_ledger
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
-from baton.domain.ledger import Charge, Policy, Room, Scope, Standing
+from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, Thrift
 from baton.domain.money import format_usd, parse_usd, show_usd
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_most
@@ -50,17 +50,18 @@ def show(as_json: bool) -> None:
     standing = with_ledger(lambda ledger: ledger.standing(ceilings, ""))
     if as_json:
         return emit_json(standing_object(settings, standing))
-    lines = [verdict(settings, standing), "", _rooms(standing)]
+    pace = settings.budget.pace
+    lines = [verdict(settings, standing), f"Its pace is {pace}: {pace.told}.", "", _rooms(standing)]
     if any(room.unconfirmed for room in standing.rooms):
         lines += ["", "Nobody knows what the unconfirmed calls cost: `baton budget release`."]
     emit("\n".join(lines))
 
 
 @budget.command("set")
-@click.argument("what", type=click.Choice(["session", "day", "month", "policy"]))
+@click.argument("what", type=click.Choice(["session", "day", "month", "policy", "pace"]))
 @click.argument("value")
 def set_(what: str, value: str) -> None:
-    """Set a ceiling in US dollars, or when to ask.
+    """Set a ceiling in US dollars, when to ask, or how much help must gain.
 
     \b
       baton budget set day 2            at most $2 a day
@@ -68,8 +69,15 @@ def set_(what: str, value: str) -> None:
       baton budget set month none       no limit of its own
       baton budget set day 0            nothing at all
       baton budget set policy ask       ask each time (or: once, budget, never)
+      baton budget set pace frugal      only where it gains much (or: balanced, best)
     """
-    _set_policy(value) if what == "policy" else _set_ceiling(Scope(what), value)
+    match what:
+        case "policy":
+            _set_policy(value)
+        case "pace":
+            _set_pace(value)
+        case _:
+            _set_ceiling(Scope(what), value)
 
 
 @budget.command()
@@ -162,6 +170,7 @@ def standing_object(settings: Settings, standing: Standing) -> dict[str, Any]:
     return {
         "cloud": "frozen" if standing.frozen else state,
         "policy": settings.budget.policy.value,
+        "pace": settings.budget.pace.value,
         "frozen": standing.frozen,
         "scopes": [
             {
@@ -215,6 +224,16 @@ def _set_policy(value: str) -> None:
     said = _POLICIES[policy]
     talk(f"{said[0].upper()}{said[1:]}. Batons that run already go on as they are.")
     _warn_of_variable("policy")
+
+
+def _set_pace(value: str) -> None:
+    try:
+        pace = Thrift(value.strip().lower())
+    except ValueError as error:
+        raise ConfigError(f"{value!r} is no pace.", f"Known: {', '.join(Thrift)}.") from error
+    write(find_paths().config_file, {"budget": {"pace": pace.value}})
+    talk(f"Baton spends {pace.told}. Batons that run already go on as they are.")
+    _warn_of_variable("pace")
 
 
 def _warn_of_variable(name: str) -> None:

@@ -13,9 +13,9 @@ from baton.cli.resume import way_on
 from baton.cli.steps import destination, told_numbers, told_place, view_of
 from baton.cli.stored import found_run, with_store
 from baton.domain.chat import Purpose
-from baton.domain.events import Checked, Decision, Offered, Verdict
+from baton.domain.events import Checked, Decision, Offered, Verdict, Weighed
 from baton.domain.history import RunRecord
-from baton.domain.money import show_usd
+from baton.domain.money import format_usd, show_usd
 from baton.domain.sanitise import one_line
 from baton.domain.view import RunView, StepView
 
@@ -49,6 +49,7 @@ def why_object(record: RunRecord) -> dict[str, Any]:
         "status": record.status,
         "route": route_object(view.routed) if view.routed else None,
         "revisions": list(view.revisions),
+        "weighed": [_weighed_object(weighed) for weighed in view.weighed],
         "steps": [_step_object(step, view) for step in view.steps],
         "reasons": reasons(record),
     }
@@ -67,6 +68,7 @@ def reasons(record: RunRecord) -> list[str]:
     """Say in a few sentences, one a line, how a run's answer came about."""
     view = view_of(record)
     lines = [_route(view), *_planners(view), *_workers(view)]
+    lines += [_weighed(weighed) for weighed in view.weighed]
     lines += [_offer(offer) for offer in view.offers if not _is_told(offer, view)]
     lines += [f"Then: {one_line(told)}" for told in view.revisions]
     lines += [_check(found) for step in view.steps for found in step.checks if _matters(found)]
@@ -134,6 +136,22 @@ def _lacking(step: StepView, view: RunView) -> str:
     if step.status == "failed" and len(view.steps) > 1:
         return f"Step {step.number}, given to {one_line(step.worker)}, failed: {one_line(step.why)}"
     return ""
+
+
+def _weighed(weighed: Weighed) -> str:
+    verdict = "worth asking" if weighed.ok else "not worth asking"
+    return f"{one_line(weighed.worker)} was {verdict}: {one_line(weighed.why)}"
+
+
+def _weighed_object(weighed: Weighed) -> dict[str, Any]:
+    return {
+        "worker": weighed.worker,
+        "gain": weighed.gain,
+        "bar": weighed.bar,
+        "cost_usd": format_usd(weighed.cost),
+        "ok": weighed.ok,
+        "why": weighed.why,
+    }
 
 
 def _is_told(offer: Offered, view: RunView) -> bool:

@@ -55,6 +55,18 @@ class Thrift(StrEnum):
     BALANCED = "balanced"
     BEST = "best"
 
+    @property
+    def told(self) -> str:
+        """Say what it comes to, in a few words."""
+        return _THRIFT[self]
+
+
+_THRIFT = {
+    Thrift.FRUGAL: "only where help gains much, and never all that is allowed",
+    Thrift.BALANCED: "where help is worth its price, with something kept back",
+    Thrift.BEST: "wherever help gains anything, as long as the money lasts",
+}
+
 
 class Status(StrEnum):
     """How a call stands in the ledger."""

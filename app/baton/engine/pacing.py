@@ -31,7 +31,7 @@ _DRY = 1.0
 _SLACK = 3.0
 """Calls by which spending may be ahead of its plan."""
 
-_WIDE = 0.03
+_WIDE = 0.15
 """The share of a plan by which spending may be ahead of it."""
 
 _BLUR = 1e-9

@@ -17,7 +17,7 @@ from baton.engine.stage import Stage
 
 _NOTHING = Standing(())
 _FREE = "It costs nothing."
-_ASKED = " You are asked before anything is sent."
+_ASKED = " You are asked first."
 
 
 async def funds(stage: Stage, spent: int) -> Funds:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baton.domain.errors import ConfigError
-from baton.domain.ledger import Policy, Scope
+from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
 from baton.tui.money import POLICIES
 
 _SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)
-_HOW = "For example: /budget day 2, /budget month none, /budget policy once, /budget release."
+_HOW = "For example: /budget day 2, /budget month none, /budget policy once, /budget pace frugal."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,18 @@ class SetPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPace:
+    """How much help must gain from now on."""
+
+    thrift: Thrift
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """The unconfirmed charges are to be taken back."""
 
 
-Order = SetCeiling | SetPolicy | Release
+Order = SetCeiling | SetPolicy | SetPace | Release
 
 
 def parse(words: str) -> Order:
@@ -45,6 +52,8 @@ def parse(words: str) -> Order:
             return Release()
         case ["policy", name, *rest] if rest in ([], ["here"]):
             return SetPolicy(_policy(name), bool(rest))
+        case ["pace", name]:
+            return SetPace(_pace(name))
         case [scope, amount] if scope in _SCOPES:
             if amount in ("none", "off", "-"):
                 return SetCeiling(Scope(scope), None, "")
@@ -61,3 +70,11 @@ def _policy(name: str) -> Policy:
     except ValueError:
         known = ", ".join(f"{policy} ({words})" for policy, words in POLICIES.items())
         raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.") from None
+
+
+def _pace(name: str) -> Thrift:
+    try:
+        return Thrift(name)
+    except ValueError:
+        known = ", ".join(f"{pace} ({pace.told})" for pace in Thrift)
+        raise ConfigError(f"There is no pace {name!r}.", f"There are: {known}.") from None

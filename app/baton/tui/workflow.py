@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from baton.domain.events import Called, Checked, Decision, Offered, Verdict
+from baton.domain.events import Called, Checked, Decision, Offered, Verdict, Weighed
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line, sanitise
 from baton.domain.spending import at_least
@@ -50,6 +50,7 @@ def told_route(run: RunView, roster: Roster) -> str:
 def summary(run: RunView, roster: Roster) -> Content:
     """Write why the run went the way it did, and why there were more steps than at first."""
     lines = [Content(sanitise(run.routed.why) if run.routed else "Nothing is known of this run.")]
+    lines += [_muted(_weighed(weighed, roster)) for weighed in run.weighed]
     lines += [_muted(f"Then: {one_line(why)}") for why in run.revisions]
     if run.planning and run.status == "running":
         lines.append(_muted(f"{one_line(name_of(run.planning, roster), 40)} is planning."))
@@ -60,6 +61,12 @@ def summary(run: RunView, roster: Roster) -> Content:
     if run.notice and run.notice not in told:
         lines.append(_muted(one_line(run.notice, 300)))
     return Content("\n").join(lines)
+
+
+def _weighed(weighed: Weighed, roster: Roster) -> str:
+    verdict = "worth asking" if weighed.ok else "not worth asking"
+    name = one_line(name_of(weighed.worker, roster), 40)
+    return f"{name} is {verdict}: {one_line(weighed.why, 300)}"
 
 
 def row(step: StepView, run: RunView, roster: Roster, width: int) -> Content:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual import work
@@ -14,7 +14,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.domain.errors import BatonError
-from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, UsageRow
+from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, Thrift, UsageRow
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line, sanitise
 from baton.tui import keys, money
@@ -44,8 +44,8 @@ THAW = "Cloud workers can be asked again, up to your ceilings. What was charged 
 class MoneyScreen(Overlay[None]):
     """Shows how money stands, and releases what was never charged.
 
-    `policy` is the conversation's own, if it has one. With `releasing` it asks at once whether all
-    unconfirmed charges are to be released.
+    `set_pace` changes how much help must gain. `policy` is the conversation's own, if it has one.
+    With `releasing` it asks at once whether all unconfirmed charges are to be released.
     """
 
     BINDINGS = keys.MONEY
@@ -56,6 +56,7 @@ class MoneyScreen(Overlay[None]):
         orchestra: Orchestra,
         ledger: Ledger,
         session: str | None,
+        set_pace: Callable[[Thrift], Awaitable[None]],
         policy: Policy | None = None,
         *,
         releasing: bool = False,
@@ -64,6 +65,7 @@ class MoneyScreen(Overlay[None]):
         self._orchestra = orchestra
         self._ledger = ledger
         self._session = session
+        self._set_pace = set_pace
         self._policy = policy
         self._releasing = releasing
         self._frozen = ""
@@ -124,7 +126,11 @@ class MoneyScreen(Overlay[None]):
         words = money.POLICIES[self._orchestra.terms.policy]
         if self._policy is not None:
             words += f" (in this conversation: {money.POLICIES[self._policy]})"
-        lines = [Content.assemble(("When to spend: ", "$muted"), words)]
+        pace = self._orchestra.pacer.thrift
+        lines = [
+            Content.assemble(("When to spend: ", "$muted"), words),
+            Content.assemble(("Pace: ", "$muted"), f"{pace}, {pace.told}"),
+        ]
         if not standing.allowed:
             lines.append(Content(OFF))
         if self._orchestra.terms.offline:
@@ -170,6 +176,17 @@ class MoneyScreen(Overlay[None]):
         if await self.app.push_screen_wait(ConfirmScreen("Lift the freeze?", text, "Lift it")):
             await self._ledger.thaw()
             self._load()
+
+    @work(group="change")
+    async def action_pace(self) -> None:
+        """Choose the next pace: frugal, balanced, best, and frugal again."""
+        paces = list(Thrift)
+        now = paces.index(self._orchestra.pacer.thrift)
+        try:
+            await self._set_pace(paces[(now + 1) % len(paces)])
+        except BatonError as error:
+            self.footer.say(str(error), 12)
+        self._load()
 
     def action_egress(self) -> None:
         """Show what left this machine."""

@@ -11,7 +11,7 @@ from textual import work
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
+from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import show_usd
 from baton.domain.prices import FREE
 from baton.engine.policy import check
@@ -75,6 +75,9 @@ class SpendingScreen(WritingScreen):
                 await self._set_ceiling(ceiling)
             case orders.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
+            case orders.SetPace(thrift=thrift):
+                await self._set_pace(thrift)
+                await self.transcript.note(f"Pace of spending from now on: {thrift.told}.")
             case orders.Release():
                 await self._show_money(releasing=True)
         self.measure()
@@ -89,7 +92,12 @@ class SpendingScreen(WritingScreen):
             await self.transcript.note("No charge is unconfirmed, so there is none to release.")
             return
         screen = MoneyScreen(
-            self.desk.orchestra, self.desk.ledger, self.chat.id, policy, releasing=releasing
+            self.desk.orchestra,
+            self.desk.ledger,
+            self.chat.id,
+            self._set_pace,
+            policy,
+            releasing=releasing,
         )
         self.app.push_screen(screen, self._money_seen)
 
@@ -138,6 +146,10 @@ class SpendingScreen(WritingScreen):
         if self.chat.id is not None:
             await self.desk.store.allow(self.chat.id, None)
         await self.transcript.note(f"When to spend from now on: {words}.")
+
+    async def _set_pace(self, thrift: Thrift) -> None:
+        await self._write({"budget": {"pace": thrift.value}})
+        self.desk.orchestra.pacer.thrift = thrift
 
     async def _write(self, changes: dict[str, Any]) -> None:
         from baton.settings import write
