@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+import psutil
 import pytest
 
 from baton.compose import card_of, compose
+from baton.domain.chat import Prompt
 from baton.domain.errors import ModelFileError
 from baton.domain.labels import Label
 from baton.settings import LocalWorker, ServerWorker, Settings, find_paths
@@ -62,3 +64,31 @@ def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
     card = card_of(entry)
     assert (card.privacy, card.remote) == (privacy, remote)
     assert (card.price is None) is remote
+
+
+async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    own = LocalWorker("own", model=str(tmp_path / "own.gguf"))
+    baton = compose(Settings(workers=(own,)), paths, history=False)
+    router = baton.router
+    assert router is not None
+    assert baton.orchestra.router is router
+    assert (router.pid, baton.warning) == (None, "")
+    router.warm()
+    pid = router.pid
+    assert pid is not None
+    await baton.aclose()
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.adapters.router.learned.shipped", lambda: tmp_path / "nowhere")
+    baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
+    baton.tell_later(pytest.fail)
+    assert "A rule of length and task decides" in baton.warning
+    assert "git checkout models/router" in baton.warning
+    async with baton.orchestra.play(Prompt("What is 1 + 1?")) as run:
+        assert [event async for event in run]
+    await baton.aclose()

@@ -28,14 +28,14 @@ def _no_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     keyring.set_keyring(before)
 
 
-def found() -> dict[str, Finding]:
-    """Return what the doctor finds up to and with `tools`; what follows starts engines."""
+def found(last: str = "tools") -> dict[str, Finding]:
+    """Return what the doctor finds up to and with `last`; what follows `tools` starts engines."""
     findings = {}
     for finding in examine(find_paths()):
         findings[finding.name] = finding
-        if finding.name == "tools":
+        if finding.name == last:
             return findings
-    raise AssertionError("it never tried the tools")
+    raise AssertionError(f"it never tried the {last}")
 
 
 def configure(text: str) -> None:
@@ -100,3 +100,18 @@ def test_a_damaged_ledger_is_told_and_stays_as_it_is(home: Path) -> None:
     findings = found()
     assert findings["money"].state is findings["egress"].state is State.BROKEN
     assert find_paths().ledger.read_bytes() == b"not a database" * 100
+
+
+def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    well = found("router")["router"]
+    assert well.state is State.OK
+    assert "ms per question on CPU, as delivered" in well.text
+    assert not home.exists()
+    monkeypatch.setattr("baton.adapters.router.probe.shipped", lambda: tmp_path / "nowhere")
+    ill = found("router")["router"]
+    assert ill.state is State.WARN
+    assert "nowhere" in ill.text
+    assert "git checkout models/router" in ill.text
+    assert "a rule of length and task decides" in ill.text
