@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from textual.selection import SELECT_ALL
 
-from baton.domain.chat import Chunk, Request, Role, Text
-from baton.domain.errors import StoreError
+from baton.adapters.router import Versions
+from baton.adapters.scripted import Script
+from baton.adapters.store import Store
+from baton.domain.chat import Chunk, Prompt, Request, Role, Text, TurnStatus
+from baton.domain.errors import StoreError, WorkerError
+from baton.domain.labels import Label
 from baton.domain.ledger import Policy
+from baton.domain.routing import Candidate, Learned, Rated
 from baton.domain.signals import Signal
+from baton.engine.learning import Tutor
+from baton.engine.ports import Place
+from baton.tui.screens.judging import NEWS
 from baton.tui.widgets.answer import Answer
 from baton.tui.widgets.turn import TurnView
 from tui.stage import GPT, Stage, afar, staged
@@ -199,3 +209,72 @@ async def test_a_store_that_takes_nothing_is_no_obstacle(
         await stage.press("tab", "y", "+")
         await stage.until(lambda: "The disk is full." in stage.see())
         assert "good" not in head(stage)
+
+
+# Learning from it
+
+
+async def teach(rated: Sequence[Rated], target: Path) -> Learned:
+    """Learn something from whatever there is."""
+    await asyncio.to_thread(target.write_text, "numbers")
+    return Learned(len(rated), 3, 0.2, 0.18, True, ("It trusts small more.",))
+
+
+@asynccontextmanager
+async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[Stage]:
+    """Open the app with something that learns."""
+    store, versions = Store.open(None), Versions(tmp_path / "router" / "learned.npz")
+    tutor = Tutor(store, lambda: [Candidate("small")], teach, versions)
+    async with staged(tmp_path, *scripts, store=store, tutor=lambda: tutor) as stage:
+        yield stage
+    await store.aclose()
+
+
+async def judged(store: Store, count: int) -> None:
+    """Have so many good answers in the history."""
+    for number in range(count):
+        begun = await store.begin(Prompt(f"Question {number}"), Place(), Label.CLOUD)
+        await store.write(begun.answer, "Answer", TurnStatus.DONE, "small")
+        await store.rate(begun.answer, Signal.GOOD)
+
+
+async def test_learning_says_what_came_of_it_and_is_taken_back(tmp_path: Path) -> None:
+    async with taught(tmp_path, say) as stage:
+        await stage.send("/learn")
+        await stage.until(lambda: "There is no answer to learn from yet." in stage.see())
+        await judged(stage.desk.store, 12)
+        await stage.send("/learn")
+        await stage.until(lambda: "It trusts small more." in stage.see())
+        assert "There are 12 answers to learn from: 12 you marked good." in stage.see()
+        assert "/learn undo takes that back." in stage.see()
+        assert "learning from your answers" not in stage.see()
+        await stage.send("/learn undo")
+        await stage.until(lambda: "What was learned is undone." in stage.see())
+        await stage.send("/learn forget")
+        await stage.until(lambda: "There is nothing to forget" in stage.see())
+        await stage.send("/learn everything")
+        await stage.until(lambda: "/learn everything is not understood." in stage.see())
+
+
+async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> None:
+    async with taught(tmp_path, say) as stage:
+        await judged(stage.desk.store, NEWS - 2)
+        for told in ("marked as good ", f"marked as good · {NEWS} new: /learn learns from them"):
+            await stage.ask("Hi")
+            await stage.press("tab", "+")
+            assert told in stage.see()
+            await stage.press("tab")
+
+
+async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
+    async def fall(rated: Sequence[Rated], target: Path) -> Learned:
+        raise WorkerError("The router fell over while it was learning. Nothing was changed.")
+
+    store, versions = Store.open(None), Versions(tmp_path / "router" / "learned.npz")
+    tutor = Tutor(store, lambda: [Candidate("small")], fall, versions)
+    async with staged(tmp_path, say, store=store, tutor=lambda: tutor) as stage:
+        await judged(store, 12)
+        await stage.send("/learn")
+        await stage.until(lambda: "The router fell over" in stage.see())
+        assert "learning from your answers" not in stage.see()
+    await store.aclose()
