@@ -70,6 +70,12 @@ times = [time.perf_counter() for chunk in stream if "content" in chunk["choices"
 print((len(times) - 1) / (times[-1] - times[0]))
 """
 
+SIXTY_TOKENS = (
+    "A farmer has 17 sheep, and all but nine of them run away during a storm. Two days later three"
+    " of those that ran away come back on their own. How many sheep does the farmer have now, and"
+    " how many are still missing? Explain your reasoning in two short sentences."
+)
+
 LETTERS = [chr(code) for code in (*range(0x10D0, 0x10F1), *range(0x0531, 0x0557))]
 """Georgian and Armenian ones, which the starter model doesn't write."""
 
@@ -288,6 +294,43 @@ async def _fill(env: dict[str, str], turns: int) -> None:
     await store.aclose()
 
 
+def bench_router() -> Iterator[Row]:
+    """From a prompt to its route and back, through the child, all of it on one core."""
+    mine = psutil.Process()
+    cores = mine.cpu_affinity() if hasattr(mine, "cpu_affinity") else []
+    if cores:
+        mine.cpu_affinity(cores[-1:])
+    times = asyncio.run(_routes(400))
+    if cores:
+        mine.cpu_affinity(cores)
+    figure = "router: 64 tokens, from the prompt to its route, one core, p95"
+    yield limit(figure, times[int(len(times) * 0.95)], 15, "ms")
+
+
+async def _routes(count: int) -> list[float]:
+    """Return how many milliseconds each of so many routes took, sorted."""
+    from baton.adapters.router import LearnedRouter, Limits
+    from baton.domain.chat import Card, Role, Turn, TurnStatus
+    from baton.domain.labels import Label
+    from baton.domain.plan import Material
+
+    roster = [
+        Card("small", "local", "Small", model="qwen2.5-7b"),
+        Card("far", "cloud", "Far", privacy=Label.CLOUD, model="openai/gpt-4o"),
+    ]
+    router = LearnedRouter(limits=Limits(warm=10, cold=60))
+    times = []
+    for number in range(count + 1):
+        text = f"{SIXTY_TOKENS} {number}"
+        turn = Turn("t", "c", None, Role.USER, text, TurnStatus.DONE, Label.CLOUD, 0.0)
+        start = time.perf_counter()
+        route = await router.route(Material((turn,)), roster)
+        times.append((time.perf_counter() - start) * 1000)
+        assert route.estimate is not None
+    await router.aclose()
+    return sorted(times[1:])
+
+
 def bench_search() -> Iterator[Row]:
     """Full-text search over 100,000 messages: the slowest p95 of scripts/bench_search's queries."""
     command = [PYTHON, "-I", str(ROOT / "scripts/bench_search.py")]
@@ -329,6 +372,7 @@ BENCHES: Benches = {
     "memory": bench_memory,
     "frame": bench_first_frame,
     "keys": bench_keys,
+    "router": bench_router,
     "search": bench_search,
 }
 

@@ -75,6 +75,7 @@ async def try_out(
     One that costs money is only asked within `budget`.
     """
     baton = compose(settings, paths, history=False)
+    baton.orchestra.router = None  # that worker alone is asked
     try:
         card = baton.orchestra.worker(worker).card
         outside = card.is_outside
