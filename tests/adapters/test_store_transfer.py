@@ -221,3 +221,18 @@ async def test_only_what_exists_is_exported(store: Store) -> None:
     with pytest.raises(ConfigError):
         await store.export(["nothing"])
     assert await store.export() == {"baton_export": 1, "conversations": []}
+
+
+async def test_any_number_of_conversations_may_bear_the_same_time(store: Store) -> None:
+    await ask(store)
+    [document] = (await store.export())["conversations"]
+    at = document["created"]
+    for number in range(150):
+        text = json.dumps(document)
+        for old in (document["id"], *(turn["id"] for turn in document["turns"])):
+            text = text.replace(old, f"{number:04x}{old[4:]}")
+        text = text.replace(document["runs"][0]["id"], f"{number:012x}")
+        await store.import_({"baton_export": 1, "conversations": [json.loads(text)]})
+    listed = await store.conversations()
+    assert len(listed) == 151
+    assert {conversation.created for conversation in listed} == {at}

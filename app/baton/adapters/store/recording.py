@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from dataclasses import replace
 
@@ -15,6 +16,9 @@ from baton.domain.history import Conversation
 from baton.domain.labels import Label, strictest
 from baton.engine.ports import Begun, Place
 from baton.sqlite import Connection, clean
+
+_FARTHEST = 1 << 32
+"""How many milliseconds, some weeks, a key may be off the time when that is taken."""
 
 _STATUS = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
 
@@ -154,9 +158,12 @@ def _free_key(connection: Connection, conversation: str, created: float) -> int:
     newest = connection.execute(
         "SELECT max(key) FROM turns WHERE conversation = ?", [conversation]
     ).fetchone()[0]
-    key, step = max(int(created * 1000), (newest or 0) + 1), 1
+    key = first = max(int(created * 1000), (newest or 0) + 1)
+    room = 1
     while connection.execute("SELECT 1 FROM turns WHERE key = ?", [key]).fetchone():
-        key, step = key + step, step * 2  # many turns may bear the same time: don't try them all
+        # Any number of conversations may bear the same time: don't try every key after it.
+        room = min(room * 2, _FARTHEST)
+        key = first + random.randrange(room)
     return key
 
 
