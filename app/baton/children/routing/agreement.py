@@ -1,0 +1,414 @@
+"""Stage B: what is expected once there are drafts.
+
+The answers' votes (votes.py), how long they got, and what stage A expected go into two logistic
+heads: one for the chance that a draft is right, one for another worker's. Both were fitted on
+random sets of workers, so that they know no worker and no task by name.
+
+Where there is no short answer to compare, nothing could be fitted (no such data may be used): the
+drafts' likeness, refusals, cut ends, failed checks and the model's own confidence then move what
+stage A expected, by weights that are no more than sane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from baton.children.routing.votes import (
+    DRAFTS_MOST,
+    Counts,
+    Floats,
+    chances_alike,
+    grouped,
+    posterior,
+)
+from baton.domain.routing import Candidate, Draft, Estimate, Judgement
+
+FIGURES = (
+    "right", "asked", "none", "agree", "other", "missing", "empty", "count",
+    "expected", "expected_asked", "gap", "length", "length_rel", "length_span", "endless",
+)  # fmt: skip
+"""What the heads see; `figures` says what each is."""
+
+_OF_ASKED = [FIGURES.index(name) for name in ("asked", "expected_asked", "gap")]
+"""What says nothing of a draft."""
+
+_ENDLESS = 6000.0
+"""An answer of more characters went in circles."""
+
+_KEEP = 0.05
+"""A later draft must be so much likelier right to be shown instead of the first."""
+
+_UNKNOWN = 0.5
+
+Likeness = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+
+
+def log_odds(chance: Floats) -> Floats:
+    """Return the logarithm of the odds, bounded."""
+    held = np.clip(chance, 0.002, 0.998)
+    return np.asarray(np.log(held / (1.0 - held)), np.float64)
+
+
+def _chance(odds: Floats) -> Floats:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(odds, -30.0, 30.0))), np.float64)
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Drafts as the heads see them: questions are rows, their drafts columns, the first in focus.
+
+    `groups`, `prior`, `asked` and `alike` as votes.posterior wants them, `lengths` in characters.
+    """
+
+    groups: Counts
+    prior: Floats
+    asked: Floats
+    alike: Floats
+    lengths: Floats
+
+    def figures(self) -> Floats:
+        """Return a row for each question, in the order of FIGURES."""
+        right, asked, none = posterior(self.groups, self.prior, self.asked, self.alike)
+        groups, count = self.groups, self.groups.shape[1]
+        mates = max(1, count - 1)
+        first, others = groups[:, :1], groups[:, 1:]
+        against = np.zeros(len(groups))  # the largest group of others
+        for place in range(1, count):
+            one = groups[:, place : place + 1]
+            size = ((others == one) & (one > 0) & (one != first)).sum(axis=1)
+            against = np.maximum(against, size)
+        logs = np.log1p(self.lengths)
+        return np.column_stack([
+            log_odds(right[:, 0]),
+            log_odds(asked),
+            log_odds(none),
+            ((others == first) & (first > 0)).sum(axis=1) / mates,
+            against / mates,
+            (others == 0).sum(axis=1) / mates,
+            groups[:, 0] == 0,
+            np.full(len(groups), float(count)),
+            self.prior[:, 0],
+            self.asked,
+            self.asked - self.prior[:, 0],
+            logs[:, 0],
+            logs[:, 0] - np.log1p(self.lengths.mean(axis=1)),
+            logs.max(axis=1) - logs.min(axis=1),
+            self.lengths.max(axis=1) > _ENDLESS,
+        ])  # fmt: skip
+
+    def turned(self, place: int) -> Votes:
+        """Return the same with another draft in focus."""
+        order = [place, *(other for other in range(self.groups.shape[1]) if other != place)]
+        return replace(
+            self,
+            groups=self.groups[:, order],
+            prior=self.prior[:, order],
+            alike=self.alike[:, order],
+            lengths=self.lengths[:, order],
+        )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The two heads: `right` for the draft in focus, `asked` for another worker.
+
+    Each has an intercept and a weight for each of FIGURES, once `centre` and `scale` are taken off.
+    """
+
+    right: Floats
+    asked: Floats
+    centre: Floats
+    scale: Floats
+
+    @classmethod
+    def plain(cls) -> Agreement:
+        """Return heads that take the votes at their word: for where nothing was fitted."""
+        size = len(FIGURES)
+        right, asked = np.zeros(size + 1), np.zeros(size + 1)
+        right[1 + FIGURES.index("right")] = asked[1 + FIGURES.index("asked")] = 1.0
+        return cls(right, asked, np.zeros(size), np.ones(size))
+
+    def numbers(self) -> dict[str, list[float]]:
+        """Return all of it as plain values, for a JSON file."""
+        return {
+            name: [round(float(value), 6) for value in getattr(self, name)]
+            for name in ("right", "asked", "centre", "scale")
+        }
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, object]) -> Agreement:
+        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
+        found = cls(*(
+            np.array(numbers[name], np.float64) for name in ("right", "asked", "centre", "scale")
+        ))  # fmt: skip
+        sizes = [column.shape for column in (found.right, found.asked, found.centre, found.scale)]
+        size = len(FIGURES)
+        whole = np.concatenate([found.right, found.asked, found.centre, found.scale])
+        if sizes != [(size + 1,), (size + 1,), (size,), (size,)] or not np.isfinite(whole).all():
+            raise ValueError("No weights of agreement.")
+        return found
+
+    def chances(self, votes: Votes) -> tuple[Floats, Floats]:
+        """Return for each question how likely the draft in focus is right, and who is asked."""
+        seen = (votes.figures() - self.centre) / self.scale
+        right = _chance(self.right[0] + seen @ self.right[1:])
+        asked = _chance(self.asked[0] + seen @ self.asked[1:])
+        return np.where(votes.groups[:, 0] > 0, right, np.minimum(right, 0.3)), asked
+
+    def judge(
+        self,
+        candidates: Sequence[Candidate],
+        drafts: Sequence[Draft],
+        estimate: Estimate,
+        likeness: Likeness,
+    ) -> Judgement:
+        """Return what is expected now. The first draft is the one that is shown so far.
+
+        `gain` is against the best draft; who wrote one has what that draft gains. `likeness` is
+        asked only where there are no short answers to compare.
+        """
+        known = drafts[:DRAFTS_MOST]
+        if not known:
+            gain = {c.id: estimate.quality.get(c.id, _UNKNOWN) for c in candidates}
+            return Judgement((), 0, gain)
+        groups = grouped([draft.answer for draft in known])
+        if any(groups):
+            quality, asked = self._by_votes(groups, candidates, known, estimate)
+            agreement = _agreed(groups)
+        else:
+            table = likeness([draft.text for draft in known]) if len(known) > 1 else [[1.0]]
+            quality, asked = _by_likeness(table, candidates, known, estimate)
+            agreement = _mean_of_pairs(table)
+        quality += [min(quality)] * (len(drafts) - len(known))
+        best = max(range(len(quality)), key=lambda place: quality[place])
+        if quality[best] < quality[0] + _KEEP:
+            best = 0
+        written: dict[str, float] = {}
+        for draft, chance in zip(drafts, quality, strict=True):
+            written[draft.worker] = max(chance, written.get(draft.worker, 0.0))
+        gain = {id_: written.get(id_, chance) - quality[best] for id_, chance in asked.items()}
+        return Judgement(
+            tuple(quality), best, gain, agreement if len(known) > 1 else None
+        )  # fmt: skip
+
+    def _by_votes(
+        self,
+        groups: Sequence[int],
+        candidates: Sequence[Candidate],
+        drafts: Sequence[Draft],
+        estimate: Estimate,
+    ) -> tuple[list[float], dict[str, float]]:
+        answers = [draft.answer for draft in drafts]
+        workers = [draft.worker for draft in drafts]
+        prior = log_odds(np.array([estimate.quality.get(one, _UNKNOWN) for one in workers]))
+        prior += np.array([_evidence(draft) for draft in drafts])
+        lengths = np.array([[float(max(0, draft.length)) for draft in drafts]])
+        alike = np.array([chances_alike(answers, workers)])
+
+        def votes(asked: float) -> Votes:
+            odds = log_odds(np.array([asked]))
+            return Votes(np.array([groups]), prior[None], odds, alike, lengths)
+
+        plain = votes(_UNKNOWN)
+        quality = [float(self.chances(plain.turned(place))[0][0]) for place in range(len(drafts))]
+        asked = {
+            c.id: float(self.chances(votes(estimate.quality.get(c.id, _UNKNOWN)))[1][0])
+            for c in candidates
+        }
+        return quality, asked
+
+
+# Where there is nothing to compare but the texts
+
+
+def _by_likeness(
+    table: Sequence[Sequence[float]],
+    candidates: Sequence[Candidate],
+    drafts: Sequence[Draft],
+    estimate: Estimate,
+) -> tuple[list[float], dict[str, float]]:
+    quality = []
+    for place, draft in enumerate(drafts):
+        odds = float(log_odds(np.array(estimate.quality.get(draft.worker, _UNKNOWN))))
+        odds += _evidence(draft)
+        if len(drafts) > 1:
+            others = [row for number, row in enumerate(table[place]) if number != place]
+            # Agreement of whole texts says little: measured on one set, .611 to .627.
+            odds += min(0.4, max(-0.6, 2.0 * (sum(others) / len(others) - 0.7)))
+        quality.append(float(_chance(np.array(odds))))
+    return quality, {c.id: estimate.quality.get(c.id, _UNKNOWN) for c in candidates}
+
+
+def _evidence(draft: Draft) -> float:
+    """Return by how much what is known of a draft moves the log-odds that it is right."""
+    moved = 0.0 if draft.length or draft.text.strip() or draft.answer else -4.0
+    moved -= 3.0 if draft.refused else 0.0
+    moved -= 1.0 if draft.cut else 0.0
+    if draft.wrong is not None:
+        moved += 0.4 if draft.wrong <= 0 else -1.5 * min(draft.wrong, 2)
+    if draft.confidence is not None and math.isfinite(draft.confidence):
+        moved += min(0.4, max(-1.0, 1.5 * (draft.confidence + 0.4)))
+    return moved
+
+
+def _agreed(groups: Sequence[int]) -> float:
+    """Return which part of all pairs of answers agree."""
+    pairs = [
+        groups[a] == groups[b] != 0 for b in range(len(groups)) for a in range(b)
+    ]  # fmt: skip
+    return sum(pairs) / len(pairs) if pairs else 1.0
+
+
+def _mean_of_pairs(table: Sequence[Sequence[float]]) -> float:
+    pairs = [table[a][b] for b in range(len(table)) for a in range(b)]
+    return min(1.0, max(0.0, sum(pairs) / len(pairs))) if pairs else 1.0
+
+
+# Fitting
+
+
+class Outcomes(Protocol):
+    """Questions whose outcomes are known, as scripts/routing_rows.py reads them."""
+
+    @property
+    def name(self) -> str:
+        """What the set is called."""
+        ...
+
+    @property
+    def quality(self) -> Mapping[str, Floats]:
+        """How good each worker's answer was, from 0 to 1, NaN where unknown."""
+        ...
+
+    @property
+    def answers(self) -> Mapping[str, tuple[str, ...]]:
+        """The short answers."""
+        ...
+
+    @property
+    def lengths(self) -> Mapping[str, Floats]:
+        """The answers' characters."""
+        ...
+
+
+_DRAWN = 3000
+_COUNTS = (1, 2, 3, 3, 4)
+"""How many drafts are drawn together, and how often."""
+
+_PENALTY = 500.0
+_SHIFT, _BLUR = 0.7, 0.3
+"""By how much stage A may be wrong on a task that it doesn't know, for all workers and for each."""
+
+
+def fit_agreement(
+    sets: Sequence[Outcomes],
+    expected: Mapping[str, Mapping[str, Floats]] | None = None,
+    seed: int = 0,
+) -> Agreement:
+    """Fit both heads on random sets of workers of all sets that hold answers.
+
+    `expected` is, by set and worker, the quality that stage A expects of each question when it
+    wasn't fitted on it; without it (and for half of the draws, so that the heads don't lean on it
+    where a task is new) it is the worker's mean, and off by some chance.
+    """
+    dice = np.random.default_rng(seed)
+    drawn = [
+        part
+        for one in sorted(sets, key=lambda one: one.name)
+        for table in [_Table.of(one, (expected or {}).get(one.name, {}))]
+        if table is not None
+        for count in _COUNTS
+        for part in [table.draw(count, dice)]
+        if part is not None
+    ]
+    if not drawn:
+        return Agreement.plain()
+    seen = np.vstack([figures for figures, _, _ in drawn])
+    centre, scale = seen.mean(axis=0), seen.std(axis=0) + 1e-6
+    design = np.column_stack([np.ones(len(seen)), (seen - centre) / scale])
+    own = design.copy()
+    own[:, [1 + place for place in _OF_ASKED]] = 0.0
+    right = _logistic(own, np.concatenate([good for _, good, _ in drawn]))
+    asked = _logistic(design, np.concatenate([better for _, _, better in drawn]))
+    return Agreement(right, asked, centre, scale)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A set's workers as columns: which answers agree, how long they are, how good they were."""
+
+    groups: Counts
+    lengths: Floats
+    quality: Floats
+    expected: Floats
+    alike: Floats
+
+    @classmethod
+    def of(cls, one: Outcomes, expected: Mapping[str, Floats]) -> _Table | None:
+        names = [name for name in sorted(one.answers) if name in one.quality]
+        if len(names) < 2:
+            return None
+        rows = list(zip(*(one.answers[name] for name in names), strict=True))
+        quality = np.column_stack([one.quality[name] for name in names])
+        means = np.broadcast_to(np.nanmean(quality, axis=0), quality.shape)
+        unknown = np.full(len(quality), np.nan)
+        lengths = np.column_stack([one.lengths.get(name, unknown) for name in names])
+        return cls(
+            np.array([grouped(row) for row in rows], np.int64),
+            np.nan_to_num(lengths),
+            quality,
+            np.column_stack([expected.get(name, means[:, k]) for k, name in enumerate(names)]),
+            np.array([chances_alike(row, names) for row in rows]),
+        )
+
+    def draw(self, count: int, dice: np.random.Generator) -> tuple[Floats, Floats, Floats] | None:
+        """Return figures, whether the first draft was right and whether who was asked was."""
+        means = np.nanmean(self.quality, axis=0)
+        usual = log_odds(means)
+        modest = np.flatnonzero(means <= np.quantile(means, 0.75))
+        if len(modest) < count:
+            return None
+        rows = dice.integers(0, len(self.quality), _DRAWN)
+        order = dice.random((_DRAWN, len(modest))).argsort(axis=1)
+        drafts = modest[order[:, :count]]
+        asked = dice.integers(0, len(means), _DRAWN)
+        good, better = self.quality[rows, drafts[:, 0]], self.quality[rows, asked]
+        use = usual[asked] > usual[drafts[:, 0]] + 0.3
+        use &= (drafts != asked[:, None]).all(axis=1) & ~np.isnan(good) & ~np.isnan(better)
+        if not use.any():
+            return None
+        rows, drafts, asked = rows[use], drafts[use], asked[use]
+        all_of_them = np.column_stack([drafts, asked])
+        shift = dice.normal(0.0, _SHIFT, (len(rows), 1))
+        guessed = usual[all_of_them] + shift + dice.normal(0.0, _BLUR, all_of_them.shape)
+        told = log_odds(self.expected[rows[:, None], all_of_them])
+        odds = np.where(dice.random((len(rows), 1)) < 0.5, told, guessed)
+        votes = Votes(
+            self.groups[rows[:, None], drafts],
+            odds[:, :count],
+            odds[:, count],
+            self.alike[rows[:, None], drafts],
+            self.lengths[rows[:, None], drafts],
+        )
+        return votes.figures(), good[use], better[use]
+
+
+def _logistic(design: Floats, target: Floats) -> Floats:
+    """Return the weights of a logistic regression; the first isn't held down."""
+    weights = np.zeros(design.shape[1])
+    held = np.full(design.shape[1], _PENALTY)
+    held[0] = 1e-6
+    for _ in range(30):
+        chance = _chance(design @ weights)
+        slope = design.T @ (target - chance) - held * weights
+        curve = (design * (chance * (1.0 - chance))[:, None]).T @ design + np.diag(held)
+        step = np.linalg.solve(curve, slope)
+        weights = weights + step
+        if np.abs(step).max() < 1e-8:
+            break
+    return weights
