@@ -1,0 +1,128 @@
+"""Says of each question how much it should rather go to the cloud worker than to the local one.
+
+    scripts/score_router --model DIR --rows FILE.csv.gz --local ID --cloud ID --out FILE.csv
+    scripts/score_router ... --mates ID,ID
+
+Without mates that is stage A: nothing but the question is known. With them it is stage B: the local
+worker and its mates have each written a draft, whose short answer (`p:ID`) and length (`l:ID`) are
+known. Nothing else of a row is read, so its outcome can't be. Each question is scored by itself,
+as if it came alone. Workers that the model never met are placed by their name.
+
+Writes the columns `id` and `score`; a higher score means cloud. Ends with 2 where something that is
+needed is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import routing_rows
+from routing_rows import Floats, Rows
+
+from baton.children.routing.model import RouterFileError, RouterModel
+from baton.domain.routing import Candidate, Draft
+
+
+class Missing(Exception):
+    """Something isn't there: a sentence for the person."""
+
+
+def main() -> None:
+    """Score a file."""
+    options = argparse.ArgumentParser(description="Scores questions: a higher score means cloud.")
+    options.add_argument("--model", type=Path, required=True, help="what train_router wrote")
+    options.add_argument("--rows", type=Path, required=True, help="the questions, FILE.csv.gz")
+    options.add_argument("--local", required=True, help="the worker that answers first")
+    options.add_argument("--cloud", required=True, help="the worker that may be asked instead")
+    options.add_argument("--mates", default="", help="others that wrote a draft: ID,ID")
+    options.add_argument("--out", type=Path, required=True, help="the file to write")
+    chosen = options.parse_args()
+    mates = [mate.strip() for mate in chosen.mates.split(",") if mate.strip()]
+    try:
+        rows = read_known(chosen.rows, [chosen.local, *mates] if mates else [])
+        model = RouterModel.load(chosen.model)
+        found = scores(model, rows, chosen.local, chosen.cloud, mates)
+        write(chosen.out, rows.ids, found)
+    except (Missing, RouterFileError, OSError) as error:
+        print(f"score_router: {error}", file=sys.stderr)
+        raise SystemExit(2) from error
+
+
+def read_known(path: Path, drafted: Sequence[str]) -> Rows:
+    """Read what may be known of each question, and no other column. Raises Missing, OSError."""
+    wanted = {"id", "text"}
+    wanted |= {f"{what}:{worker}" for worker in drafted for what in "pl"}
+    csv.field_size_limit(1 << 30)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            table = csv.reader(file)
+            header = next(table, [])
+            places = [place for place, heading in enumerate(header) if heading in wanted]
+            cells = [[row[place] for place in places] for row in table]
+    except (zlib.error, EOFError, UnicodeDecodeError, csv.Error, IndexError) as error:
+        raise Missing(f"{path} is no table of questions: {error}.") from error
+    columns = {header[place]: [row[k] for row in cells] for k, place in enumerate(places)}
+    if "text" not in columns:
+        raise Missing(f"{path} has no column `text`.")
+    absent = [worker for worker in drafted if f"p:{worker}" not in columns]
+    if absent:
+        raise Missing(f"{path} has no answers of {', '.join(absent)} (columns `p:ID`).")
+    try:
+        return routing_rows.from_columns(path.name, columns)
+    except ValueError as error:
+        raise Missing(f"{path} has a length that is no number: {error}.") from error
+
+
+def scores(
+    model: RouterModel, rows: Rows, local: str, cloud: str, mates: Sequence[str] = ()
+) -> Floats:
+    """Return the expected gain of the cloud worker over the local one on each question."""
+    here, there = candidate(local), candidate(cloud, outside=True)
+    if not mates:
+        return model.rank(rows.texts, here, there)
+    everyone = [here, *(candidate(mate) for mate in mates), there]
+    return np.array([
+        _gain(model, rows, place, everyone) for place in range(len(rows))
+    ], np.float64)  # fmt: skip
+
+
+def candidate(worker: str, outside: bool = False) -> Candidate:
+    """Return a worker of which nothing is known but its name."""
+    return Candidate(worker, worker, outside=outside)
+
+
+def _gain(model: RouterModel, rows: Rows, place: int, everyone: Sequence[Candidate]) -> float:
+    text, cloud = rows.texts[place], everyone[-1]
+    written = [_draft(rows, place, worker.id) for worker in everyone[:-1]]
+    expected = model.estimate(text, everyone)
+    told = model.judge(text, everyone, written, expected)
+    return told.gain[cloud.id] + told.quality[told.best] - told.quality[0]
+
+
+def _draft(rows: Rows, place: int, worker: str) -> Draft:
+    length = float(rows.lengths[worker][place]) if worker in rows.lengths else np.nan
+    return Draft(
+        worker, answer=rows.answers[worker][place], length=int(length) if length > 0 else 0
+    )
+
+
+def write(path: Path, ids: Sequence[str], found: Floats) -> None:
+    """Write the scores. Raises OSError."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("id", "score"))
+        table.writerows((id_, f"{score:.9g}") for id_, score in zip(ids, found, strict=True))
+
+
+if __name__ == "__main__":
+    main()
