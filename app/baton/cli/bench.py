@@ -33,18 +33,21 @@ are replayed: no model is loaded and nothing is sent.
 Examples:
   baton bench questions.jsonl --workers small,gpt --strategy single,hybrid --budget 0.50
   baton bench gsm.csv.gz --workers gemma-2-9b-it,gpt-4o --cloud gpt-4o@2.50,10
+  baton bench --history 30d --policy frugal,best --budget 0.10
 """
+
+_LOOKING_BACK = ("history", "policy", "budget", "as_json")
+"""The options that go with --history."""
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("dataset", type=click.Path(path_type=Path))
+@click.argument("dataset", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--strategy", metavar="A,B", default="single,hybrid", show_default=True, help="What to compare."
 )
 @click.option(
     "--workers",
     metavar="X,Y",
-    required=True,
     shell_complete=complete_worker,
     help="Who may be used; the first answers unless the strategy says otherwise.",
 )
@@ -54,7 +57,22 @@ Examples:
     multiple=True,
     help="A replayed model that costs money, with its dollars per million tokens.",
 )
-@click.option("--budget", metavar="USD", help="What all of it may cost; a replay's is play money.")
+@click.option(
+    "--budget",
+    metavar="USD",
+    help="What all of it may cost; a replay's is play money. With --history, each day's ceiling.",
+)
+@click.option(
+    "--history",
+    metavar="SINCE",
+    help="In place of DATASET: what your own prompts since a day (2026-11-01), or of the last days "
+    "(30d), would have come to under another --policy or --budget. Nothing is sent or spent.",
+)
+@click.option(
+    "--policy",
+    metavar="A,B",
+    help="With --history: frugal, balanced, best.  [default: the one that is set]",
+)
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N questions.")
 @click.option("--seed", metavar="N", type=int, help="Shuffle the questions, and seed the workers.")
 @click.option(
@@ -65,12 +83,26 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Draw a plot as well.")
-def bench(dataset: Path, svg: Path | None, as_json: bool, **typed: Any) -> int:
+@click.pass_context
+def bench(
+    ctx: click.Context,
+    /,
+    dataset: Path | None,
+    history: str | None,
+    policy: str | None,
+    svg: Path | None,
+    as_json: bool,
+    **typed: Any,
+) -> int:
     """Compare strategies on questions whose answers are known: accuracy, money, time.
 
     A bench that was broken off goes on where it was. Nothing goes into your history; real money
     counts against your ceilings like any other.
     """
+    if history is not None:
+        return _look_back(ctx, history, policy or "", as_json)
+    dataset = _wanted(dataset, typed["workers"], policy)
+
     from baton.adapters.datasets import read_dataset
     from baton.cli.benches import Live, Options, Replay
     from baton.engine.strategies import strategy
@@ -82,6 +114,36 @@ def bench(dataset: Path, svg: Path | None, as_json: bool, **typed: Any) -> int:
     read = read_dataset(dataset)
     made: Bench = (Replay if read.recorded else Live)(options, read)
     return asyncio.run(_compare(made, as_json, svg))
+
+
+def _look_back(ctx: click.Context, since: str, policy: str, as_json: bool) -> int:
+    """Show what the person's own prompts would have come to. Raises ConfigError."""
+    for option in ctx.command.params:
+        name = option.name or ""
+        typed = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if typed and name not in _LOOKING_BACK:
+            shown = option.opts[-1] if isinstance(option, click.Option) else "A dataset"
+            raise ConfigError(
+                f"{shown} does not go with --history, which looks at your own prompts.",
+                "With it go --policy, --budget and --json.",
+            )
+    from baton.cli.backtest import Options, look_back
+
+    return asyncio.run(look_back(Options(since, policy, ctx.params["budget"], as_json)))
+
+
+def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Path:
+    """Return the dataset, if all is there that playing it needs. Raises ConfigError."""
+    if policy is not None:
+        raise ConfigError("--policy goes with --history.", "Leave it out, or add --history 30d.")
+    if dataset is None:
+        raise ConfigError(
+            "A DATASET is missing.",
+            "`baton bench --help` shows one; --history 30d takes your own prompts instead.",
+        )
+    if workers is None:
+        raise ConfigError("--workers is missing.", "Name who may be used: --workers small,gpt")
+    return dataset
 
 
 async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:

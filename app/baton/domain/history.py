@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from baton.domain.chat import Role
 from baton.domain.events import Event
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
+from baton.domain.signals import Signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +70,13 @@ class Weighing:
     gain: float
     cost: int
     ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A finished run: what was asked, how far it may travel, what was done with its answer."""
+
+    record: RunRecord
+    asked: str
+    label: Label
+    signals: Mapping[Signal, float]

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from baton.adapters.store import editing, reading, recording, signals, transfer
+from baton.adapters.store import editing, past, reading, recording, signals, transfer
 from baton.adapters.store.opening import open_database
 from baton.adapters.store.search import search
 from baton.adapters.store.transfer import Imported
 from baton.domain.chat import Prompt, Turn, TurnStatus
 from baton.domain.events import Event
-from baton.domain.history import Conversation, Hit, RunRecord, Weighing
+from baton.domain.history import Conversation, Hit, PastRun, RunRecord, Weighing
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy
 from baton.domain.signals import Answered, Experience, Signal, experiences
@@ -146,6 +146,10 @@ class Store:
     async def runs(self, limit: int = 50) -> list[RunRecord]:
         """Return the newest runs, newest first, without their events."""
         return await self._read(reading.runs, limit)
+
+    async def past(self, since: float, limit: int = 2_000) -> list[PastRun]:
+        """Return the newest finished runs since then with their events, oldest first."""
+        return await self._read(past.past, since, limit)
 
     async def hidden_runs(self, older_than_seconds: float = 0) -> list[str]:
         """Return the runs of the conversations that `purge_hidden` would remove."""
