@@ -15,7 +15,7 @@ from baton.adapters.local import starter
 from baton.children import llama
 from baton.children.native import LlamaError, c
 from baton.children.runner import encode
-from baton.children.sampling import GrammarRefused, Sampler, Sampling
+from baton.children.sampling import EVERY, FIRST, GrammarRefused, Sampler, Sampling
 from baton.children.template import compile_template
 
 pytestmark = pytest.mark.local_model
@@ -96,6 +96,15 @@ def test_how_sure_the_model_was_is_what_its_figures_say(desk: Desk, model: llama
         mean = sampler.sureness.mean
     assert mean == pytest.approx(sum(told) / len(told), abs=1e-4)
     assert all(one < 0 for one in told)
+
+
+def test_of_a_long_text_each_fourth_token_tells(desk: Desk, model: llama.Model) -> None:
+    with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}")) as sampler:
+        told = desk.watch(sampler, most=70)
+        mean = sampler.sureness.mean
+    counted = [one for n, one in enumerate(told, start=1) if n <= FIRST or n % EVERY == 0]
+    assert len(told) > len(counted) > FIRST
+    assert mean == pytest.approx(sum(counted) / len(counted), abs=1e-4)
 
 
 def test_within_a_form_the_model_is_as_sure_as_it_was_of_the_words(
