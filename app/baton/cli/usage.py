@@ -29,13 +29,19 @@ _DAYS = re.compile(r"([0-9]{1,4})d", re.ASCII)
 @click.option("--since", metavar="DATE", help="From a day on (2026-11-01), or the last days (7d).")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def usage(by: By, since: str | None, as_csv: bool, as_json: bool) -> None:
+@click.option("--forecast", "ahead", is_flag=True, help="Say what today and this month come to.")
+def usage(by: By, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -> None:
     """Show what calls to workers elsewhere came to: what was charged, and for what.
 
     What is unconfirmed is part of what was charged, until you release it.
     """
-    if as_csv and as_json:
-        raise ConfigError("--csv and --json exclude each other.", "Choose one.")
+    if as_csv and (as_json or ahead):
+        other = "--json" if as_json else "--forecast"
+        raise ConfigError(f"--csv and {other} exclude each other.", "Choose one.")
+    if ahead:
+        from baton.cli.forecast import show
+
+        return show(as_json)
     start = None if since is None else beginning(since)
     rows = with_ledger(lambda ledger: ledger.usage(by, start))
     if as_json:

@@ -28,7 +28,7 @@ _REMEMBERED = 240
 _DRY = 1.0
 """The bar that no gain is above."""
 
-_SLACK = 3.0
+_SLACK = 5.0
 """Calls by which spending may be ahead of its plan."""
 
 _WIDE = 0.15
@@ -81,8 +81,8 @@ class Controller:
         """
         if flow.fill < 0:
             return math.inf
-        # Above its plan a bucket empties quickly, so that little is left over at the end.
-        spend = flow.rate * (flow.fill if flow.fill <= 1 else flow.fill**2)
+        # A full bucket empties quickly, so that little is left over; an empty one fills slowly.
+        spend = flow.rate * (math.sqrt(flow.fill) if flow.fill <= 1 else flow.fill**2)
         worth = self._least(spend, prior)
         blur = _BLUR * abs(worth) if math.isfinite(worth) else 0.0
         return worth - blur if flow.fill >= 1 else worth + blur

@@ -11,7 +11,7 @@ from datetime import date
 
 from baton.domain.ledger import Scope
 
-KEPT = 2000
+KEPT = 1000
 """The newest ones that count."""
 
 DAYS = 30
@@ -68,7 +68,7 @@ class Rhythm:
     def outlook(self, scope: Scope, now: float, session: str = "") -> Outlook:
         """Return how far a scope is with one that comes now."""
         today = _time(now, session)
-        done = 1 + sum(self._counts(one, scope, today) for one in self._times)
+        done = 1 + self._so_far(scope, today)
         if self._progress is not None:
             share = min(1.0, max(1e-6, self._progress()))
             return Outlook(done, done * (1 - share) / share)
@@ -76,19 +76,16 @@ class Rhythm:
             return Outlook(done, self._rest_of_talk())
         ahead = self._rest_of_day(today)
         if scope is Scope.MONTH:
-            ahead += _days_left(today.day) * self._usual(today.day)
+            ahead += _days_left(today.day) * self.usual(now)
         return Outlook(done, max(1.0, ahead))
 
-    @staticmethod
-    def _counts(one: _Time, scope: Scope, now: _Time) -> bool:
-        match scope:
-            case Scope.SESSION:
-                return one.session == now.session
-            case Scope.DAY:
-                return one.day == now.day
-            case _:
-                first = date.fromordinal(now.day).replace(day=1).toordinal()
-                return first <= one.day <= now.day
+    def _so_far(self, scope: Scope, now: _Time) -> int:
+        if scope is Scope.SESSION:
+            return sum(one.session == now.session for one in self._times)
+        first = now.day
+        if scope is Scope.MONTH:
+            first = date.fromordinal(now.day).replace(day=1).toordinal()
+        return sum(first <= one.day <= now.day for one in self._times)
 
     def _rest_of_talk(self) -> float:
         """Return how many more a conversation has: as many at its end as at its beginning."""
@@ -98,7 +95,7 @@ class Rhythm:
 
     def _rest_of_day(self, now: _Time) -> float:
         """Return how many more there are today: as on other days, and as in the last hour."""
-        left = (_DAY - now.second) / _DAY
+        left = rest_of_day(now.at)
         usual_so_far, usual_rest = self._other_days(now)
         today = sum(one.day == now.day for one in self._times)
         pace = min(4.0, max(0.5, (today + 5) / (usual_so_far + 5)))
@@ -110,7 +107,7 @@ class Rhythm:
 
         A day as nobody knows better is among them.
         """
-        left = (_DAY - now.second) / _DAY
+        left = rest_of_day(now.at)
         weights = dict.fromkeys((one.day for one in self._earlier(now.day)), 0.0)
         for day in weights:
             weights[day] = math.exp2((day - now.day) / _HALF)
@@ -122,16 +119,32 @@ class Rhythm:
                 rest += weights[one.day]
         return so_far / total, rest / total
 
-    def _usual(self, today: int) -> float:
-        """Return how many a day has, days without any among them."""
+    def usual(self, now: float) -> float:
+        """Return how many a day has, days without any among them.
+
+        Today counts where it has more than that already: others like it may come.
+        """
+        today = _time(now, "").day
         earlier = [one.day for one in self._earlier(today)]
         known = today - min(earlier, default=today)
         weights = [math.exp2(-ago / (2 * _HALF)) for ago in range(1, known + 1)]
-        counted = sum(weights[today - day - 1] for day in earlier)
-        return (2 * _USUAL + counted) / (2 + sum(weights))
+        total = 2 + sum(weights)
+        usual = (2 * _USUAL + sum(weights[today - day - 1] for day in earlier)) / total
+        so_far = sum(one.day == today for one in self._times)
+        return max(usual, (usual * total + so_far) / (total + 1))
 
     def _earlier(self, today: int) -> Iterable[_Time]:
         return (one for one in self._times if 0 < today - one.day <= DAYS)
+
+
+def rest_of_day(now: float) -> float:
+    """Return how much of the day is left, in days."""
+    return (_DAY - _time(now, "").second) / _DAY
+
+
+def rest_of_month(now: float) -> float:
+    """Return how much of the month is left, in days."""
+    return rest_of_day(now) + _days_left(_time(now, "").day)
 
 
 def _time(at: float, session: str) -> _Time:

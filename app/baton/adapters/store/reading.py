@@ -80,8 +80,9 @@ def runs(connection: Connection, limit: int) -> list[RunRecord]:
     return rows.runs(connection, f"{_VISIBLE} ORDER BY runs.key DESC LIMIT ?", limit)
 
 
-_WEIGHED = 2000
-_MONTH = 31 * 86400
+_WEIGHED = 1000
+_DAY = 86400
+_MONTH = 31 * _DAY
 
 
 def weighed(connection: Connection) -> list[Weighing]:
@@ -89,13 +90,14 @@ def weighed(connection: Connection) -> list[Weighing]:
 
     Those of conversations that are hidden count as well: their money was spent.
     """
+    now = time.time()
     found = connection.execute(
         """SELECT runs.created + (data ->> 'at') AS at, runs.conversation, data ->> 'gain' AS gain,
             data ->> 'cost' AS cost, data ->> 'ok' AS ok
         FROM runs JOIN events ON events.run = runs.id AND events.kind = 'Weighed'
-        WHERE runs.created > ? AND data ->> 'cost' > 0
+        WHERE runs.created BETWEEN ? AND ? AND data ->> 'cost' > 0
         ORDER BY runs.key DESC, seq DESC LIMIT ?""",
-        [time.time() - _MONTH, _WEIGHED],
+        [now - _MONTH, now + _DAY, _WEIGHED],
     )
     with rows.genuine():
         newest = [
