@@ -11,6 +11,7 @@ from baton.adapters.scripted import Script, ScriptedWorker, echo
 from baton.adapters.store import Store
 from baton.domain.chat import Card, Prompt
 from baton.domain.events import Started
+from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope
 from baton.domain.signals import Signal
 from baton.engine.orchestra import Orchestra
@@ -27,6 +28,8 @@ class Said:
     prompt: str
     signal: Signal | None = None
     strategy: str = ""
+    worker: str | None = None
+    label: Label = Label.CLOUD
 
 
 async def live(
@@ -44,8 +47,9 @@ async def live(
     runs = []
     try:
         for said in days:
+            limits = Limits(said.label, attended=False, strategy=said.strategy)
             async with orchestra.play(
-                Prompt(said.prompt), limits=Limits(attended=False, strategy=said.strategy)
+                Prompt(said.prompt), limits=limits, worker=said.worker
             ) as run:
                 [begun] = [event async for event in run if isinstance(event, Started)]
             runs.append(begun.run)

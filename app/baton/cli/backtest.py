@@ -23,7 +23,6 @@ from baton.domain.ledger import Scope, Thrift
 from baton.domain.money import format_usd, parse_usd, show_usd
 from baton.domain.plan import Material
 from baton.domain.prices import Used
-from baton.domain.sanitise import one_line
 from baton.domain.signals import opinion
 from baton.domain.view import RunView
 from baton.engine.backtest import Case, Row, happened, replay
@@ -277,17 +276,17 @@ def _progress(done: int, count: int) -> None:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    head = ["policy", "asked elsewhere", "cost", "good answers", "of those you judged"]
+    head = ["policy", "asked elsewhere", "cost", "good, as expected", "as you judged"]
     return columns([head, *(_cells(row) for row in rows)])
 
 
 def _cells(row: Row) -> list[str]:
-    judged = f"{row.rated_good:.1f} of {row.rated}" if row.rated else "-"
+    judged = f"{row.rated_good:.1f} of {row.rated} ({row.known} known)" if row.rated else "-"
     return [
         row.policy,
         f"{row.asked} of {row.prompts}",
         show_usd(row.cost),
-        f"{row.good:.1f}",
+        f"{row.good:.1f} of {row.prompts}",
         judged,
     ]
 
@@ -299,19 +298,15 @@ def _remarks(looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int])
     cases = looked.cases
     weighed = sum(case.weighed for case in cases)
     told.append(
-        f"Of {len(cases)} prompts, {weighed} were weighed then; the gain of the others is "
-        "estimated now, by the router here, from the prompt alone."
+        f"Of {len(cases)} prompts, {weighed} were weighed then; for the others, what help gains is "
+        "estimated now, here, from the prompt alone."
     )
-    if rows[0].rated:
-        told.append(
-            f"You judged {rows[0].rated} answers, which counts as it is wherever a policy would "
-            "have done the same; all other good answers are expected, not known."
-        )
-    else:
-        told.append("You judged none of the answers: all good answers are expected, not known.")
+    told.append(_judged(rows[0].rated))
     if kept := sum(not case.open for case in cases):
-        why = "are private, or nobody elsewhere could have helped"
-        told.append(f"{kept} of them {why}: no policy asks elsewhere for those.")
+        told.append(
+            f"{kept} {'is' if kept == 1 else 'are'} private, or nobody elsewhere could have helped: "
+            "no policy asks elsewhere there."
+        )
     if looked.named:
         told.append(
             f"{looked.named} more, for {show_usd(looked.named_cost)}, you asked of a worker "
@@ -330,19 +325,27 @@ _EACH = {
 }
 
 
+def _judged(count: int) -> str:
+    """Say what a person's own words count for."""
+    if not count:
+        return "You judged none of the answers: all good answers are expected, not known."
+    answers = "one answer" if count == 1 else f"{count} answers"
+    return (
+        f"You judged {answers}: that is known wherever a policy would have done the same. All "
+        "other good answers are expected."
+    )
+
+
 def _compared(row: Row, then: Row) -> str:
     """Say what a policy would have saved and lost, or the other way round."""
     money, good = row.cost - then.cost, row.good - then.good
-    cost = (
-        "the same money"
-        if not money
-        else f"{show_usd(abs(money))} {'more' if money > 0 else 'less'}"
-    )
-    if abs(good) < 0.05:
-        answers = "likely as many good answers"
-    else:
-        answers = f"likely {abs(good):.1f} good answers {'more' if good > 0 else 'fewer'}"
-    return f"{one_line(row.policy)}: {cost}, {answers} than {then.policy}."
+    cost = "just as much"
+    if money:
+        cost = f"{show_usd(abs(money))} {'more' if money > 0 else 'less'}"
+    answers = "as many good answers"
+    if abs(good) >= 0.05:
+        answers = f"{abs(good):.1f} good answers {'more' if good > 0 else 'fewer'}"
+    return f"{row.policy} would have cost {cost}, and likely brought {answers}."
 
 
 def _object(

@@ -23,7 +23,9 @@ from baton.engine.mastery import (
     TYPED,
     Mastery,
     answers,
+    guessed_from,
     in_short,
+    own_answers,
     ranked,
     scores_of,
 )
@@ -54,7 +56,7 @@ def list_(as_json: bool) -> None:
     width = max(len(one_line(card.id)) for card, _, _ in found)
     for card, table, _ in found:
         mark = "*" if card.id == default else " "
-        facts = [_place(card), _size(card), in_short(table)]
+        facts = [_place(card), _size(card), in_short(card, table)]
         emit(f"{mark} {one_line(card.id):{width}}  {'  '.join(filter(None, facts))}")
 
 
@@ -82,7 +84,7 @@ def show(model: str, as_json: bool) -> None:
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Price": show_price(card),
         "Note": card.note,
-        **_good_at(table, measured),
+        **_good_at(card, table, measured),
     }
     emit("\n".join(f"{name + ':':14}{one_line(text)}" for name, text in facts.items() if text))
 
@@ -112,13 +114,15 @@ def _named(typed: str, found: Sequence[Known]) -> Known:
 
 
 def _good_at(
-    table: Mapping[str, Mastery], measured: Mapping[str, tuple[float, int]]
+    card: Card, table: Mapping[str, Mastery], measured: Mapping[str, tuple[float, int]]
 ) -> dict[str, str]:
     """Return the lines that say what a model is good at, and how that is known."""
     best = ranked(table)
     count = answers(table)
-    own = f" (your own {count} {'answer' if count == 1 else 'answers'})" if count else ""
-    guessed = [one.kind for one in best if one.basis == GUESS]
+    own = f" ({own_answers(count)})" if count else ""
+    guessed = sum(one.basis == GUESS for one in best)
+    rest = "everything" if guessed == len(best) else "everything else"
+    source = f"{guessed_from(card)}{' and what was measured' if measured else ''}"
     return {
         "Good at": ", ".join(f"{one.kind} {one.tenths}/10" for one in best) + own,
         "Your answers": _listed((one.kind, f"{one.answers}") for one in best if one.answers),
@@ -128,18 +132,12 @@ def _good_at(
             if one.basis == MEASURED
         ),
         "Set by you": ", ".join(one.kind for one in best if one.basis == TYPED),
-        "Guessed": "" if not guessed else _guess(guessed, len(best), bool(measured)),
+        "Guessed": f"{rest}, from {source}" if guessed else "",
     }
 
 
 def _listed(pairs: Any) -> str:
     return ", ".join(f"{kind} ({told})" for kind, told in pairs)
-
-
-def _guess(kinds: Sequence[str], of: int, measured: bool) -> str:
-    """Say which kinds are only guessed, and from what."""
-    which = "everything" if len(kinds) == of else ", ".join(kinds)
-    return f"{which}, from its size" + (" and what was measured" if measured else "")
 
 
 def _place(card: Card) -> str:

@@ -76,7 +76,8 @@ async def replay(cases: Sequence[Case], thrift: Thrift, ceilings: Mapping[Scope,
         ok = case.open and case.gain > 0
         if ok and case.cost:
             pace = await pacing.weigh(case.gain, case.cost, standing, case.conversation)
-            ok = pace.ok
+            # What it really cost is known where it was asked: the ledger would have refused that.
+            ok = pace.ok and all(_price(case) <= (room.left or 0) for room in rooms)
         if ok:
             for place in scopes.values():
                 spent[place] = spent.get(place, 0) + _price(case)

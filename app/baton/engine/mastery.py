@@ -19,7 +19,7 @@ from baton.domain.errors import BatonError
 from baton.domain.models import match, read
 from baton.domain.plan import KINDS
 from baton.domain.signals import Experience
-from baton.engine.skills import chance_at, level_at, ordinary, skill, skill_by_size
+from baton.engine.skills import billions, chance_at, level_at, ordinary, skill, skill_by_size
 
 Scores = Mapping[str, Mapping[str, tuple[float, int]]]
 """By model and task kind: how good its answers were on average, from 0 to 1, and how many."""
@@ -130,23 +130,37 @@ def answers(table: Mapping[str, Mastery]) -> int:
     return sum(one.answers for one in table.values())
 
 
-def in_short(table: Mapping[str, Mastery]) -> str:
+def in_short(card: Card, table: Mapping[str, Mastery]) -> str:
     """Say what a worker does best and worst, and how that is known; "" of a tool."""
     best = ranked(table)
     if not best:
         return ""
     firsts = ", ".join(f"{one.kind} {one.tenths}/10" for one in best[:3])
-    return f"best at {firsts}; least at {best[-1].kind} {best[-1].tenths}/10 ({known_by(table)})"
+    return (
+        f"best at {firsts}; least at {best[-1].kind} {best[-1].tenths}/10 ({known_by(card, table)})"
+    )
 
 
-def known_by(table: Mapping[str, Mastery]) -> str:
-    """Say on what a table rests."""
+def known_by(card: Card, table: Mapping[str, Mastery]) -> str:
+    """Say on what a table mainly rests."""
     if count := answers(table):
-        return f"your own {count} {'answer' if count == 1 else 'answers'}"
+        return own_answers(count)
     bases = {one.basis for one in table.values()}
     if MEASURED in bases:
         return "partly measured"
-    return "as you set it" if TYPED in bases else "a guess from its size"
+    return "partly set by you" if TYPED in bases else f"a guess from {guessed_from(card)}"
+
+
+def own_answers(count: int) -> str:
+    """Say of how many answers it is that a person did something with them."""
+    return "one answer of your own" if count == 1 else f"your own {count} answers"
+
+
+def guessed_from(card: Card) -> str:
+    """Say what is known of a model that nobody measured."""
+    if billions(card):
+        return "its size"
+    return "its price" if card.price is not None and not card.price.is_free else "where it runs"
 
 
 # The prior

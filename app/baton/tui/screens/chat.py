@@ -319,7 +319,7 @@ class ChatScreen(ConductingScreen):
         roster = self.desk.orchestra.roster
         if not worker:
             skills = self.desk.orchestra.skills
-            good = {card.id: in_short(await skills.of(card)) for card in roster}
+            good = {card.id: in_short(card, await skills.of(card)) for card in roster}
             chosen = await self.app.push_screen_wait(ModelsScreen(roster, self.worker, good))
             worker = chosen or ""
         elif all(card.id != worker for card in roster):
