@@ -38,9 +38,13 @@ def start_streaming(app: Terminal) -> None:
     app.wait_for("tokens/s")
 
 
+def child_of(app: Terminal, name: str) -> psutil.Process:
+    (child,) = [one for one in app.children() if f"baton.children.{name}" in one.cmdline()]
+    return child
+
+
 def runner_of(app: Terminal) -> psutil.Process:
-    (runner,) = app.children()
-    return runner
+    return child_of(app, "runner")
 
 
 def assert_gone(processes: list[psutil.Process], within: float = 2.5) -> None:
@@ -89,6 +93,19 @@ def test_escape_stops_and_the_text_is_kept(app: Terminal, home: Path) -> None:
     statuses = [status for _, _, status in stored(home)]
     assert statuses == ["done", "cancelled", "done", "done"]
     assert stored(home)[1][1]
+
+
+def test_a_killed_router_is_missed_by_nobody(app: Terminal, home: Path) -> None:
+    start_streaming(app)
+    child_of(app, "scorer").kill()
+    app.send("\x03")
+    app.wait_for("stopped")
+    app.send("What is the capital of France?\r")
+    app.wait_for("Paris")
+    app.wait_for("finished in")
+    app.send("\x11")
+    assert app.wait_end() == 0
+    assert [status for _, _, status in stored(home)] == ["done", "cancelled", "done", "done"]
 
 
 def test_control_c_stops_first_and_quits_when_pressed_twice(app: Terminal) -> None:
