@@ -51,6 +51,7 @@ _VARIANT = re.compile(
 _BASE = re.compile(r"(?<![a-z])(?:base|pt)(?![a-z])")
 
 
+@lru_cache(maxsize=1024)
 def plain(model: str) -> str:
     """Return a model's name without its maker, in small letters, its words joined by hyphens."""
     name = model.strip().lower()[-200:].rsplit("/", 1)[-1]
