@@ -304,8 +304,8 @@ def _remarks(looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int])
     told.append(_judged(rows[0].rated))
     if kept := sum(not case.open for case in cases):
         told.append(
-            f"{kept} {'is' if kept == 1 else 'are'} private, or nobody elsewhere could have helped: "
-            "no policy asks elsewhere there."
+            f"In {kept} of them nobody elsewhere could have helped, or might see them: there no "
+            "policy asks."
         )
     if looked.named:
         told.append(

@@ -56,7 +56,7 @@ _GENERAL = 0.5
 _FEW = 3
 """So many measured models of known size tell how difficult the measured tasks were."""
 
-RECENT = 500
+RECENT = 200
 """So many of the newest answers are looked at: more would take time, and tell of longer ago."""
 
 _FRESH = 300.0
