@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from baton.adapters.ledger import Ledger
@@ -42,11 +44,12 @@ def bill(run: str, purpose: Purpose = Purpose.STEP, keep: bool = True) -> Bill:
     )
 
 
-def spend(file: Path) -> Spent:
+def spend(file: Path, days_ago: float = 0) -> Spent:
     """Make two calls that sent something, the second of which was cut."""
+    clock = partial(_earlier, 86400 * days_ago)
 
     async def run() -> Spent:
-        ledger = Ledger.open(file)
+        ledger = Ledger.open(file, clock)
         try:
             first = await ledger.hold(bill("aaaa1111"))
             await ledger.sent(first.call, "api.openai.com", BODY)
@@ -59,3 +62,7 @@ def spend(file: Path) -> Spent:
             await ledger.aclose()
 
     return asyncio.run(run())
+
+
+def _earlier(seconds: float) -> float:
+    return time.time() - seconds

@@ -1,0 +1,142 @@
+"""Weighing in a run: what is recorded, what it rests on, and what is known of it later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.adapters.store import Store
+from baton.domain import events as ev
+from baton.domain.errors import StoreError
+from baton.domain.ledger import Policy, Room, Scope, Standing
+from baton.domain.money import NANO
+from baton.domain.plan import Outcome, single
+from baton.domain.prices import FREE
+from baton.engine.pacing import Pacing
+from baton.engine.policy import Limits
+from baton.engine.ports import Desk, Funds, Proposal
+from support.acting import Actor, House, cloud, house, local
+
+BUDGET: dict[str, Any] = {"policy": Policy.BUDGET}
+
+
+class Weighs:
+    """Weighs a gain before the local worker answers, and looks at the money."""
+
+    def __init__(self, gain: float) -> None:
+        self.gain = gain
+        self.said: list[bool] = []
+        self.money: list[Funds] = []
+
+    async def first(self, desk: Desk) -> Proposal:
+        self.said.append(await desk.weigh("far", self.gain))
+        self.money.append(await desk.funds())
+        return Proposal(single(desk.situation.worker))
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        return None
+
+
+async def weighed(here: House, limits: Limits | None = None) -> ev.Weighed:
+    view = await here.play(None, limits=limits or Limits())
+    assert view.status == "finished"
+    [event] = view.weighed
+    assert event in (await here.record()).events
+    return event
+
+
+@pytest.mark.parametrize(("gain", "ok"), [(0.5, True), (0.01, False), (-0.2, False)])
+async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: bool) -> None:
+    strategy = Weighs(gain)
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy, **BUDGET) as here:
+        event = await weighed(here)
+    assert (event.worker, event.gain, event.ok) == ("far", gain, ok)
+    assert event.ok == (event.gain > event.bar)
+    assert event.cost > 0
+    assert "balanced asks for more than 5 %" in event.why
+    assert strategy.said == [ok]
+    assert strategy.money == [Funds(NANO, 0.0)]
+
+
+async def test_where_a_person_decides_that_is_said() -> None:
+    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(0.5)) as here:
+        assert (await weighed(here)).why.endswith("You are asked first.")
+    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(0.5), **BUDGET) as here:
+        assert "asked first" not in (await weighed(here)).why
+
+
+async def test_what_costs_nothing_is_worth_any_gain() -> None:
+    free = replace(cloud(), price=FREE)
+    for gain, ok in ((1e-6, True), (0.0, False), (-1.0, False), (float("nan"), False)):
+        async with house(Actor(local()), Actor(free), ceiling=0, strategy=Weighs(gain)) as here:
+            event = await weighed(here)
+        assert (event.ok, event.cost, event.why) == (ok, 0, "It costs nothing.")
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "terms", "limits"),
+    [
+        (0, BUDGET, Limits()),
+        (1000, BUDGET, Limits()),
+        (NANO, {"policy": Policy.NEVER}, Limits()),
+        (NANO, {}, Limits(attended=False)),
+        (0, BUDGET, Limits(budget=NANO)),
+    ],
+)
+async def test_where_nothing_may_be_spent_nothing_is_worth_it(
+    ceiling: int, terms: dict[str, Any], limits: Limits
+) -> None:
+    strategy = Weighs(1.0)
+    there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
+    async with there as here:
+        event = await weighed(here, limits)
+    assert (event.ok, event.bar, strategy.said) == (False, 1.0, [False])
+
+
+async def test_a_typed_budget_pays_though_nobody_can_be_asked() -> None:
+    limits = Limits(attended=False, budget=NANO)
+    strategy = Weighs(0.3)
+    terms: dict[str, Any] = {"ceilings": {}}
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy, **terms) as here:
+        assert (await weighed(here, limits)).ok
+    assert strategy.money == [Funds(NANO, 0.0)]
+
+
+async def test_a_ledger_that_can_not_be_read_spends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(1.0), **BUDGET) as here:
+
+        async def broken(*_: object) -> None:
+            raise StoreError("The disk is gone.", "")
+
+        monkeypatch.setattr(here.ledger, "standing", broken)
+        assert not (await weighed(here)).ok
+
+
+async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
+    """Scarce money: what was weighed before says what is usual, and what is still to come."""
+    scarce = {**BUDGET, "ceilings": {Scope.DAY: NANO // 200}}
+    strategy = Weighs(0.2)
+    async with house(
+        Actor(local()), Actor(cloud()), strategy=strategy, home=tmp_path, **scarce
+    ) as here:
+        first = await weighed(here)
+        for strategy.gain in [0.6] * 30:
+            before = await weighed(here)
+    store = Store.open(tmp_path / "baton.db")
+    try:
+        past = await store.weighed()
+        assert [one.gain for one in past] == [0.2] + [0.6] * 30
+        assert [one.ok for one in past][-1] == before.ok
+        assert len({one.conversation for one in past}) == 31
+        fresh, again = Pacing(), Pacing(memory=store.weighed)
+        money = Standing((Room(Scope.DAY, NANO // 200),))
+        known = await again.weigh(0.4, first.cost, money)
+        unknown = await fresh.weigh(0.4, first.cost, money)
+        assert known.bar != unknown.bar
+    finally:
+        await store.aclose()
