@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,185 +12,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.adapters.templates import read_templates
-from baton.domain.chat import Attachment, Card, Message, Purpose, Role, Shape, Turn, TurnStatus
-from baton.domain.errors import BatonError, BudgetExceeded, ConfigError, WorkerError
-from baton.domain.events import Checked, Verdict
-from baton.domain.labels import Label
-from baton.domain.plan import MOST_STEPS, Material, Need, Outcome, Plan, Step
-from baton.domain.prices import Price, Rates
-from baton.domain.routing import Judgement
-from baton.engine.assign import assign
-from baton.engine.comparing import alike, judged
-from baton.engine.evidence import drafts
+from baton.domain.chat import Card
+from baton.domain.errors import BatonError, BudgetExceeded, ConfigError
+from baton.domain.plan import MOST_STEPS, Need, Step
 from baton.engine.policy import Limits
-from baton.engine.ports import Funds, Proposal, Route, Situation, Strategy
+from baton.engine.ports import Funds, Proposal, Route, Situation
 from baton.engine.strategies import STRATEGIES, by_mode, strategy
 from baton.engine.strategies.templated import Templated
 from baton.engine.strategies.verified import AUDIT
-
-BILLION = 1_000_000_000
-TINY = Card("tiny", "local", "Tiny", context=8192, parameters=135_000_000)
-LLAMA = Card("llama", "local", "Llama", context=8192, parameters=8 * BILLION)
-GEMMA = Card("gemma", "local", "Gemma", context=8192, parameters=9 * BILLION)
-BIG = Card("big", "local", "Big", context=32_768, parameters=70 * BILLION)
-PRICE = Price(Rates(3 * 10**9, 15 * 10**9, 0, 0))
-CLOUD = Card(
-    "gpt", "cloud", "GPT", privacy=Label.CLOUD, price=PRICE, remote=True, context=128_000, slots=4
+from engine.small_desk import (
+    BIG,
+    CLOUD,
+    DOWN,
+    GEMMA,
+    LLAMA,
+    MATH,
+    RICH,
+    SUM,
+    TALE,
+    TINY,
+    TOOL,
+    Desk,
+    Say,
+    expects,
+    play,
+    says,
+    situation,
 )
-TOOL = Card("calculator", "tool", "Calculator")
-
-SUM = "How many apples are 3 and 4 apples?"
-TALE = "Tell me a tale."
-CHAT = Need()
-RICH = Funds(None, 0.0)
-NOTHING = Outcome(Plan((Step("", "x"),), (1,)))
-
-
-def situation(
-    *cards: Card,
-    prompt: str = TALE,
-    need: Need = CHAT,
-    files: Sequence[str] = (),
-    **more: Any,
-) -> Situation:
-    attached = tuple(Attachment(name, "word " * 50, 250) for name in files)
-    turn = Turn(
-        "t", "c", None, Role.USER, prompt, TurnStatus.DONE, Label.CLOUD, 0.0, files=attached
-    )
-    outside = [card.id for card in cards if card.is_outside]
-    helper = outside[0] if outside and not cards[0].is_outside else ""
-    facts: dict[str, Any] = {
-        "route": Route("local", "Because.", need),
-        "templates": read_templates,
-    } | more
-    return Situation(Material((turn,)), cards[0].id, helper, cards, **facts)
-
-
-Say = Callable[[int, Step], "str | BatonError"]
-"""What comes of a step: its text, or why it failed."""
-
-
-@dataclass
-class Desk:
-    """Where a strategy is played without workers (engine.ports.Desk)."""
-
-    situation: Situation
-    money: Funds = RICH
-    answers: list[str | BatonError] = field(default_factory=list)
-    wrong: Mapping[int, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-
-    async def funds(self) -> Funds:
-        return self.money
-
-    async def ask(
-        self,
-        worker: str,
-        messages: Sequence[Message],
-        purpose: Purpose,
-        shape: Shape | None = None,
-        max_tokens: int | None = None,
-    ) -> str:
-        self.asked.append(worker)
-        answer = self.answers.pop(0) if self.answers else WorkerError("It has nothing to say.")
-        if isinstance(answer, BatonError):
-            raise answer
-        return answer
-
-    async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
-        verdict = Verdict.WRONG if step in self.wrong else Verdict.UNCHECKED
-        return (Checked(0, step, "sums", verdict, self.wrong.get(step, "")),)
-
-    async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
-        authors = {n: outcome.plan.steps[n - 1].worker for n in steps}
-        shown = drafts(self.situation, outcome, authors, dict.fromkeys(self.wrong, 1))
-        return judged(self.situation.route, self.situation.roster, shown)
-
-    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return alike(texts)
-
-    async def weigh(self, worker: str, gain: float) -> bool:
-        price = self.situation.card(worker).price
-        if price is not None and price.is_free:
-            return gain > 0
-        return self.money.left != 0 and gain > 0.05 + self.money.extra
-
-
-@dataclass
-class Play:
-    """How it went: all proposals, and the texts there were at the end."""
-
-    proposals: list[Proposal] = field(default_factory=list)
-    outcome: Outcome = NOTHING
-
-    @property
-    def workers(self) -> list[str]:
-        return [step.worker for step in self.outcome.plan.steps]
-
-    @property
-    def answer(self) -> tuple[int, ...]:
-        return self.outcome.plan.answer
-
-    @property
-    def text(self) -> str:
-        return "\n\n".join(self.outcome.texts.get(n, "") for n in self.answer)
-
-    @property
-    def why(self) -> str:
-        return self.proposals[-1].why
-
-
-MOST_PROPOSALS = 12
-
-
-async def play(
-    chosen: Strategy | str, desk: Desk, say: Say, *, cut: Sequence[int] = (), tear: str = ""
-) -> Play:
-    """Play a strategy as a run does; with `tear`, steps that fail leave that text behind."""
-    played = Play()
-    way = strategy(chosen) if isinstance(chosen, str) else chosen
-    texts: dict[int, str] = {}
-    failed: dict[int, str] = {}
-    steps: tuple[Step, ...] = ()
-    proposal: Proposal | None = await way.first(desk)
-    while proposal is not None:
-        assert len(played.proposals) < MOST_PROPOSALS, "it never ends"
-        assert proposal.plan.steps[: len(steps)] == steps, "what was played was changed"
-        assert proposal.where in ("local", "plan", "cloud")
-        assert proposal.why.strip(), "a person is told why"
-        before = played.proposals[-1] if played.proposals else None
-        if before is not None and before.final:
-            shown = any(texts.get(n, "").strip() for n in before.plan.answer)
-            assert not shown, "what was shown for good was taken back"
-        left = desk.money.left
-        roster = desk.situation.roster
-        plan = assign(
-            proposal.plan, roster, left=left, after=len(steps), material=desk.situation.material
-        )
-        played.proposals.append(proposal)
-        sunk = False
-        for number in range(len(steps) + 1, len(plan.steps) + 1):
-            step = plan.steps[number - 1]
-            said = WorkerError("Left out.") if sunk else say(number, step)
-            if isinstance(said, str):
-                texts[number] = said
-                continue
-            failed[number] = said.message
-            if tear and not sunk:
-                texts[number] = tear
-            sunk = sunk or not step.optional
-        steps = plan.steps
-        played.outcome = Outcome(plan, {n: t for n, t in texts.items() if t}, set(cut), failed)
-        proposal = await way.next(desk, played.outcome)
-    return played
-
-
-def says(*texts: str | BatonError) -> Say:
-    return lambda number, step: texts[number - 1]
-
-
-DOWN: BatonError = WorkerError("It is down.")
-
 
 # One worker
 
@@ -314,9 +162,6 @@ async def test_it_stays_here_when_the_budget_is_used(money: Funds) -> None:
 
 
 # Two answers
-
-
-MATH = Need("math", 3)
 
 
 def two(**more: Any) -> Situation:
@@ -593,13 +438,20 @@ def scenes(draw: st.DrawFn) -> tuple[str, Desk, dict[int, str | BatonError], lis
     others = draw(st.lists(st.sampled_from(CARDS), unique_by=lambda card: card.id))
     cards = (first, *(card for card in others if card.id != first.id))
     tool = draw(st.sampled_from(["", "calculator"])) if TOOL in cards else ""
+    need = Need(draw(st.sampled_from(["math", "chat", "code"])), draw(st.integers(1, 5)))
     route = Route(
         draw(st.sampled_from(["local", "plan", "cloud"])),
         "Because.",
-        Need(draw(st.sampled_from(["math", "chat", "code"])), draw(st.integers(1, 5))),
+        need,
         tool,
         draw(st.sampled_from(["", "missing", *read_templates()])),
     )
+    if draw(st.booleans()):
+        likely = draw(st.lists(st.floats(0, 1), min_size=len(cards), max_size=len(cards)))
+        known = {card.id: chance for card, chance in zip(cards, likely, strict=True)}
+        novelty, tokens = draw(st.floats(0, 1)), draw(st.sampled_from([0, 90, 2000]))
+        told = expects(known, need=need, novelty=novelty, tokens=tokens, nearby=known)
+        route = replace(route, estimate=told.estimate)
     plans = st.sampled_from([drawn("a."), drawn("a.", "b."), '{"accept":true}', "nonsense", ""])
     desk = Desk(
         situation(
@@ -634,6 +486,8 @@ async def comes_to_an_end(scene: Scene) -> None:
     steps = run.outcome.plan.steps
     tools = [n for n, step in enumerate(steps, 1) if step.worker == TOOL.id]
     assert not tools or desk.situation.route.tool or desk.asked, "a tool drafted"
+    # Twice only where a draft plainly won't do after the first look ahead was refused.
+    assert len(desk.weighed) <= 2, "one prompt was weighed again and again"
     if any(run.outcome.text(n).strip() for n, step in enumerate(steps, 1) if step.is_direct):
         assert run.text.strip(), "there was an answer, and it was lost"
 

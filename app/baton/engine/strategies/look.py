@@ -8,7 +8,7 @@ from dataclasses import replace
 from baton.domain.plan import MOST_STEPS, Outcome, Plan
 from baton.domain.routing import Judgement
 from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.strategies.ahead import may_be_helped, tenths, told
+from baton.engine.strategies.ahead import may_be_helped, may_pay, tenths, told
 from baton.engine.strategies.cascade import best, doubt
 from baton.engine.strategies.drafts import (
     alone,
@@ -67,7 +67,7 @@ class SecondLook:
     ) -> Proposal | None:
         situation = desk.situation
         why = _plain(situation, outcome, drafts)
-        if not why and (self._weighed or situation.route.estimate is None):
+        if not why and not await self._is_open(desk):
             return _stay(outcome, _shown(situation, outcome, drafts), "")
         await _check(desk, outcome, written(outcome, drafts))
         judged = await desk.judge(outcome, drafts)
@@ -79,6 +79,11 @@ class SecondLook:
             step = answered_by(situation, situation.helper, optional=True)
             return Proposal(outcome.plan.grown((step,), (len(drafts) + 1,)), "cloud", why)
         return _stay(outcome, stays, why)
+
+    async def _is_open(self, desk: Desk) -> bool:
+        """Tell whether drafts that look well may still call for help."""
+        known = desk.situation.route.estimate is not None
+        return known and not self._weighed and await may_pay(desk)
 
 
 async def _is_worth(desk: Desk, gain: float, hopeless: bool) -> bool:
