@@ -12,7 +12,8 @@ from baton.compose import card_of, compose
 from baton.domain.chat import Prompt
 from baton.domain.errors import ModelFileError
 from baton.domain.labels import Label
-from baton.settings import LocalWorker, ServerWorker, Settings, find_paths
+from baton.domain.ledger import Room, Scope, Standing, Thrift
+from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths
 
 
 @pytest.fixture
@@ -39,6 +40,17 @@ async def test_settings_reach_the_worker(tmp_path: Path) -> None:
     models = [c.id for c in baton.orchestra.roster if not c.is_tool]
     assert models == ["small", "own"]
     await baton.aclose()
+
+
+async def test_money_is_paced_as_the_settings_say(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    for history in (True, False):
+        baton = compose(Settings(budget=Budget(pace=Thrift.BEST)), paths, history=history)
+        room = Standing((Room(Scope.DAY, 10**9),))
+        pacer = baton.orchestra.pacer
+        assert pacer.thrift is Thrift.BEST
+        assert (await pacer.weigh(0.1, 10**6, room)).ok
+        await baton.aclose()
 
 
 HERE = "http://127.0.0.1:11434/v1"

@@ -180,8 +180,9 @@ class Pacing:
         """Decide on a call that is expected to gain that much and to cost so many nano-dollars."""
         await self._remember()
         gain, cost = sound(gain), max(0, cost)
-        bar, scope = self._bar(cost, standing, session)
-        pace = Pace(gain > bar, bar, _told(gain, cost, bar, scope, self.thrift))
+        bar, why = self._bar(cost, standing, session)
+        likely = f"Likely {100 * gain:.0f} % better" if gain >= 0.005 else "Hardly likely better"
+        pace = Pace(gain > bar, bar, f"{likely} for {show_usd(cost)}{why}.")
         self._note(Weighing(self._clock(), session, gain, cost, pace.ok))
         return pace
 
@@ -210,25 +211,24 @@ class Pacing:
         if one.ok:
             self._bought.append(one)
 
-    def _bar(self, cost: int, standing: Standing, session: str) -> tuple[float, Scope | str]:
-        """Return the gain that must be surpassed, and whose money or what makes it so high."""
-        if not is_open(standing):
-            return _DRY, "off"
-        for room in standing.rooms:
-            if room.left is not None and (cost > room.left or not room.ceiling):
-                return _DRY, room.scope
+    def _bar(self, cost: int, standing: Standing, session: str) -> tuple[float, str]:
+        """Return the gain that must be surpassed, and in words what makes it so high."""
+        if closed := _closed(cost, standing):
+            return _DRY, closed
         rule = RULES[self.thrift]
-        bar, why = min(_DRY, rule.floor(cost)), "floor"
+        bar = min(_DRY, rule.floor(cost))
+        why = f"; at that price, {self.thrift} asks for more than {100 * bar:.0f} %"
         if any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms):
             return bar, why  # the person said what this prompt may cost
         prior = [(gain / cost, cost) for gain in _EXPECTED] if cost else []
-        scope: Scope | str = why
-        for room in standing.rooms:
-            if room.ceiling and cost:
-                worth = self._controller.bar(self._flow(room, rule, cost, session), prior)
-                if worth * cost > bar:
-                    bar, scope = min(_DRY, worth * cost), room.scope
-        return bar, scope
+        for room in standing.rooms if cost else ():
+            flow = self._flow(room, rule, cost, session) if room.ceiling else None
+            if flow and (needed := self._controller.bar(flow, prior) * cost) > bar:
+                bar = min(_DRY, needed)
+                why = f"; {_WHERE[room.scope]} you spend on gains above {100 * bar:.0f} %"
+                if flow.fill < 0:
+                    why = f", but {_WHERE[room.scope]} more was spent than planned by now"
+        return bar, why
 
     def _flow(self, room: Room, rule: Rule, cost: int, session: str) -> Flow:
         """Return what may be spent for each prompt of a scope, by what is still to come in it."""
@@ -262,23 +262,19 @@ def is_open(standing: Standing) -> bool:
     return not standing.frozen and (standing.allowed or typed)
 
 
+def _closed(cost: int, standing: Standing) -> str:
+    """Say why a call that costs so much can't be made at all, or return ""."""
+    if not is_open(standing):
+        return ", but nothing may be spent"
+    for room in standing.rooms:
+        if room.left is not None and (cost > room.left or not room.ceiling):
+            return f", but that is more than is left {_WHERE[room.scope]}"
+    return ""
+
+
 _WHERE = {
     Scope.RUN: "for this prompt",
     Scope.SESSION: "in this conversation",
     Scope.DAY: "today",
     Scope.MONTH: "this month",
 }
-
-
-def _told(gain: float, cost: int, bar: float, scope: Scope | str, thrift: Thrift) -> str:
-    """Say what a decision rests on: "Likely 34 % better for $0.004; ..."."""
-    likely = f"Likely {100 * gain:.0f} % better" if gain >= 0.005 else "Hardly likely better"
-    if scope == "off":
-        return f"{likely}, but nothing may be spent."
-    if not isinstance(scope, Scope):
-        least = f"at that price, {thrift} asks for more than {100 * bar:.0f} %"
-        return f"{likely} for {show_usd(cost)}; {least}."
-    if bar >= _DRY:
-        return f"{likely} for {show_usd(cost)}, but more isn't to be had {_WHERE[scope]} for now."
-    spends = f"{_WHERE[scope]} you spend on gains above {100 * bar:.0f} %"
-    return f"{likely} for {show_usd(cost)}; {spends}."
