@@ -32,6 +32,7 @@ from baton.domain.prices import Price, Rates
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits, Terms
 from baton.engine.ports import NEW, Place, Question, Worker
+from support.adversary import Adversary
 from support.cloud import REFUSED, Cloud
 
 RUNS = 12
@@ -82,6 +83,8 @@ class World:
             terms=Terms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
             redactor=dice.choice([None, Redaction(["ann"])]),
         )
+        if dice.random() < 0.7:  # whatever the router wants is no reason to send private text
+            self.orchestra.router = Adversary(dice, greedy=dice.random() < 0.5)
 
     async def aclose(self) -> None:
         await self.store.aclose()

@@ -57,6 +57,7 @@ from baton.engine.ports import NEW, Desk, Place, Proposal, Question
 from baton.engine.run import Run
 from baton.engine.strategies import STRATEGIES
 from support.acting import PATIENCE, Actor, Given, cloud, local, sees, view_of
+from support.adversary import Adversary
 from support.payloads import plans
 
 FIRST_SEED = 1000
@@ -340,6 +341,8 @@ async def _play(scene: Scene, store: Store, ledger: Ledger) -> str:
     orchestra = Given(scene.actors, store, default, ledger=ledger, terms=scene.terms)
     orchestra.given = Growing(scene) if scene.strategy == "growing" else None
     orchestra.conductor = scene.conductor
+    if scene.random.random() < 0.6:
+        orchestra.router = Adversary(scene.random, greedy=scene.random.random() < 0.3)
     orchestra.templates = lambda: TEMPLATES
     old = Prompt(f"{HISTORY} before", (attachment("old.txt"),))
     begun = await store.begin(old, NEW, scene.label)
