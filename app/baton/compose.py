@@ -168,13 +168,13 @@ def skill_table(store: Store | None) -> SkillTable:
     return SkillTable(partial(read_scores, shipped()), own)
 
 
-def _router(paths: Paths, loading: Worker | None) -> LearnedRouter:
+def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
     """Return the learned router; while that worker loads, nobody waits for a router that does."""
     from baton.adapters.router import LearnedRouter, learned_file
 
     router = LearnedRouter(learned=learned_file(paths.data))
-    if isinstance(loading, LocalWorker):
-        router.beside(lambda: not loading.card.hardware)
+    if isinstance(warm, LocalWorker):
+        router.beside(lambda: warm.loading)
     return router
 
 

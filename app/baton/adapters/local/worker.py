@@ -151,6 +151,13 @@ class LocalWorker:
         self._memory.freed()
 
     @property
+    def loading(self) -> bool:
+        """Whether its model is being read, and nobody has been told yet that it is there."""
+        if self._child is None or self._child.ended or self._loaded:
+            return False
+        return all(frame.get("type") == "loading" for frame in list(self._child.inbox))
+
+    @property
     def resident(self) -> int:
         """Bytes of memory the model may take now."""
         return self._bytes if self._child is not None and not self._child.ended else 0

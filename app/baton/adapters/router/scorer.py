@@ -44,12 +44,12 @@ ONE_THREAD = {
 class Limits:
     """How many seconds a question may take: once the child is warm, and while it still loads.
 
-    `idle` is for a child that loads while a worker does, for which everybody waits anyway.
+    `idle` is the most for a child that loads while a worker does, for which everybody waits anyway.
     """
 
     warm: float = 0.1
     cold: float = 0.15
-    idle: float = 0.5
+    idle: float = 3.0
 
 
 USUAL = Limits()
@@ -146,23 +146,30 @@ class Scorer:
         self._owed[number] = time.monotonic()
         self._deliver(child)
         try:
-            async with asyncio.timeout(self._limit() * slack):
-                return _value(await answer)
-        except TimeoutError as error:
-            child.send("cancel", id=number)
-            raise Unanswered(self.trouble) from error
-        except asyncio.CancelledError:
-            child.send("cancel", id=number)
-            raise
+            await self._wait(answer, slack)
+            if not answer.done():
+                raise Unanswered(self.trouble)
+            return _value(answer.result())
         except Died as death:
             raise Unanswered(self.trouble) from death
         finally:
             del self._asked[number]
+            if not answer.done():
+                child.send("cancel", id=number)
 
-    def _limit(self) -> float:
+    async def _wait(self, answer: asyncio.Future[framing.Frame], slack: float) -> None:
+        """Wait until there is an answer, or until waiting would keep somebody."""
+        import asyncio
+
+        began, limits = time.monotonic(), self._limits
+        if self.loaded is None:
+            await asyncio.wait([answer], timeout=limits.cold * slack)
+        while self.loaded is None and not answer.done() and self.waits_anyway():
+            if time.monotonic() - began > limits.idle:
+                return
+            await asyncio.wait([answer], timeout=0.01)
         if self.loaded is not None:
-            return self._limits.warm
-        return self._limits.idle if self.waits_anyway() else self._limits.cold
+            await asyncio.wait([answer], timeout=limits.warm * slack)
 
     def distrust(self) -> None:
         """End a child that answered nonsense; it counts as a death."""
