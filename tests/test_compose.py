@@ -8,11 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from baton.adapters import local
 from baton.compose import card_of, compose
 from baton.domain.chat import Prompt
 from baton.domain.errors import ModelFileError
 from baton.domain.labels import Label
 from baton.domain.ledger import Room, Scope, Standing, Thrift
+from baton.engine.policy import Limits
 from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths
 
 
@@ -103,4 +105,19 @@ async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
     assert "git checkout models/router" in baton.warning
     async with baton.orchestra.play(Prompt("What is 1 + 1?")) as run:
         assert [event async for event in run]
+    await baton.aclose()
+
+
+@pytest.mark.local_model
+async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    baton = compose(Settings(), paths, history=False, warm="small")
+    small = baton.orchestra.worker("small")
+    assert isinstance(small, local.LocalWorker)
+    assert small.loading
+    assert baton.router is not None
+    assert baton.router.pid is not None
+    async with baton.orchestra.play(Prompt("Say hello."), limits=Limits(max_tokens=4)) as run:
+        assert [event async for event in run]
+    assert not small.loading
     await baton.aclose()

@@ -202,6 +202,20 @@ async def test_nobody_waits_for_a_child_that_still_loads(make: Make) -> None:
     assert (await route(router, "hello")).estimate is not None
 
 
+async def test_while_a_worker_loads_anyway_the_first_prompt_waits(make: Make) -> None:
+    router = make("slow", Patience(warm=30, cold=0.05, idle=60))
+    router.beside(lambda: True)
+    assert (await route(router, "hello")).estimate is not None
+
+
+async def test_once_the_worker_is_there_nobody_waits_for_the_router(make: Make) -> None:
+    router = make("slow", Patience(warm=30, cold=0.05, idle=60))
+    loading = iter([True, True, False])
+    router.beside(lambda: next(loading))
+    assert (await route(router, "hello")).estimate is None
+    assert next(loading, None) is None
+
+
 async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
