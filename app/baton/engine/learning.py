@@ -204,6 +204,6 @@ def _basis(lesson: Lesson) -> str:
 def _checked(learned: Learned) -> str:
     """Say how it did on answers that it hadn't seen."""
     return (
-        f"On {learned.held:,} of them that were kept aside, the mistake was {learned.before:.3f} "
-        f"before and is {learned.after:.3f} with it (0 is always right, 0.25 a coin toss)."
+        f"Tried on {learned.held:,} that it had not seen: its mistake is {learned.after:.3f}, and "
+        f"{learned.before:.3f} as it came (0 is always right, 0.25 a coin toss)."
     )
