@@ -24,6 +24,9 @@ _RECENT = 240
 """The last prompts that say what gains are usual."""
 
 
+_BLUR = 1e-6
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """Where a scope is heading: `expected` by its end (None: too little is known).
@@ -148,7 +151,9 @@ class _Recent:
 
     def bought(self, rate: float) -> tuple[float, float]:
         """Return which share of prompts is helped, and what each of all prompts costs for that."""
+        # With those that are exactly on the bar, of which a part is bought.
         worth = self._controller.bar(Flow(rate, 1.0))
+        worth -= _BLUR * abs(worth) if math.isfinite(worth) else 0.0
         helped = [
             one
             for one in self._past

@@ -13,6 +13,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from baton.domain.errors import BatonError
 from baton.domain.history import Weighing
@@ -37,6 +39,9 @@ _WIDE = 0.15
 _BLUR = 1e-9
 """What is nearer to the bar than that is on it."""
 
+_HALF_OF_THEM = 0.5
+"""Those that are exactly on the bar are bought while there is money for so many of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Flow:
@@ -60,11 +65,6 @@ class Controller:
         self._seen: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
 
     @property
-    def seen(self) -> int:
-        """How many count."""
-        return len(self._seen)
-
-    @property
     def typical(self) -> float:
         """What a call costs in the mean."""
         return sum(cost for _, cost in self._seen) / len(self._seen) if self._seen else 0.0
@@ -77,31 +77,36 @@ class Controller:
         """Return the worth that must be surpassed now.
 
         `prior` is (worth, cost) of what is expected before anything was seen; it yields as prompts
-        come. Those as worthy as the bar are bought as the bucket allows.
+        come.
         """
         if flow.fill < 0:
             return math.inf
         # A full bucket empties quickly, so that little is left over; an empty one fills slowly.
         spend = flow.rate * (math.sqrt(flow.fill) if flow.fill <= 1 else flow.fill**2)
-        worth = self._least(spend, prior)
+        worth, part = self._last(spend, prior)
         blur = _BLUR * abs(worth) if math.isfinite(worth) else 0.0
-        return worth - blur if flow.fill >= 1 else worth + blur
+        return worth - blur if part >= _HALF_OF_THEM else worth + blur
 
-    def _least(self, spend: float, prior: Sequence[tuple[float, float]]) -> float:
-        """Return the worth of the last that is bought, the best first, for so much a prompt."""
+    def _last(self, spend: float, prior: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Return the worth of the last that is bought, the best first, for so much a prompt.
+
+        And which part of those that are exactly as worthy there is money for.
+        """
         fading = 0.5 ** (1 / _HALF)
         count = len(self._seen)
         weighted = [
-            (worth, cost, fading ** (count - place))
+            (worth, cost * fading ** (count - place), fading ** (count - place))
             for place, (worth, cost) in enumerate(self._seen, start=1)
         ]
-        weighted += [(worth, cost, 0.5 ** (1 + count / 15)) for worth, cost in prior]
+        early = 0.5 ** (1 + count / 15)
+        weighted += [(worth, cost * early, early) for worth, cost in prior]
         left = spend * sum(weight for _, _, weight in weighted)
-        for worth, cost, weight in sorted(weighted, reverse=True):
-            left -= cost * weight
-            if left < 0:
-                return worth
-        return -math.inf
+        for worth, alike in groupby(sorted(weighted, reverse=True), key=itemgetter(0)):
+            price = sum(cost for _, cost, _ in alike)
+            if left < price:
+                return worth, left / price
+            left -= price
+        return -math.inf, 1.0
 
 
 def share_controller(share: float) -> Callable[[float], bool]:
