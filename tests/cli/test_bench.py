@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
+from baton.adapters.router import shipped
 from baton.adapters.tools import sandbox
 from baton.cli.plot import Plot, Point, in_characters
 from baton.domain.prices import Price, Rates
@@ -20,6 +22,7 @@ from support.recordings import BIG, OTHER, SMALL, rows, write
 
 MODELS = f"{SMALL},{OTHER},{BIG}"
 PRICED = f"{BIG}@3,15"
+ROUTER = shipped()
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +81,64 @@ def test_a_ceiling_is_part_of_what_is_replayed(call: Call, recordings: Path) -> 
     assert cascade["questions"] == 40
     assert 0 < float(str(cascade["cost_usd"])) <= 0.012
     assert cascade["refused"]
+
+
+def test_a_trained_router_is_replayed_within_a_ceiling(call: Call, recordings: Path) -> None:
+    done = call(
+        "bench", str(recordings), "--workers", MODELS, "--cloud", PRICED, "--json", "--limit", "9",
+        "--strategy", "route,knn,smoothie,hybrid", "--budget", "0.004",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    found = by_name(done.out)
+    for name in ("route", "knn", "smoothie", "hybrid"):
+        assert found[name]["graded"] == 9
+        assert float(str(found[name]["cost_usd"])) <= 0.004
+    assert found["smoothie"]["calls_per_question"] == 2
+    told = " ".join(json.loads(done.out)["remarks"])
+    assert "may have been trained on these very questions" in told
+    assert "smoothie compared short answers" in told
+
+
+def test_only_questions_that_a_router_never_saw(call: Call, recordings: Path, here: Path) -> None:
+    words = ["bench", str(recordings), "--workers", SMALL, "--strategy", "single", "--json"]
+    seen: set[int] = set()
+    for salt in ("a", "b", "c"):
+        done = call(*words, "--held-out", salt, "--router", str(ROUTER))
+        assert done.code == 0, done.err
+        count = by_name(done.out)["single"]["questions"]
+        assert isinstance(count, int)
+        assert 4 <= count <= 20, "about three in ten"
+        seen.add(count)
+    write(here / "bare.csv.gz", [{**one, "qhash": ""} for one in rows(5)])
+    done = call("bench", "bare.csv.gz", "--workers", SMALL, "--held-out", "a")
+    assert (done.code, done.out) == (2, "")
+    assert "no `qhash`" in done.err
+
+
+def test_what_needs_fresh_texts_is_refused_before_anything_is_played(
+    call: Call, recordings: Path, here: Path
+) -> None:
+    for name in ("vote", "reflect", "moa", "conductor", "ultra"):
+        done = call("bench", str(recordings), "--workers", MODELS, "--strategy", f"single,{name}")
+        assert (done.code, done.out) == (2, "")
+        assert f"{name} needs fresh texts" in done.err
+        assert "smoothie" in done.err
+    assert not (here / "made.csv.gz.results.jsonl").exists()
+
+
+def test_another_router_is_another_result(call: Call, recordings: Path, here: Path) -> None:
+    words = ["bench", str(recordings), "--workers", SMALL, "--limit", "3", "--strategy", "single"]
+    results = here / "made.csv.gz.results.jsonl"
+    other = here / "other"
+    shutil.copytree(ROUTER, other)
+    (other / "heads.json").write_text((other / "heads.json").read_text() + "\n")
+    for router, lines in ((ROUTER, 3), (other, 6), (ROUTER, 6)):
+        assert call(*words, "--router", str(router)).code == 0
+        assert results.read_bytes().count(b"\n") == lines
+    (here / "empty").mkdir()
+    done = call("bench", str(recordings), "--workers", MODELS, "--router", "empty")
+    assert done.code == 2
+    assert "The trained router isn't in" in done.err
 
 
 def test_it_goes_on_where_it_was_broken_off(call: Call, recordings: Path, here: Path) -> None:

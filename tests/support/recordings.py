@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 
 SMALL, OTHER, BIG = "tiny-1b-it", "wee-2b-it", "grand-1"
-COLUMNS = ["id", "group", "text", "answer"] + [
+COLUMNS = ["id", "group", "qhash", "text", "answer"] + [
     f"{column}:{model}" for model in (SMALL, OTHER, BIG) for column in "mpl"
 ]
 
@@ -17,6 +17,7 @@ COLUMNS = ["id", "group", "text", "answer"] + [
 def row(name: str, right: int, answers: tuple[str, str, str], length: int = 200) -> dict[str, str]:
     """Return one question with what each model answered ("" for nothing)."""
     cells = {"id": name, "group": "made up", "text": f"What is the value of {name}?"}
+    cells["qhash"] = f"hash-{name}"
     cells["answer"] = str(right)
     for model, answer in zip((SMALL, OTHER, BIG), answers, strict=True):
         cells |= {

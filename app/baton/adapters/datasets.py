@@ -158,7 +158,7 @@ def _row_question(row: dict[str, str]) -> Question:
         kind = CHOICE
     else:
         kind = NUMBER if number_in(answer) is not None else TEXT
-    return Question(row["id"], row["text"], answer, kind)
+    return Question(row["id"], row["text"], answer, kind, key=row.get("qhash") or "")
 
 
 def _cell(row: dict[str, str], model: str) -> Recorded:

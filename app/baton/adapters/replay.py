@@ -50,8 +50,12 @@ def _parameters(model: str) -> int:
 
 
 def spoken(recorded: Recorded, name: str) -> str:
-    """Return the text that stands for a recorded answer: the answer that was found in it."""
-    return f"The answer is {recorded.answer}." if recorded.answer else _unread(name)
+    """Return the text that stands for a recorded answer: the answer that was found in it.
+
+    It is as long as the answer was, because that tells something too: blanks stand for the rest.
+    """
+    said = f"The answer is {recorded.answer}." if recorded.answer else _unread(name)
+    return said.ljust(recorded.length)
 
 
 def _unread(name: str) -> str:
@@ -86,7 +90,7 @@ class ReplayWorker:
         if recorded is None:
             raise WorkerError(
                 f"{self.card.id} is replayed, and has no recorded answer to this.",
-                "Replay strategies that need no fresh text: single, majority, cascade, hybrid.",
+                "Replay strategies that need no fresh text: `baton bench --help` names them.",
             )
         read = sum(tokens_in(message.text) for message in request.messages)
         if self.card.is_outside:

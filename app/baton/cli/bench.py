@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,17 @@ _LOOKING_BACK = ("history", "policy", "budget", "as_json")
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Where each result is kept, and found again.  [default: DATASET.results.jsonl, here]",
+)
+@click.option(
+    "--router",
+    metavar="DIR",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A replay's router, as scripts/train_router writes it.  [default: Baton's own]",
+)
+@click.option(
+    "--held-out",
+    metavar="SALT",
+    help="Only the questions that a router trained with that salt never saw.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Draw a plot as well.")
@@ -189,14 +201,15 @@ def _show(bench: Bench, rows: Sequence[Row], as_json: bool, svg: Path | None) ->
                 "sha256": bench.dataset.digest,
                 "workers": list(bench.workers),
                 "replayed": bool(bench.dataset.recorded),
+                "remarks": list(bench.remarks(rows)),
                 "rows": [figures.as_object(row, rows) for row in rows],
             }
         )
     emit(figures.table(rows))
     for remark in figures.remarks(rows):
         emit(remark)
-    if bench.dataset.recorded:
-        emit("The answers are replayed, so seconds are Baton's own.")
+    for remark in bench.remarks(rows):
+        emit(textwrap.fill(remark, 80, break_long_words=False))
     if any(point.cost for point in drawn.points):
         emit("\nright, over what all questions cost:\n" + in_characters(drawn))
         emit("\n".join(f"  {mark}  {one_line(point.name, 70)}" for mark, point in legend(drawn)))

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from baton.engine.bench import Execute
     from baton.engine.ports import Worker
 
-_CALLS = {"single": 1, "majority": 1, "cascade": 1, "hybrid": 1, "moa": 2, "reflect": 3, "vote": 5}
+_ONCE = ("single", "majority", "smoothie", "cascade", "hybrid", "route", "knn")
+_CALLS = {**dict.fromkeys(_ONCE, 1), "moa": 2, "reflect": 3, "vote": 5}
 _MANY = 6
 """How many calls of a paid worker a question may take, about; so many for strategies that plan."""
 
@@ -46,6 +47,8 @@ class Options:
     limit: int | None = None
     seed: int | None = None
     out: Path | None = None
+    router: Path | None = None
+    held_out: str | None = None
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -70,6 +73,8 @@ class Bench:
         questions = list(dataset.questions)
         if options.seed is not None:
             random.Random(options.seed).shuffle(questions)
+        if options.held_out is not None:
+            questions = _held_out(questions, options.held_out)
         self.questions: Sequence[Question] = questions[: options.limit]
         self.budget = None if options.budget is None else parse_usd(options.budget)
 
@@ -106,6 +111,10 @@ class Bench:
         """Return what is known without playing."""
         return ()
 
+    def remarks(self, rows: Sequence[Row]) -> Sequence[str]:
+        """Return what is to be said besides the figures."""
+        return ()
+
     def explained(self, error: BudgetExceeded, strategy: str, done: int) -> BudgetExceeded:
         """Say where the bench stopped, and what to do."""
         return BudgetExceeded(
@@ -121,11 +130,26 @@ class Bench:
         return None
 
 
+def _held_out(questions: Sequence[Question], salt: str) -> list[Question]:
+    """Return the questions that a router trained with that salt never saw. Raises ConfigError."""
+    from baton.domain.grading import is_held_out
+
+    if not all(question.key for question in questions):
+        raise ConfigError(
+            "It can't be told which questions a router was trained on: they have no `qhash`.",
+            "Leave --held-out away.",
+        )
+    if found := [question for question in questions if is_held_out(question, salt)]:
+        return found
+    raise ConfigError("No question is left.", "Name another salt, or leave --held-out away.")
+
+
 class Replay(Bench):
     """Recorded models: money is play money, and a ceiling is part of what is measured."""
 
     def __init__(self, options: Options, dataset: Dataset) -> None:
         super().__init__(options, dataset)
+        _refuse_fresh(options.strategies)
         for name in self.workers:
             if name not in dataset.recorded:
                 raise ConfigError(
@@ -140,21 +164,69 @@ class Replay(Bench):
         prices = [f"{name}@{rate.input},{rate.output}" for name, rate in rates]
         # Where money is short, the order of the questions decides which ones get it.
         order = [] if self.budget is None else [f"budget {self.budget}", f"seed {options.seed}"]
-        self.terms = "; ".join([*prices, *order])
+        from baton.adapters.router import shipped
+
+        self._router = options.router or shipped()
+        mind = [f"router {_digest(self._router)}"]
+        self.terms = "; ".join([*prices, *order, *mind])
 
     def play(
         self, strategy: str, questions: Sequence[Question], before: Sequence[Played]
     ) -> AsyncIterator[Played]:
         """Play questions by recorded models."""
-        from baton.cli.replaying import replay
+        from baton.cli.replaying import Table, replay
 
-        return replay(self.dataset, questions, self.models, strategy, self.budget, before)
+        table = Table(self.dataset, self.models, self._router, self.budget)
+        return replay(table, questions, strategy, before)
 
     def baselines(self) -> Sequence[Row]:
         """Return what each model reaches alone, and the oracle."""
         from baton.cli.replaying import cards
 
         return baselines(self.dataset, self.questions, cards(self.models))
+
+    def remarks(self, rows: Sequence[Row]) -> Sequence[str]:
+        """Say which router decided, and what recordings can't show."""
+        told = ["The answers are replayed, so seconds are Baton's own."]
+        played = {row.name for row in rows if not row.baseline}
+        if played & {"hybrid", "route", "knn", "smoothie"}:
+            told.append(self._about_router())
+        if "smoothie" in played:
+            told.append("smoothie compared short answers: recordings hold no more of the texts.")
+        return told
+
+    def _about_router(self) -> str:
+        if self.options.router is None:
+            return (
+                "Baton's own router decided, which may have been trained on these very questions: "
+                "--router DIR --held-out SALT is the fair test."
+            )
+        if self.options.held_out is None:
+            return f"The router in {self._router} decided; whether it knew these is for you to say."
+        return f"The router in {self._router} decided, of questions held out by that salt."
+
+
+def _refuse_fresh(strategies: Sequence[str]) -> None:
+    """Refuse strategies for which the recordings hold nothing. Raises ConfigError."""
+    from baton.cli.replaying import REPLAYABLE
+
+    if fresh := [name for name in strategies if name not in REPLAYABLE]:
+        raise ConfigError(
+            f"{fresh[0]} needs fresh texts, which recordings don't hold.",
+            f"Replay some of: {', '.join(REPLAYABLE)}.",
+        )
+
+
+def _digest(folder: Path) -> str:
+    """Return what changes with a trained router."""
+    import hashlib
+
+    try:
+        heads = b"".join(file.read_bytes() for file in sorted(folder.glob("heads.*")))
+    except OSError as error:
+        told = f"{folder} can't be read: {error.strerror}."
+        raise ConfigError(told, "Check --router.") from error
+    return hashlib.sha256(heads).hexdigest()[:12]
 
 
 class Live(Bench):
@@ -167,6 +239,8 @@ class Live(Bench):
                 f"{dataset.name} holds no recorded answers, which --cloud is about.",
                 "Name your own cloud workers in --workers.",
             )
+        if options.router is not None:
+            raise ConfigError("--router is for recordings.", "Your own router decides here.")
         self._baton: Baton | None = None
         self._spent = 0
 

@@ -6,6 +6,7 @@ its letter, a text by a regular expression, code by its tests (elsewhere: it mus
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,8 @@ KINDS = (NUMBER, CHOICE, REGEX, PYTHON, TEXT)
 class Question:
     """One question of a dataset. `tests` are Python that fails for wrong code (`kind` python).
 
-    `choices` are shown with letters after the question. `system` None is the worker's own.
+    `choices` are shown with letters after the question. `system` None is the worker's own. `key` is
+    the same for the same question in another file, "" where that isn't known.
     """
 
     id: str
@@ -33,6 +35,7 @@ class Question:
     tests: str = ""
     system: str | None = None
     choices: tuple[str, ...] = ()
+    key: str = ""
 
     @property
     def prompt(self) -> str:
@@ -41,6 +44,16 @@ class Question:
             return self.text
         listed = (f"{letter(n)}. {choice}" for n, choice in enumerate(self.choices))
         return "\n".join([self.text, *listed])
+
+
+HELD_OUT = 0.3
+"""The share of the questions that a router is tried on, once it was trained on the others."""
+
+
+def is_held_out(question: Question, salt: str) -> bool:
+    """Tell whether a router that was trained with that salt never saw the question."""
+    digest = hashlib.sha256(f"{salt}:{question.key}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64 < HELD_OUT
 
 
 def letter(place: int) -> str:
