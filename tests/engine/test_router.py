@@ -302,10 +302,16 @@ def test_the_difficulty_is_what_workers_of_that_skill_would_find() -> None:
 def test_a_prompt_like_none_before_is_left_to_the_rule() -> None:
     text = "Why did the Roman empire fall?"
     ruled = routed(material(text), ROSTER)
-    found = routed(material(text), ROSTER, estimate(0.99, 0.99, "chat", novelty=0.9))
+    found = routed(material(text), ROSTER, estimate(0.99, 0.99, "reasoning", novelty=0.9))
     assert (found.where, found.why, found.need) == (ruled.where, ruled.why, ruled.need)
     assert found.estimate is not None
     assert found.scores["novelty"] == 0.9
+    assert found.scores["chance"] == ruled.scores["chance"]
+
+
+def test_what_it_is_about_is_known_of_new_prompts_too() -> None:
+    found = routed(material("And now?"), ROSTER, estimate(0.9, 0.9, "planning", novelty=1.0))
+    assert found.need.kind == "planning"
 
 
 SHARE = st.floats(0, 1)
