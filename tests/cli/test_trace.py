@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -66,6 +67,15 @@ def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     assert "at most $2.00; not sent (The ceiling is used up.)" in told(refused)
     kept = ev.Offered(0.1, "lab", "it was cut", 0, 5, "", ev.Decision.KEPT)
     assert "free; you kept what there was" in told(kept)
+
+
+def test_what_help_was_worth_is_told() -> None:
+    why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
+    worth = ev.Weighed(0.1, "gpt", 0.34, 0.2, NANO // 250, True, why)
+    assert f"gpt is worth asking: {why}" in told(worth)
+    assert "gpt is not worth asking: " in told(replace(worth, ok=False))
+    run = json.loads(spans(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    assert [event["name"] for event in run[0]["events"]] == ["Weighed"]
 
 
 def test_what_was_sent_is_told() -> None:

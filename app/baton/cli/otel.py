@@ -80,8 +80,9 @@ class _Spans:
             facts["error.type"] = view.failure.error
         elif record.status == "lost":
             failure, facts["error.type"] = "Baton was ended before the run was.", "lost"
+        told = (e for e in record.events if isinstance(e, ev.Offered | ev.Weighed))
         return self._span("run", "", "invoke_workflow baton", 0.0, view.seconds, facts, failure) | {
-            "events": [self._event(e) for e in record.events if isinstance(e, ev.Offered)]
+            "events": [self._event(event) for event in told]
         }
 
     def _step(self, step: StepView) -> dict[str, Any]:
@@ -167,12 +168,17 @@ class _Spans:
             "status": status,
         }
 
-    def _event(self, event: ev.Offered | ev.StepRetried | ev.Checked | ev.Sent) -> dict[str, Any]:
+    def _event(
+        self, event: ev.Offered | ev.Weighed | ev.StepRetried | ev.Checked | ev.Sent
+    ) -> dict[str, Any]:
         facts: dict[str, Value]
         match event:
             case ev.Offered(worker=worker, why=why, decision=decision, most=most):
                 facts = {"worker": worker, "why": why, "decision": decision.value}
                 facts["most_usd"] = most / NANO
+            case ev.Weighed(worker=worker, why=why, gain=gain, bar=bar, ok=ok):
+                facts = {"worker": worker, "why": why, "gain": gain, "bar": bar, "ok": ok}
+                facts["cost_usd"] = event.cost / NANO
             case ev.StepRetried(reason=reason, delay=delay):
                 facts = {"reason": reason, "delay_s": delay}
             case ev.Checked(what=what, verdict=verdict, note=note):

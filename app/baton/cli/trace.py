@@ -155,6 +155,9 @@ def _told(event: ev.Event) -> list[str]:
 
 def _end(event: ev.Event) -> list[str]:
     match event:
+        case ev.Weighed(worker=worker, ok=ok, why=why):
+            verdict = "worth asking" if ok else "not worth asking"
+            return [f"{one_line(worker)} is {verdict}: {one_line(why)}"]
         case ev.Sent(step=step, destination=destination, size=size):
             whose = f"step {step}" if step else "planning"
             return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]

@@ -67,8 +67,8 @@ def _step_object(step: StepView, view: RunView) -> dict[str, Any]:
 def reasons(record: RunRecord) -> list[str]:
     """Say in a few sentences, one a line, how a run's answer came about."""
     view = view_of(record)
-    lines = [_route(view), *_planners(view), *_workers(view)]
-    lines += [_weighed(weighed) for weighed in view.weighed]
+    weighed = [_weighed(weighed) for weighed in view.weighed]
+    lines = [_route(view), *_planners(view), *weighed, *_workers(view)]
     lines += [_offer(offer) for offer in view.offers if not _is_told(offer, view)]
     lines += [f"Then: {one_line(told)}" for told in view.revisions]
     lines += [_check(found) for step in view.steps for found in step.checks if _matters(found)]
