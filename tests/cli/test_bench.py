@@ -99,6 +99,39 @@ def test_a_trained_router_is_replayed_within_a_ceiling(call: Call, recordings: P
     assert "smoothie compared short answers" in told
 
 
+def test_a_curve_is_played_with_parts_of_the_money(
+    call: Call, recordings: Path, here: Path
+) -> None:
+    words = ["bench", str(recordings), "--workers", MODELS, "--cloud", PRICED]
+    words += ["--strategy", "single,cascade", "--at", "10,40 %"]
+    done = call(*words, "--json", "--svg", "plot.svg")
+    assert done.code == 0, done.err
+    found = by_name(done.out)
+    always = float(str(found[f"always {BIG}"]["cost_usd"]))
+    curve = [found[name] for name in ("cascade, 10 %", "cascade, 40 %", "cascade")]
+    costs = [float(str(row["cost_usd"])) for row in curve]
+    assert "single, 10 %" not in found
+    assert costs == sorted(costs)
+    assert costs[0] <= 0.1 * always
+    assert costs[1] <= 0.4 * always
+    rights = [row["accuracy"] for row in curve]
+    assert rights[0] < rights[2]  # type: ignore[operator]
+    joined = [
+        line for line in (here / "plot.svg").read_text().splitlines() if 'fill="none"' in line
+    ]
+    assert len(joined) == 1
+    assert joined[0].count("L") == 2, "three points are joined"
+    again = call(*words, "--json")
+    assert again.out == done.out
+
+
+@pytest.mark.parametrize("at", ["", "0", "101", "ten", "5;6"])
+def test_parts_of_the_money_are_per_cents(call: Call, recordings: Path, at: str) -> None:
+    done = call("bench", str(recordings), "--workers", MODELS, "--cloud", PRICED, "--at", at)
+    assert (done.code, done.out) == (2, "")
+    assert "holds no per cents" in done.err
+
+
 def test_only_questions_that_a_router_never_saw(call: Call, recordings: Path, here: Path) -> None:
     words = ["bench", str(recordings), "--workers", SMALL, "--strategy", "single", "--json"]
     seen: set[int] = set()

@@ -19,7 +19,7 @@ from baton.domain.errors import BudgetExceeded, ConfigError
 from baton.domain.sanitise import one_line
 
 if TYPE_CHECKING:
-    from baton.cli.benches import Bench
+    from baton.cli.rounds import Bench
     from baton.engine.bench import Played, Row
 
 _EXAMPLES = """\b
@@ -34,6 +34,8 @@ are replayed: no model is loaded and nothing is sent.
 Examples:
   baton bench questions.jsonl --workers small,gpt --strategy single,hybrid --budget 0.50
   baton bench gsm.csv.gz --workers gemma-2-9b-it,gpt-4o --cloud gpt-4o@2.50,10
+  baton bench gsm.csv.gz --workers gemma-2-9b-it,llama-3.1-8b-instruct,gpt-4o
+    --cloud gpt-4o@2.50,10 --strategy cascade,hybrid,route --at 5,10,20 --svg curve.svg
   baton bench --history 30d --policy frugal,best --budget 0.10
 """
 
@@ -73,6 +75,11 @@ _LOOKING_BACK = ("history", "policy", "budget", "as_json")
     "--policy",
     metavar="A,B",
     help="With --history: frugal, balanced, best.  [default: the one that is set]",
+)
+@click.option(
+    "--at",
+    metavar="P,Q",
+    help="Play again with so many per cent of the dearest model's cost: a curve.  [ex.: 5,10,20]",
 )
 @click.option("--limit", metavar="N", type=click.IntRange(1), help="Only the first N questions.")
 @click.option("--seed", metavar="N", type=int, help="Shuffle the questions, and seed the workers.")
@@ -116,7 +123,9 @@ def bench(
     dataset = _wanted(dataset, typed["workers"], policy)
 
     from baton.adapters.datasets import read_dataset
-    from baton.cli.benches import Live, Options, Replay
+    from baton.cli.benches import Live
+    from baton.cli.replays import Replay
+    from baton.cli.rounds import Options
     from baton.engine.strategies import strategy
 
     options = Options(**typed)
@@ -165,15 +174,15 @@ async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
     stopped: BudgetExceeded | None = None
     rows = list(bench.baselines())
     async with bench:
-        for name in bench.options.strategies:
+        for this in bench.rounds:
             played: list[Played] = []
             try:
-                async for one in bench.go_on(name):
+                async for one in bench.go_on(this):
                     played.append(one)
-                    _progress(name, len(played), len(bench.questions))
+                    _progress(this.title, len(played), len(bench.questions))
             except BudgetExceeded as error:
-                stopped = bench.explained(error, name, len(played))
-            rows.append(summed(name, played))
+                stopped = bench.explained(error, this.title, len(played))
+            rows.append(summed(this.title, played))
             if stopped is not None:
                 break
     _show(bench, rows, as_json, svg)

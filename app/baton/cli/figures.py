@@ -103,10 +103,15 @@ def as_object(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def _curve(row: Row) -> str:
+    """Return the strategy whose curve a row is on ("hybrid, 20 %"), or ""."""
+    return "" if row.baseline else row.name.partition(",")[0]
+
+
 def plot(title: str, rows: Sequence[Row]) -> Plot:
     """Return what to draw: every row that could be graded."""
     points = [
-        Point(row.name, row.cost, row.accuracy, *row.interval, row.baseline)
+        Point(row.name, row.cost, row.accuracy, *row.interval, row.baseline, _curve(row))
         for row in rows
         if row.graded
     ]

@@ -15,7 +15,7 @@ _MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 class Point:
     """One strategy: what it cost in nano-dollars, and its accuracy with its interval.
 
-    A `baseline` is drawn hollow.
+    A `baseline` is drawn hollow. Points of one `curve` are joined, from the cheapest on.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Point:
     low: float
     high: float
     baseline: bool = False
+    curve: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,9 @@ def as_svg(plot: Plot) -> str:
         (cost, level), (last_cost, last_level) = plot.line
         ends = f'x1="{x(cost)}" y1="{y(level)}" x2="{x(last_cost)}" y2="{y(last_level)}"'
         parts.append(f'<line {ends} stroke="#8a8a8a" stroke-dasharray="5 4"/>')
+    for joined in _curves(plot):
+        way = "L".join(f"{x(point.cost)} {y(point.accuracy)}" for point in joined)
+        parts.append(f'<path d="M{way}" stroke="#0b62a4" stroke-opacity="0.5" fill="none"/>')
     for number, (mark, point) in enumerate(legend(plot), start=1):
         across, down = x(point.cost), y(point.accuracy)
         colour, fill = ("#6a6a6a", "#ffffff") if point.baseline else ("#0b62a4", "#0b62a4")
@@ -139,6 +143,16 @@ def as_svg(plot: Plot) -> str:
             _text(_LEFT, _HEIGHT + _LINE * number, f"{mark}   {_told(point)}"),
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _curves(plot: Plot) -> list[list[Point]]:
+    """Return the points that are joined, in the order of their costs."""
+    found: dict[str, list[Point]] = {}
+    for point in plot.points:
+        if point.curve:
+            found.setdefault(point.curve, []).append(point)
+    curves = (sorted(points, key=lambda point: point.cost) for points in found.values())
+    return [points for points in curves if len(points) > 1]
 
 
 def _told(point: Point) -> str:

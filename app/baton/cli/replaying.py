@@ -32,6 +32,9 @@ Recordings = Mapping[str, Price | None]
 REPLAYABLE = ("single", "hybrid", "route", "knn", "cascade", "majority", "smoothie")
 """The strategies that only ask what was recorded: the questions themselves, once of each model."""
 
+SPENDING = ("hybrid", "route", "knn", "cascade")
+"""Those of them that may ask somebody elsewhere."""
+
 _WARM, _COLD = 10.0, 120.0
 """How many seconds the router may take: here it is no matter, and the rule mustn't stand in."""
 
