@@ -281,9 +281,11 @@ async def test_closing_while_it_is_busy_leaves_the_question_to_the_rule(make: Ma
     assert (await route(router, "hello")).estimate is not None
 
 
-async def test_a_cancelled_question_is_not_computed(make: Make) -> None:
+async def test_a_cancelled_question_is_not_computed_and_not_owed(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     router = make()
-    await loaded(router)
+    pid = await loaded(router)
     busy = asyncio.create_task(route(router, "sleep 0.5"))
     await asyncio.sleep(0.1)
     unwanted = asyncio.create_task(route(router, "die"))
@@ -291,6 +293,8 @@ async def test_a_cancelled_question_is_not_computed(make: Make) -> None:
     unwanted.cancel()
     assert (await busy).estimate is not None
     assert (await route(router, "hello")).estimate is not None
+    monkeypatch.setattr(scorer, "STUCK_SECONDS", 0.0)
+    assert await loaded(router) == pid
 
 
 async def test_broken_files_are_told_of_once_with_what_to_do(make: Make) -> None:

@@ -10,10 +10,10 @@
     learn     id, target
     cancel    id: nobody waits for that answer any more
 
-Frames from it: beat each second; loaded with what runs where; done with an id and a value; failed
-with the name of the error that the front shall raise, and the id of what it answers, if any. It
-holds no secret, connects nowhere, writes nothing but the file it is told to learn into, and ends
-at once when its front does.
+Frames from it: beat each second; loaded with what runs where; done with an id and a value; stopped
+with the id of what was cancelled before its turn; failed with the name of the error that the front
+shall raise, and the id of what it answers, if any. It holds no secret, connects nowhere, writes
+nothing but the file it is told to learn into, and ends at once when its front does.
 """
 
 from __future__ import annotations
@@ -44,27 +44,29 @@ _SAMPLES = 5
 
 
 class Inbox:
-    """What the front asks for, in its order, without what it has taken back."""
+    """What the front asks for, in its order; what it has taken back meanwhile is known."""
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
 
     def put(self, frame: framing.Frame) -> None:
-        """Take a frame; a cancellation counts for what is still waiting."""
+        """Take a frame; a cancellation is noted at once."""
         if frame["type"] == "cancel":
             self._cancelled.add(frame["id"])
         else:
             self._work.put(frame)
 
     def get(self) -> framing.Frame:
-        """Return the next frame that somebody waits for."""
-        while True:
-            frame = self._work.get()
-            number = frame.get("id")
-            if number not in self._cancelled:
-                return frame
-            self._cancelled.discard(number)
+        """Return the next frame that asks for something."""
+        return self._work.get()
+
+    def took_back(self, number: int) -> bool:
+        """Tell whether nobody waits for that answer any more."""
+        if number not in self._cancelled:
+            return False
+        self._cancelled.discard(number)
+        return True
 
 
 class Scorer:
@@ -83,6 +85,9 @@ class Scorer:
 
     def _answer(self, frame: framing.Frame) -> None:
         number = frame.get("id", 0)
+        if self._inbox.took_back(number):
+            self._front.send("stopped", id=number)
+            return
         try:
             match frame["type"]:
                 case "load":
