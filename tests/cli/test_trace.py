@@ -73,7 +73,7 @@ def test_what_help_was_worth_is_told() -> None:
     why = "Likely 34 % better for $0.004; today you spend on gains above 20 %."
     worth = ev.Weighed(0.1, "gpt", 0.34, 0.2, NANO // 250, True, why)
     assert f"gpt is worth asking: {why}" in told(worth)
-    assert "gpt is not worth asking: " in told(replace(worth, ok=False))
+    assert "gpt is not asked: " in told(replace(worth, ok=False))
     run = json.loads(spans(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0]["spans"]
     assert [event["name"] for event in run[0]["events"]] == ["Weighed"]
 

@@ -98,7 +98,7 @@ def test_what_help_was_worth_is_told() -> None:
     events = (*BEGUN, weighed, dear, ev.Finished(3.0))
     told = reasons(record(*events))
     assert f"gpt was worth asking: {why}" in told
-    assert "o1 was not worth asking: It is dear." in told
+    assert "o1 was not asked: It is dear." in told
     assert why_object(record(*events))["weighed"][0] == {
         "worker": "gpt",
         "gain": 0.34,

@@ -156,7 +156,7 @@ def _told(event: ev.Event) -> list[str]:
 def _end(event: ev.Event) -> list[str]:
     match event:
         case ev.Weighed(worker=worker, ok=ok, why=why):
-            verdict = "worth asking" if ok else "not worth asking"
+            verdict = "worth asking" if ok else "not asked"
             return [f"{one_line(worker)} is {verdict}: {one_line(why)}"]
         case ev.Sent(step=step, destination=destination, size=size):
             whose = f"step {step}" if step else "planning"

@@ -139,7 +139,7 @@ def _lacking(step: StepView, view: RunView) -> str:
 
 
 def _weighed(weighed: Weighed) -> str:
-    verdict = "worth asking" if weighed.ok else "not worth asking"
+    verdict = "worth asking" if weighed.ok else "not asked"
     return f"{one_line(weighed.worker)} was {verdict}: {one_line(weighed.why)}"
 
 

@@ -64,7 +64,7 @@ def summary(run: RunView, roster: Roster) -> Content:
 
 
 def _weighed(weighed: Weighed, roster: Roster) -> str:
-    verdict = "worth asking" if weighed.ok else "not worth asking"
+    verdict = "worth asking" if weighed.ok else "not asked"
     name = one_line(name_of(weighed.worker, roster), 40)
     return f"{name} is {verdict}: {one_line(weighed.why, 300)}"
 
