@@ -43,7 +43,8 @@ def fitted(examples: list[tuple[str, str]]) -> KindHead:
 
 
 def chances(head: KindHead, text: str) -> dict[str, float]:
-    return head.chances(text, np.zeros(1), np.array(features(text), np.float64))
+    [row] = head.chances([text], np.zeros((1, 1)), np.array([features(text)], np.float64))
+    return dict(zip(KINDS, row.tolist(), strict=True))
 
 
 def test_the_examples_are_many_different_and_of_every_kind() -> None:

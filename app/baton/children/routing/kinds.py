@@ -46,12 +46,13 @@ class KindHead:
     scale: Floats
     worth: Floats
 
-    def chances(self, text: str, vector: Floats, figures: Floats) -> dict[str, float]:
-        """Return how likely a prompt is of each kind, by its words, its vector and its figures."""
-        usual = _usual(figures[None, :], self.centre, self.scale)
-        design = _design([text], vector[None, :], usual)
-        chances = _softmax(design @ self.worth)[0]
-        return dict(zip(KINDS, chances.tolist(), strict=True))
+    def chances(self, texts: Sequence[str], vectors: Floats, figures: Floats) -> Floats:
+        """Return how likely each text is of each kind, by its words, its vector and its figures.
+
+        A row for each text, a column for each of KINDS.
+        """
+        usual = _usual(figures, self.centre, self.scale)
+        return _softmax(_design(texts, vectors, usual) @ self.worth)
 
     def save(self, folder: Path) -> None:
         """Write the file."""
