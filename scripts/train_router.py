@@ -35,7 +35,9 @@ from baton.children.routing import fitting
 from baton.children.routing.encoder import WIDTH, Encoder
 from baton.children.routing.features import NAMES, features
 from baton.children.routing.heads import Floats
+from baton.children.routing.teams import fit_agreement
 from baton.domain.plan import KINDS
+from baton.domain.routing import Candidate
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "router"
 ENCODER = ("encoder.onnx", "tokenizer.json")
@@ -52,6 +54,10 @@ KIND_OF = tuple(
         (r".", "knowledge"),
     )
 )
+
+
+PARTS = 3
+"""So many parts are held out in turn, for stage B to see how good stage A is."""
 
 
 def main() -> None:
@@ -72,11 +78,13 @@ def main() -> None:
     shelf.keep()
     read = time.monotonic()
     heads = fitting.fit(samples, known)
+    agreement = fit_agreement(data, held_out(data, samples, known), chosen.seed)
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
         if not (chosen.out / name).exists():
             shutil.copyfile(SHIPPED / name, chosen.out / name)
     heads.save(chosen.out)
+    agreement.save(chosen.out)
     skills = skill_table(
         [sample.name for sample in samples],
         [sample.kinds for sample in samples],
@@ -133,6 +141,29 @@ def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:
         middle,
         np.array([KINDS.index(kind_of(group)) for group in rows.groups], np.int64),
     )
+
+
+def held_out(
+    data: Sequence[Rows], samples: Sequence[fitting.Sample], known: fitting.Sample
+) -> dict[str, dict[str, Floats]]:
+    """Return by set and worker what stage A expects of each question, fitted on others."""
+    parts = [np.array([int(key_of(key), 16) % PARTS for key in rows.qhash]) for rows in data]
+    found = {rows.name: {worker: np.zeros(len(rows)) for worker in rows.quality} for rows in data}
+    for part in range(PARTS):
+        rest = [one.take(own != part) for one, own in zip(samples, parts, strict=True)]
+        heads = fitting.fit([one for one in rest if len(one.vectors)], known)
+        for one, own in zip(samples, parts, strict=True):
+            out = own == part
+            design = heads.basis.design(one.vectors[out], one.figures[out])
+            shares = heads.shares(design)
+            for worker, column in found[one.name].items():
+                column[out] = heads.quality(design, shares, Candidate(worker))
+    return found
+
+
+def key_of(qhash: str) -> str:
+    """Return letters that are a number, whatever the data call a question by."""
+    return hashlib.sha256(qhash.encode()).hexdigest()[:8]
 
 
 def examples(file: Path, shelf: Shelf) -> fitting.Sample:

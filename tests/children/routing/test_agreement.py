@@ -7,14 +7,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing import votes
-from baton.children.routing.agreement import Agreement, fit_agreement
+from baton.children.routing import RouterFileError, votes
+from baton.children.routing.agreement import Agreement
+from baton.children.routing.teams import fit_agreement
 from baton.domain.routing import Candidate, Draft, Estimate
 
 SMALL, MATE, THIRD, BIG = (Candidate(name) for name in ("small", "mate", "third", "big"))
@@ -271,13 +273,18 @@ def test_where_there_is_nothing_to_fit_on_the_votes_stand() -> None:
     assert np.isfinite(fit_agreement([gaps, one]).right).all()
 
 
-def test_it_is_kept_as_plain_numbers() -> None:
-    again = Agreement.from_numbers(json.loads(json.dumps(FITTED.numbers())))
+def test_it_is_kept_in_a_file(tmp_path: Path) -> None:
+    FITTED.save(tmp_path)
+    again = Agreement.load(tmp_path)
     told = again.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     was = FITTED.judge(WORKERS, drafts("7", "7", "8"), EXPECTED, unlike)
     assert told.quality == pytest.approx(was.quality, abs=1e-3)
-    broken: dict[str, object] = dict(FITTED.numbers())
-    with pytest.raises(ValueError, match="agreement"):
-        Agreement.from_numbers(broken | {"scale": [1.0]})
-    with pytest.raises(ValueError, match="agreement"):
-        Agreement.from_numbers(broken | {"right": [math.nan] * 16})
+
+
+@pytest.mark.parametrize("harm", [{"scale": [1.0]}, {"right": [math.nan] * 16}, {"asked": "x"}])
+def test_a_broken_file_is_told_apart(harm: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(RouterFileError):
+        Agreement.load(tmp_path)
+    (tmp_path / "agreement.json").write_text(json.dumps(FITTED.numbers() | harm))
+    with pytest.raises(RouterFileError):
+        Agreement.load(tmp_path)

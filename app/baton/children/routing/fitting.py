@@ -31,6 +31,18 @@ class Sample:
     lengths: Floats
     kinds: NDArray[np.int64]
 
+    def take(self, rows: NDArray[np.bool_]) -> Sample:
+        """Return some of the questions."""
+        return Sample(
+            self.name,
+            self.vectors[rows],
+            self.figures[rows],
+            [group for group, taken in zip(self.groups, rows, strict=True) if taken],
+            {worker: column[rows] for worker, column in self.quality.items()},
+            self.lengths[rows],
+            self.kinds[rows],
+        )
+
 
 def ridge(design: Floats, targets: Floats, penalty: float, weight: Floats | None = None) -> Floats:
     """Return what each column of a design is worth; its first column isn't held down."""

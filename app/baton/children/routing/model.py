@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.encoder import Encoder, Vectors
+from baton.children.routing import RouterFileError, learning
+from baton.children.routing.agreement import Agreement
+from baton.children.routing.encoder import WIDTH, Encoder, Vectors
 from baton.children.routing.features import features
 from baton.children.routing.heads import Floats, Heads
+from baton.children.routing.learning import Personal, Texts
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
 
@@ -23,8 +25,16 @@ MOST_TOKENS = 4096
 class RouterModel:
     """An encoder with the heads fitted on it."""
 
-    def __init__(self, encoder: Encoder, heads: Heads) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        heads: Heads,
+        agreement: Agreement | None = None,
+        personal: Personal | None = None,
+    ) -> None:
         self._encoder, self.heads = encoder, heads
+        self._agreement = agreement or Agreement.plain()
+        self._personal = personal or Personal()
 
     @classmethod
     def load(
@@ -35,7 +45,9 @@ class RouterModel:
         providers: Sequence[str] | None = None,
     ) -> RouterModel:
         """Read a folder that `train_router` wrote. Raises RouterFileError."""
-        return cls(Encoder(folder, threads, providers), Heads.load(folder))
+        personal = Personal.load(learned) if learned else None
+        agreement = Agreement.load(folder)
+        return cls(Encoder(folder, threads, providers), Heads.load(folder), agreement, personal)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""
@@ -50,13 +62,12 @@ class RouterModel:
     def estimate(self, text: str, candidates: Sequence[Candidate]) -> Estimate:
         """Return what is expected of each candidate; the first is the local default."""
         design, vectors = self._seen([text])
-        shares, novelty = self.heads.shares(design), self.heads.novelty(vectors)
-        quality = {c.id: float(self.heads.quality(design, shares, c)[0]) for c in candidates}
+        novelty, seen = self.heads.novelty(vectors), self._texts(design)
+        quality = {c.id: float(self._quality(seen, c)[0]) for c in candidates}
         first = quality[candidates[0].id] if candidates else 0.0
-        kinds = np.clip(design[0] @ self.heads.kinds, 0.0, None) + 1e-4
         tokens = np.expm1(np.clip(design[0] @ self.heads.tokens, 0.0, np.log(MOST_TOKENS)))
         return Estimate(
-            kinds=dict(zip(KINDS, (kinds / kinds.sum()).tolist(), strict=True)),
+            kinds=dict(zip(KINDS, seen.kinds[0].tolist(), strict=True)),
             quality=quality,
             gain={id_: value - first for id_, value in quality.items()},
             nearby=dict(quality),
@@ -66,10 +77,8 @@ class RouterModel:
 
     def rank(self, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:
         """Return how much each text should rather go to the cloud worker: its expected gain."""
-        design, _ = self._seen(texts)
-        shares = self.heads.shares(design)
-        gain = self.heads.quality(design, shares, cloud) - self.heads.quality(design, shares, local)
-        return np.asarray(gain, np.float64)
+        seen = self.texts(texts)
+        return np.asarray(self._quality(seen, cloud) - self._quality(seen, local), np.float64)
 
     def judge(
         self,
@@ -80,15 +89,29 @@ class RouterModel:
     ) -> Judgement:
         """Return what is expected now that there are drafts."""
         expected = estimate or self.estimate(text, candidates)
-        quality = tuple(expected.quality.get(draft.worker, 0.5) for draft in drafts)
-        best = max(range(len(drafts)), key=lambda place: quality[place], default=0)
-        now = quality[best] if drafts else 0.0
-        gain = {c.id: expected.quality.get(c.id, 0.5) - now for c in candidates}
-        return Judgement(quality, best, gain)
+        return self._agreement.judge(candidates, drafts, expected, self.likeness)
 
     def learn(self, rated: Sequence[Rated], target: Path) -> Learned:
         """Refit on a person's labels and write `target`, if that is better than before."""
-        return Learned(0, 0, 0.0, 0.0, False, (f"There are {len(rated)} answers: too few.",))
+        return learning.learn(self, rated, target)
+
+    def texts(self, texts: Sequence[str]) -> Texts:
+        """Return what stage A sees of texts."""
+        return self._texts(self._seen(texts)[0])
+
+    def expected(self, texts: Texts, candidate: Candidate) -> Floats:
+        """Return the chance of a good answer by a worker to each text, before what was learned."""
+        ones = np.ones((len(texts.vectors), 1))
+        design = np.hstack([ones, texts.vectors * np.sqrt(WIDTH), texts.figures])
+        return self.heads.quality(design, self.heads.shares(design), candidate)
+
+    def _quality(self, seen: Texts, candidate: Candidate) -> Floats:
+        return self._personal.adjusted(self.expected(seen, candidate), seen, candidate)
+
+    def _texts(self, design: Floats) -> Texts:
+        kinds = np.clip(design @ self.heads.kinds, 0.0, None) + 1e-4
+        vectors, figures = design[:, 1 : 1 + WIDTH] / np.sqrt(WIDTH), design[:, 1 + WIDTH :]
+        return Texts(vectors, figures, kinds / kinds.sum(axis=1, keepdims=True))
 
     def _seen(self, texts: Sequence[str]) -> tuple[Floats, NDArray[np.float64]]:
         vectors = self.vectors(texts).astype(np.float64)
