@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def drawn(chances: dict[str, float], count: int = 400) -> dict[str, np.ndarray]:
     """Answers that are good as often as that, spread evenly."""
-    places = (np.arange(count) + 0.5) / count
+    places = np.linspace(0.5 / count, 1 - 0.5 / count, count)
     return {worker: (places < chance).astype(float) for worker, chance in chances.items()}
 
 
