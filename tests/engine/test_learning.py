@@ -73,6 +73,8 @@ async def test_too_few_answers_change_nothing(versions: Versions) -> None:
     assert lines[0] == f"There are {LEAST - 1} answers to learn from: {LEAST - 1} you marked good."
     assert f"It takes {LEAST}" in lines[1]
     assert "What counts: " in lines[2]
+    gone = told(await tutor(versions, teacher, *answers(1, worker="gone")).learn())
+    assert gone[1] == "1 was written by workers that are no longer here, and left out."
     [none, *_] = told(await tutor(versions, teacher).learn())
     assert none == "There is no answer to learn from yet."
     [one, *_] = told(await tutor(versions, teacher, *answers(1, Signal.COPIED)).learn())

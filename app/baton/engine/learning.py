@@ -173,7 +173,8 @@ def told(lesson: Lesson) -> list[str]:
     """Say in sentences what learning came to."""
     lines = [_basis(lesson)]
     if lesson.gone:
-        were = "1 more was" if lesson.gone == 1 else f"{lesson.gone:,} more were"
+        more = " more" if lesson.answers else ""
+        were = f"1{more} was" if lesson.gone == 1 else f"{lesson.gone:,}{more} were"
         lines.append(f"{were} written by workers that are no longer here, and left out.")
     learned = lesson.learned
     if learned is None:
