@@ -31,7 +31,7 @@ import routing_rows
 from routing_rows import Rows
 from routing_skills import skill_table
 
-from baton.children.routing import fitting
+from baton.children.routing import fitting, kinds
 from baton.children.routing.encoder import WIDTH, Encoder
 from baton.children.routing.features import NAMES, features
 from baton.children.routing.heads import Floats
@@ -56,6 +56,9 @@ KIND_OF = tuple(
 )
 
 
+SOME = 150
+"""So many questions of each file tell what kinds are like; all of them would outweigh the rest."""
+
 PARTS = 3
 """So many parts are held out in turn, for stage B to see how good stage A is."""
 
@@ -74,17 +77,19 @@ def main() -> None:
         raise SystemExit(f"There is no *.csv.gz in {chosen.data}.")
     shelf = Shelf(chosen.vectors)
     samples = [sampled(rows, shelf) for rows in data]
-    known = examples(SHIPPED / "kinds.csv", shelf)
+    known = examples(SHIPPED / "kinds.csv")
+    shelf.vectors([text for text, _ in known])
     shelf.keep()
     read = time.monotonic()
-    heads = fitting.fit(samples, known)
-    agreement = fit_agreement(data, held_out(data, samples, known), chosen.seed)
+    heads = fitting.fit(samples)
+    agreement = fit_agreement(data, held_out(data, samples), chosen.seed)
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
         if not (chosen.out / name).exists():
             shutil.copyfile(SHIPPED / name, chosen.out / name)
     heads.save(chosen.out)
     agreement.save(chosen.out)
+    kind_head([*known, *some_of(data)], shelf).save(chosen.out)
     skills = skill_table(
         [sample.name for sample in samples],
         [sample.kinds for sample in samples],
@@ -144,14 +149,14 @@ def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:
 
 
 def held_out(
-    data: Sequence[Rows], samples: Sequence[fitting.Sample], known: fitting.Sample
+    data: Sequence[Rows], samples: Sequence[fitting.Sample]
 ) -> dict[str, dict[str, Floats]]:
     """Return by set and worker what stage A expects of each question, fitted on others."""
     parts = [np.array([int(key_of(key), 16) % PARTS for key in rows.qhash]) for rows in data]
     found = {rows.name: {worker: np.zeros(len(rows)) for worker in rows.quality} for rows in data}
     for part in range(PARTS):
         rest = [one.take(own != part) for one, own in zip(samples, parts, strict=True)]
-        heads = fitting.fit([one for one in rest if len(one.vectors)], known)
+        heads = fitting.fit([one for one in rest if len(one.vectors)])
         for one, own in zip(samples, parts, strict=True):
             out = own == part
             design = heads.basis.design(one.vectors[out], one.figures[out])
@@ -166,22 +171,29 @@ def key_of(qhash: str) -> str:
     return hashlib.sha256(qhash.encode()).hexdigest()[:8]
 
 
-def examples(file: Path, shelf: Shelf) -> fitting.Sample:
+def examples(file: Path) -> list[tuple[str, str]]:
     """Return the texts whose kind somebody wrote down; none where there is no such file."""
-    table: list[dict[str, str]] = []
-    if file.exists():
-        with file.open(encoding="utf-8", newline="") as lines:
-            table = [row for row in csv.DictReader(lines) if row["kind"] in KINDS]
-    texts = [row["text"] for row in table]
-    return fitting.Sample(
-        "kinds",
-        shelf.vectors(texts),
-        figures(texts),
-        [""] * len(texts),
-        {},
-        np.full(len(texts), np.nan),
-        np.array([KINDS.index(row["kind"]) for row in table], np.int64),
-    )
+    if not file.exists():
+        return []
+    with file.open(encoding="utf-8", newline="") as lines:
+        return [(row["text"], row["kind"]) for row in csv.DictReader(lines) if row["kind"] in KINDS]
+
+
+def some_of(data: Sequence[Rows]) -> list[tuple[str, str]]:
+    """Return some questions of each file, spread over it, with the kind that their group tells."""
+    found = []
+    for rows in data:
+        every = max(1, len(rows) // SOME)
+        pairs = zip(rows.texts[::every], rows.groups[::every], strict=True)
+        found += [(text, kind_of(group)) for text, group in pairs]
+    return found
+
+
+def kind_head(known: Sequence[tuple[str, str]], shelf: Shelf) -> kinds.KindHead:
+    """Fit the head that tells kinds apart."""
+    texts = [text for text, _ in known]
+    places = np.array([KINDS.index(kind) for _, kind in known], np.int64)
+    return kinds.fit(texts, shelf.vectors(texts), figures(texts), places)
 
 
 def figures(texts: Sequence[str]) -> Floats:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from baton.children.routing import workers
 from baton.children.routing.heads import Basis, Block, Floats, Heads
-from baton.domain.plan import KINDS
 
 GROUP_LEAST = 20
 """Smaller groups don't say what a task is like."""
@@ -53,8 +52,8 @@ def ridge(design: Floats, targets: Floats, penalty: float, weight: Floats | None
     return np.asarray(np.linalg.solve(gram + np.diag(held), weighted.T @ targets), np.float64)
 
 
-def fit(samples: Sequence[Sample], examples: Sample) -> Heads:
-    """Fit all heads. `examples` are texts whose kind is known and nothing else."""
+def fit(samples: Sequence[Sample]) -> Heads:
+    """Fit all heads but that of the kinds."""
     figures = np.vstack([sample.figures for sample in samples])
     basis = Basis(figures.mean(axis=0), figures.std(axis=0) + 1e-3)
     designs = [basis.design(sample.vectors, sample.figures) for sample in samples]
@@ -68,7 +67,6 @@ def fit(samples: Sequence[Sample], examples: Sample) -> Heads:
         blocks,
         ridge(whole, np.eye(len(samples))[which], 300.0),
         ridge(whole, difficulty, 3000.0),
-        _kinds([*samples, examples], basis),
         _tokens(samples, designs),
         centres,
         near,
@@ -96,18 +94,6 @@ def _difficulty(sample: Sample) -> Floats:
     table = np.column_stack([sample.quality[name] for name in sorted(sample.quality)])
     mean = np.nanmean(table, axis=1)
     return np.asarray(-(mean - mean.mean()) / (mean.std() + 1e-6), np.float64)
-
-
-def _kinds(samples: Sequence[Sample], basis: Basis) -> Floats:
-    designs, kinds = [], []
-    for sample in samples:
-        known = sample.kinds >= 0
-        designs.append(basis.design(sample.vectors[known], sample.figures[known]))
-        kinds.append(sample.kinds[known])
-    place = np.concatenate(kinds)
-    counts = np.bincount(place, minlength=len(KINDS))
-    weight = (len(place) / len(KINDS) / np.maximum(counts, 1))[place]
-    return ridge(np.vstack(designs), np.eye(len(KINDS))[place], 100.0, weight)
 
 
 def _tokens(samples: Sequence[Sample], designs: Sequence[Floats]) -> Floats:

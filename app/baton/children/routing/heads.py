@@ -61,7 +61,6 @@ class Heads:
     """What tells the sets apart: a column for each."""
     general: Floats
     """Difficulty across all sets: a column."""
-    kinds: Floats
     tokens: Floats
     centres: Floats
     near: tuple[float, float]
@@ -94,7 +93,7 @@ class Heads:
         """Write both files."""
         arrays = {
             "centre": self.basis.centre, "scale": self.basis.scale, "member": self.member,
-            "general": self.general, "kinds": self.kinds, "tokens": self.tokens,
+            "general": self.general, "tokens": self.tokens,
             "centres": self.centres, "near": np.array(self.near),
             **{f"block{place}": block.worth for place, block in enumerate(self.blocks)},
         }  # fmt: skip
@@ -135,7 +134,6 @@ class Heads:
             blocks,
             arrays["member"],
             arrays["general"],
-            arrays["kinds"],
             arrays["tokens"],
             arrays["centres"],
             (float(arrays["near"][0]), float(arrays["near"][1])),

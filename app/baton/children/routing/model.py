@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from baton.children.routing import RouterFileError, learning
 from baton.children.routing.agreement import Agreement
 from baton.children.routing.encoder import WIDTH, Encoder, Vectors
 from baton.children.routing.features import features
 from baton.children.routing.heads import Floats, Heads
+from baton.children.routing.kinds import KindHead
 from baton.children.routing.learning import Personal, Texts
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
@@ -29,10 +29,11 @@ class RouterModel:
         self,
         encoder: Encoder,
         heads: Heads,
+        kinds: KindHead,
         agreement: Agreement | None = None,
         personal: Personal | None = None,
     ) -> None:
-        self._encoder, self.heads = encoder, heads
+        self._encoder, self.heads, self._kinds = encoder, heads, kinds
         self._agreement = agreement or Agreement.plain()
         self._personal = personal or Personal()
 
@@ -46,8 +47,8 @@ class RouterModel:
     ) -> RouterModel:
         """Read a folder that `train_router` wrote. Raises RouterFileError."""
         personal = Personal.load(learned) if learned else None
-        agreement = Agreement.load(folder)
-        return cls(Encoder(folder, threads, providers), Heads.load(folder), agreement, personal)
+        heads, kinds, agreement = Heads.load(folder), KindHead.load(folder), Agreement.load(folder)
+        return cls(Encoder(folder, threads, providers), heads, kinds, agreement, personal)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""
@@ -61,11 +62,13 @@ class RouterModel:
 
     def estimate(self, text: str, candidates: Sequence[Candidate]) -> Estimate:
         """Return what is expected of each candidate; the first is the local default."""
-        design, vectors = self._seen([text])
-        novelty, seen = self.heads.novelty(vectors), self._texts(design)
+        seen = self.texts([text])
+        novelty = self.heads.novelty(seen.vectors)
         quality = {c.id: float(self._quality(seen, c)[0]) for c in candidates}
         first = quality[candidates[0].id] if candidates else 0.0
-        tokens = np.expm1(np.clip(design[0] @ self.heads.tokens, 0.0, np.log(MOST_TOKENS)))
+        tokens = np.expm1(
+            np.clip(self._design(seen)[0] @ self.heads.tokens, 0.0, np.log(MOST_TOKENS))
+        )
         return Estimate(
             kinds=dict(zip(KINDS, seen.kinds[0].tolist(), strict=True)),
             quality=quality,
@@ -97,23 +100,20 @@ class RouterModel:
 
     def texts(self, texts: Sequence[str]) -> Texts:
         """Return what stage A sees of texts."""
-        return self._texts(self._seen(texts)[0])
+        vectors = self.vectors(texts).astype(np.float64)
+        figures = np.array([features(text) for text in texts]).reshape(len(texts), -1)
+        usual = self.heads.basis.design(vectors, figures)[:, 1 + WIDTH :]
+        return Texts(vectors, usual, self._kinds.chances(texts, vectors, figures))
 
     def expected(self, texts: Texts, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text, before what was learned."""
-        ones = np.ones((len(texts.vectors), 1))
-        design = np.hstack([ones, texts.vectors * np.sqrt(WIDTH), texts.figures])
+        design = self._design(texts)
         return self.heads.quality(design, self.heads.shares(design), candidate)
 
     def _quality(self, seen: Texts, candidate: Candidate) -> Floats:
         return self._personal.adjusted(self.expected(seen, candidate), seen, candidate)
 
-    def _texts(self, design: Floats) -> Texts:
-        kinds = np.clip(design @ self.heads.kinds, 0.0, None) + 1e-4
-        vectors, figures = design[:, 1 : 1 + WIDTH] / np.sqrt(WIDTH), design[:, 1 + WIDTH :]
-        return Texts(vectors, figures, kinds / kinds.sum(axis=1, keepdims=True))
-
-    def _seen(self, texts: Sequence[str]) -> tuple[Floats, NDArray[np.float64]]:
-        vectors = self.vectors(texts).astype(np.float64)
-        figures = np.array([features(text) for text in texts]).reshape(len(texts), -1)
-        return self.heads.basis.design(vectors, figures), vectors
+    @staticmethod
+    def _design(texts: Texts) -> Floats:
+        ones = np.ones((len(texts.vectors), 1))
+        return np.hstack([ones, texts.vectors * np.sqrt(WIDTH), texts.figures])
