@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @quiet_option
 def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -> None:
-    """Learn from the answers in your history which worker does well with which prompts.
+    """Learn from your newest 1,000 answers which worker does well with which prompts.
 
     What counts: the answers you marked (+ or - in the app, `baton history rate`), copied, wanted
     again, from a stronger worker or for an edited prompt, and local drafts that a worker elsewhere
-    replaced. Nothing leaves this machine. Some of the answers are kept aside to check it: what did
-    worse on those is not kept. The last five versions can be gone back to with --undo.
+    replaced. Nothing leaves this machine, and what is kept are numbers, no texts.
+
+    Each answer is tried on what was learned without it: where that does worse, nothing is changed.
+    It begins anew from the router as it came, so conversations that you removed are out of it. The
+    last five versions can be gone back to with --undo.
     """
     if sum((dry_run, undo, forget)) > 1:
         raise ConfigError("--dry-run, --undo and --forget exclude each other.", "Choose one.")

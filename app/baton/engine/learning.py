@@ -15,8 +15,8 @@ from baton.domain.signals import Answered, Signal, counts, rated, tells
 LEAST = 10
 """With fewer answers than this nothing is learned."""
 
-MOST = 2_000
-"""How many answers are learned from: the newest."""
+MOST = 1_000
+"""How many answers are learned from: the newest, so that it takes seconds."""
 
 _AS_IT_CAME = "The router is again as it came; your marks stay in the history."
 
