@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
-import routing_rows as rr
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+import routing_rows as rr  # noqa: E402
 
 
 def write(path: Path, table: list[dict[str, str]]) -> None:
@@ -142,3 +144,96 @@ def test_the_bootstrap_resamples_questions_in_pairs() -> None:
     assert low < rr.apgr(score, weak, strong) < high
     first = np.random.default_rng(0).integers(0, 300, 300)
     assert drawn[0, 0] == pytest.approx(rr.apgr(score[first], weak[first], strong[first]))
+
+
+# Scoring
+
+MODEL = ROOT / "models" / "router"
+
+
+def table(count: int = 12) -> list[dict[str, str]]:
+    found = []
+    for number, row in enumerate(questions("sums", count)):
+        drafts = {"p:mate": str(number + number % 2), "l:mate": "40", "p:third": str(number)}
+        found.append(row | drafts | {"m:mate": "1", "answer": str(number)})
+    return found
+
+
+def scored(folder: Path, rows: list[dict[str, str]], *more: str) -> list[tuple[str, float]]:
+    write(folder / "rows.csv.gz", rows)
+    out = folder / "scores.csv"
+    files = ["--model", MODEL, "--rows", folder / "rows.csv.gz", "--out", out]
+    pair = ["--local", "small", "--cloud", "openai/gpt-4o"]
+    told = call(*map(str, files), *pair, *more)
+    assert told.returncode == 0, told.stderr
+    with out.open(newline="") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["id", "score"]
+    return [(id_, float(score)) for id_, score in lines]
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / "scripts" / "score_router.py", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mates", ["", "mate,third"])
+def test_no_outcome_is_looked_at(mates: str, tmp_path: Path) -> None:
+    more = ["--mates", mates] if mates else []
+    rows = table()
+    known = scored(tmp_path, rows, *more)
+    assert [id_ for id_, _ in known] == [row["id"] for row in rows]
+    assert len({score for _, score in known}) > 1
+    shuffled = [
+        row | {"m:small": str(number % 2), "m:big": "0", "m:mate": "x", "answer": "no",
+               "group": "?", "qhash": "?", "m:gpt-4o": "1", "p:gpt-4o": "no", "l:gpt-4o": "9"}
+        for number, row in enumerate(rows)
+    ]  # fmt: skip
+    assert scored(tmp_path, shuffled, *more) == known
+    if not mates:
+        for row in rows:
+            del row["p:small"], row["l:small"]
+        assert scored(tmp_path, rows, *more) == known
+
+
+def test_a_question_is_scored_as_if_it_came_alone(tmp_path: Path) -> None:
+    rows = table()
+    known = scored(tmp_path, rows, "--mates", "mate")
+    assert scored(tmp_path, rows[5:6], "--mates", "mate") == known[5:6]
+    assert scored(tmp_path, rows[::-1], "--mates", "mate") == known[::-1]
+
+
+def test_drafts_that_agree_are_kept_here(tmp_path: Path) -> None:
+    scores = dict(scored(tmp_path, table(), "--mates", "mate,third"))
+    agreeing = [scores[f"sums-{number}"] for number in range(0, 12, 2)]
+    apart = [scores[f"sums-{number}"] for number in range(1, 12, 2)]
+    assert max(agreeing) < min(apart)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["--mates", "nobody"], "has no answers of nobody"),
+        (["--model", "nowhere"], "nowhere"),
+        (["--rows", "nothing.csv.gz"], "nothing.csv.gz"),
+    ],
+)
+def test_what_is_missing_is_told_in_a_sentence(more: list[str], why: str, tmp_path: Path) -> None:
+    write(tmp_path / "rows.csv.gz", table(3))
+    files = ["--model", str(MODEL), "--rows", str(tmp_path / "rows.csv.gz")]
+    known = ["--local", "small", "--cloud", "big", "--out", str(tmp_path / "out.csv")]
+    told = call(*files, *known, *more)
+    assert told.returncode == 2
+    assert told.stdout == ""
+    assert why in told.stderr
+    assert len(told.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv.gz").write_bytes(b"no archive")
+    files = ["--model", str(MODEL), "--rows", str(tmp_path / "rows.csv.gz")]
+    told = call(*files, "--local", "a", "--cloud", "b", "--out", str(tmp_path / "out.csv"))
+    assert (told.returncode, len(told.stderr.strip().splitlines())) == (2, 1)

@@ -1,0 +1,321 @@
+"""How good the router is on questions it never saw, next to chance, length, task and the best.
+
+    scripts/bench_router --data DIR                    5 splits (half an hour, or more)
+    scripts/bench_router --data DIR --quick            one split
+    scripts/bench_router --data DIR --markdown FILE    the table as the README has it
+
+DIR holds files as scripts/routing_rows.py reads them; they are no part of Baton. For each seed a
+new split is drawn, the project's own training runs on its visible part, and the rest is scored as
+scripts/score_router does. Whole tasks, files and workers are left out of further trainings. What
+the folder doesn't hold is left out of the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import routing_rows as rr
+from routing_pairs import (
+    GPT4O,
+    GSM8K_A,
+    LLAMA,
+    MMLU_A,
+    OF_UNSEEN_FILES,
+    OF_UNSEEN_WORKERS,
+    SEEN,
+    UNSEEN_WORKERS,
+    Pair,
+    of_unseen_groups,
+)
+from routing_rows import Floats, Holdout, Rows
+from score_router import candidate, scores
+from train_router import SHIPPED, Shelf, train
+
+from baton.children.routing.learning import Personal
+from baton.children.routing.model import RouterModel
+from baton.domain.routing import Rated
+from baton.engine.pacing import share_controller
+
+
+@dataclass
+class Figures:
+    """What one row of the table came to, split by split."""
+
+    ours: list[float] = field(default_factory=list)
+    length: list[float] = field(default_factory=list)
+    task: list[float] = field(default_factory=list)
+    best: list[float] = field(default_factory=list)
+    calls: list[float] = field(default_factory=list)
+    ahead: list[Floats] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, score: Floats, rows: Rows, pair: Pair, seen: Sequence[Rows]) -> None:
+        """Add a split."""
+        weak, strong = rows.quality[pair.local], rows.quality[pair.cloud]
+        length = np.log([max(1, len(text)) for text in rows.texts])
+        self.ours.append(rr.apgr(score, weak, strong))
+        self.length.append(rr.apgr(length, weak, strong))
+        self.task.append(rr.apgr(by_task(pair, rows, seen), weak, strong))
+        self.best.append(rr.apgr(strong - weak, weak, strong))
+        self.calls.append(100 * rr.calls_for(score, weak, strong, 0.8))
+        drawn = rr.bootstrap([score, length], weak, strong, rounds=400, seed=len(self.ours))
+        self.ahead.append(drawn[:, 0] - drawn[:, 1])
+        self.count = max(self.count, len(rows))
+
+    def line(self, pair: Pair) -> str:
+        """Return its row of the table."""
+        ahead = np.mean(np.stack(self.ahead), axis=0)
+        low, high = np.quantile(ahead, [0.025, 0.975])
+        calls = f"{np.mean(self.calls):.0f} %"
+        must = "" if pair.must is None else f"{pair.must:.2f}"
+        must += "" if pair.calls is None else f", {pair.calls:.0f} %"
+        spread = f" ± {np.std(self.ours):.3f}" if len(self.ours) > 1 else ""
+        cells = (
+            pair.name, str(self.count), f"**{np.mean(self.ours):.3f}**{spread}", calls, must,
+            f"{np.mean(self.length):.3f}", f"{np.mean(self.task):.3f}", f"{np.mean(self.best):.2f}",
+            f"{low:+.3f} to {high:+.3f}",
+        )  # fmt: skip
+        return f"| {' | '.join(cells)} |"
+
+
+HEAD = (
+    "| test | questions | APGR | calls for 80 % | must | length | task | best possible "
+    "| more than length, 95 % |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+)
+
+
+def by_task(pair: Pair, rows: Rows, seen: Sequence[Rows]) -> Floats:
+    """Return the mean gain on each question's group, where that was seen."""
+    known = next((one for one in seen if one.name == pair.file), None)
+    if known is None or not {pair.local, pair.cloud} <= set(known.quality):
+        return np.zeros(len(rows))
+    gain = known.quality[pair.cloud] - known.quality[pair.local]
+    groups = np.array(known.groups)
+    means = {group: float(np.nanmean(gain[groups == group])) for group in set(known.groups)}
+    return np.array([means.get(group, 0.0) for group in rows.groups])
+
+
+LABELS = 200
+SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A budget of 30 % of the calls, one prompt after the other, on a domain that is new.
+
+    `used` is the share of calls at the end, `most` the largest share over a whole number of calls
+    at any moment, `behind` how much better the best fixed threshold would have been, in points.
+    """
+
+    used: float
+    most: float
+    behind: float
+
+    @classmethod
+    def of(cls, score: Floats, weak: Floats, strong: Floats) -> Carried:
+        """Let the controller decide on each."""
+        decide = share_controller(SHARE)
+        sent = np.array([decide(float(one)) for one in score], bool)
+        over = sent.cumsum() - np.ceil(SHARE * np.arange(1, len(sent) + 1))
+        best = rr.quality_at(score, weak, strong, SHARE)
+        reached = float(np.where(sent, strong, weak).mean())
+        return cls(float(sent.mean()), float(over.max()), 100 * (best - reached))
+
+
+# One training after the other
+
+
+class Bench:
+    """Trains on parts of the data and keeps what came out."""
+
+    def __init__(self, data: Sequence[Rows], shelf: Shelf) -> None:
+        self.data, self.shelf = data, shelf
+        self.figures: dict[str, tuple[Pair, Figures]] = {}
+        self.carried: dict[str, list[Carried]] = {}
+        self.taught: list[tuple[float, float]] = []
+
+    def model(self, visible: Sequence[Rows], seed: int) -> RouterModel:
+        """Return what the project's training makes of that."""
+        with tempfile.TemporaryDirectory() as folder:
+            train(visible, Path(folder), seed, self.shelf)
+            model = RouterModel.load(Path(folder))
+        model._encoder = self.shelf  # type: ignore[assignment]
+        return model
+
+    def run(self, seed: int) -> None:
+        """Measure one split and all that is left out."""
+        salt = f"bench {seed}"
+        self._train("split", salt, seed, Holdout(), SEEN)
+        unseen = of_unseen_groups(self.data, seed)
+        groups = frozenset(f"{pair.file}:{group}" for pair in unseen for group in pair.groups)
+        self._train("tasks", salt, seed, Holdout(groups=groups), unseen)
+        self._train("workers", salt, seed, Holdout(workers=UNSEEN_WORKERS), OF_UNSEEN_WORKERS)
+        for pair in OF_UNSEEN_FILES:
+            if any(rows.name == pair.file for rows in self.data):
+                out = Holdout(0.0, files=frozenset({pair.file}))
+                self._train(pair.file, salt, seed, out, [pair])
+
+    def _train(
+        self, what: str, salt: str, seed: int, holdout: Holdout, pairs: Sequence[Pair]
+    ) -> None:
+        began = time.monotonic()
+        visible, hidden = rr.split(self.data, salt, holdout)
+        model = self.model(visible, seed)
+        trained = time.monotonic()
+        for pair in pairs:
+            rows = pair.rows(hidden)
+            if rows is not None:
+                score = scores(model, rows, pair.local, pair.cloud, pair.team(rows))
+                _, figures = self.figures.setdefault(pair.name, (pair, Figures()))
+                figures.add(score, rows, pair, visible)
+        if holdout.files:
+            self._carry(f"all others to {what}", model, pairs[0], hidden, seed)
+        done = time.monotonic()
+        print(f"seed {seed}, {what}: trained in {trained - began:.0f} s, scored in "
+              f"{done - trained:.0f} s", file=sys.stderr, flush=True)  # fmt: skip
+
+    def teach(self, seed: int) -> None:
+        """Measure what 200 prompts of another domain teach, and a budget carried to it."""
+        pair, prior = GSM8K_A, MMLU_A.file
+        visible, _ = rr.split(self.data, f"bench {seed}")
+        known = [rows for rows in visible if rows.name == prior]
+        rows = next((one.known(pair.local, pair.cloud) for one in self.data
+                     if one.name == pair.file), None)  # fmt: skip
+        if not known or rows is None:
+            return
+        model = self.model(known, seed)
+        self._carry("MMLU to GSM8K", model, pair, [rows], seed)
+        order = np.random.default_rng(seed).permutation(len(rows))
+        rated, rest = rows.take(order[:LABELS]), rows.take(order[LABELS:])
+        labels = [
+            Rated(text, candidate(worker, worker == pair.cloud), float(good))
+            for worker in (pair.local, pair.cloud)
+            for text, good in zip(rated.texts, rated.quality[worker], strict=True)
+        ]
+        ends = rest.quality[pair.local], rest.quality[pair.cloud]
+        before = rr.apgr(scores(model, rest, pair.local, pair.cloud), *ends)
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / "learned.npz"
+            if model.learn(labels, target).kept:
+                model._personal = Personal.load(target)
+        after = rr.apgr(scores(model, rest, pair.local, pair.cloud), *ends)
+        self.taught.append((before, after))
+
+    def _carry(
+        self, name: str, model: RouterModel, pair: Pair, hidden: Sequence[Rows], seed: int
+    ) -> None:
+        rows = pair.rows(hidden)
+        if rows is not None:
+            rows = rows.take(np.random.default_rng(seed).permutation(len(rows)))
+            score = scores(model, rows, pair.local, pair.cloud)
+            found = Carried.of(score, rows.quality[pair.local], rows.quality[pair.cloud])
+            self.carried.setdefault(name, []).append(found)
+
+
+# How fast
+
+
+def latency(folder: Path, texts: Sequence[str]) -> tuple[float, float]:
+    """Return p50 and p95 of an estimate on one core, in milliseconds."""
+    model = RouterModel.load(folder, threads=1)
+    workers = [candidate(LLAMA), candidate("qwen2.5-3b-instruct"), candidate(GPT4O, outside=True)]
+    taken = []
+    for number, text in enumerate(texts):
+        began = time.perf_counter()
+        model.estimate(text, workers)
+        if number >= WARM:
+            taken.append(1000 * (time.perf_counter() - began))
+    low, high = np.quantile(taken, [0.5, 0.95])
+    return float(low), float(high)
+
+
+WARM, TIMED = 20, 400
+TOKENS = (56, 72)
+
+
+def of_64_tokens(folder: Path, data: Sequence[Rows]) -> list[str]:
+    """Return questions of about 64 tokens."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    found: list[str] = []
+    for rows in data:
+        for text in rows.texts[:2000]:
+            if 150 < len(text) < 500 and TOKENS[0] <= len(tokenizer.encode(text).ids) <= TOKENS[1]:
+                found.append(text)
+    return found[: WARM + TIMED]
+
+
+# The tables
+
+
+def tables(bench: Bench, speed: tuple[float, float] | None) -> Iterator[str]:
+    """Return the lines of all tables."""
+    yield HEAD
+    for pair, figures in bench.figures.values():
+        yield figures.line(pair)
+    yield ""
+    yield "| 30 % of calls, carried to a new domain | used | ever above | points behind the best |"
+    yield "| --- | --- | --- | --- |"
+    for name, found in bench.carried.items():
+        used = [100 * one.used for one in found]
+        above = sum(one.most > 0 for one in found)
+        behind = [one.behind for one in found]
+        yield (
+            f"| {name} | {min(used):.1f} to {max(used):.1f} % | {above or 'never'} "
+            f"| {np.mean(behind):+.1f} (at most {max(behind):+.1f}) |"
+        )
+    if bench.taught:
+        before, after = np.mean(bench.taught, axis=0)
+        gains = [two - one for one, two in bench.taught]
+        yield ""
+        yield (
+            f"{LABELS} labels of feedback, MMLU prior to GSM8K: APGR {before:.3f} before, "
+            f"{after:.3f} after (**{np.mean(gains):+.3f}** ± {np.std(gains):.3f}; must +.030)."
+        )
+    if speed:
+        yield ""
+        yield (
+            f"Stage A with everything in it, one core, prompts of about 64 tokens: p50 "
+            f"{speed[0]:.1f} ms, p95 {speed[1]:.1f} ms (must: p95 15 ms)."
+        )
+
+
+def main() -> None:
+    """Measure, and print the tables."""
+    options = argparse.ArgumentParser(description="Measures the router on what it never saw.")
+    options.add_argument("--data", type=Path, required=True, help="questions with outcomes")
+    options.add_argument("--seeds", type=int, default=5, help="how many splits are drawn")
+    options.add_argument("--quick", action="store_true", help="one split only")
+    options.add_argument("--vectors", type=Path, help="keep the texts' vectors in this file")
+    options.add_argument("--markdown", type=Path, help="write the tables there too")
+    chosen = options.parse_args()
+    data = rr.read_folder(chosen.data)
+    if not data:
+        raise SystemExit(f"There is no *.csv.gz in {chosen.data}.")
+    shelf = Shelf(chosen.vectors)
+    bench = Bench(data, shelf)
+    for seed in range(1 if chosen.quick else chosen.seeds):
+        bench.run(seed)
+        bench.teach(seed)
+        shelf.keep()
+    speed = latency(SHIPPED, of_64_tokens(SHIPPED, data))
+    text = "\n".join(tables(bench, speed))
+    print(text)
+    if chosen.markdown:
+        chosen.markdown.write_text(text + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
