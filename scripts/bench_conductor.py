@@ -4,24 +4,29 @@
     scripts/bench_conductor steps                      some of it
     scripts/bench_conductor replay --data FOLDER       strategies on the recordings in a folder
     scripts/bench_conductor replay --data FOLDER --markdown FILE --svg FOLDER
+    scripts/bench_conductor replay --data FOLDER --salts 1,2,3 --vectors FILE.npz
 
 The folder (or BATON_ROUTING_DATA) holds zeroeval_gsm.csv.gz, zeroeval_mathl5.csv.gz and
-mmlupro.csv.gz, anywhere below it; they are no part of Baton. Both sides of a comparison are
-measured in turn, so that a busy moment hits both.
+mmlupro.csv.gz, anywhere below it; they are no part of Baton. For each salt three questions in ten
+are held out, a router is trained on all others (of every file there is), and the strategies play
+those it never saw. Both sides of a comparison are measured in turn, so that a busy moment hits
+both.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import itertools
 import os
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +39,7 @@ from bench_local import Row, row  # noqa: E402
 
 from baton.domain.chat import Card, Message, Prompt, Request, Role, Text  # noqa: E402
 from baton.domain.events import Event  # noqa: E402
-from baton.domain.grading import Dataset, Question  # noqa: E402
+from baton.domain.grading import Dataset, Question, is_held_out  # noqa: E402
 from baton.domain.labels import Label  # noqa: E402
 from baton.domain.ledger import Policy, Scope  # noqa: E402
 from baton.domain.money import NANO  # noqa: E402
@@ -181,16 +186,14 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
 class Recording:
     """Two models that could run here, the better one first, and one that costs money.
 
-    `price` is in dollars per million tokens read and written. `reached` is what agreement alone
-    does: so many questions went to the cloud, and so many were right. `sample` questions are drawn
-    where there are very many.
+    `price` is in dollars per million tokens read and written. `sample` questions are drawn where
+    there are very many.
     """
 
     file: str
     local: tuple[str, str]
     cloud: str
     price: tuple[float, float]
-    reached: tuple[float, float] | None = None
     sample: int | None = None
 
 
@@ -202,7 +205,6 @@ RECORDINGS = {
         ("gemma-2-9b-it", "llama-3.1-8b-instruct"),
         "claude-3-5-sonnet-20241022",
         (3.0, 15.0),
-        (0.2053, 0.9612),
     ),
     # As litellm's price list has it (azure/o1-mini-2024-09-12). The recorded lengths leave out what
     # it thought, which is billed as well: in truth it is dearer.
@@ -211,7 +213,6 @@ RECORDINGS = {
         ("qwen2.5-7b-instruct", "llama-3.1-8b-instruct"),
         "o1-mini-2024-09-12",
         (1.1, 4.4),
-        (0.7964, 0.8743),
     ),
     # Google's price of October 2024, up to 128,000 tokens; no list has it any more.
     "mmlupro": Recording(
@@ -219,93 +220,172 @@ RECORDINGS = {
         ("llama-3.1-8b-instruct", "mistral-7b-instruct-v0.2"),
         "gemini-1.5-pro-002",
         (1.25, 5.0),
-        sample=1000,
+        sample=400,
     ),
 }
 
-STRATEGIES = ("single", "majority", "cascade", "hybrid")
-BUDGETS = (5, 10, 20, 40, 100)
-"""What `hybrid` may spend, in per cent of what it costs to ask the cloud always."""
+FREE = ("single", "majority", "smoothie")
+PAID = ("cascade", "hybrid", "route", "knn")
+BUDGETS = (5, 10, 20, 40)
+"""What those may spend, in per cent of what it costs to ask the cloud always; and without limit."""
+
+ORDERS = 3
+"""In so many orders of the questions: where money is short, the order says which ones get it."""
 
 TABLES: list[str] = []
 WHERE: dict[str, Path] = {}
+SALTS = ["1"]
 
 
 def bench_replay() -> Iterator[Row]:
     """Every strategy that needs no fresh text, on every recording that is there."""
-    for name, recording in RECORDINGS.items():
-        file = next(WHERE["data"].rglob(recording.file), None)
-        if file is None:
-            print(f"{recording.file} is not there, so it is left out.", file=sys.stderr)
-            continue
-        yield from _replayed(name, recording, file)
+    with tempfile.TemporaryDirectory() as folder:
+        routers = {salt: _trained(salt, Path(folder) / str(n)) for n, salt in enumerate(SALTS)}
+        for name, recording in RECORDINGS.items():
+            file = next(WHERE["data"].rglob(recording.file), None)
+            if file is None:
+                print(f"{recording.file} is not there, so it is left out.", file=sys.stderr)
+                continue
+            yield from _replayed(name, recording, file, routers)
 
 
-def _replayed(name: str, recording: Recording, file: Path) -> Iterator[Row]:
+def _trained(salt: str, out: Path) -> Path:
+    """Return the folder of a router that was trained on what that salt doesn't hold out."""
+    command = [sys.executable, str(ROOT / "scripts/train_router.py"), "--data", str(WHERE["data"])]
+    command += ["--out", str(out), "--held-out", salt]
+    if "vectors" in WHERE:
+        command += ["--vectors", str(WHERE["vectors"])]
+    subprocess.run(command, check=True, stdout=sys.stderr)
+    return out
+
+
+def _replayed(
+    name: str, recording: Recording, file: Path, routers: Mapping[str, Path]
+) -> Iterator[Row]:
     from baton.adapters.datasets import read_dataset
     from baton.cli import figures
     from baton.cli.plot import as_svg
 
     dataset = read_dataset(file)
-    questions = list(dataset.questions)
-    if recording.sample is not None:
-        questions = random.Random(1).sample(questions, recording.sample)
-    rows = asyncio.run(_rows(dataset, questions, recording))
-    told = f"### {name}: {len(questions)} questions, {' and '.join(recording.local)} here"
+    parts = [_part(dataset, recording, salt) for salt in routers]
+    tables = [
+        asyncio.run(_rows(dataset, questions, recording, router))
+        for questions, router in zip(parts, routers.values(), strict=True)
+    ]
+    rows = [_added(same) for same in zip(*tables, strict=True)]
+    count = sum(map(len, parts))
+    told = f"### {name}: {count} questions held out, {' and '.join(recording.local)} here"
     TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{figures.markdown(rows)}")
     if "svg" in WHERE:
         drawn = figures.plot(f"{name}: right, over what all questions cost", rows)
         (WHERE["svg"] / f"bench_{name}.svg").write_text(as_svg(drawn), "utf-8")
-    hybrid = next(row for row in rows if row.name == "hybrid")
-    chance = bench.mixed(rows, hybrid.cost) or 0.0
-    yield _against(f"{name}: hybrid, against random mixing at its cost", hybrid.accuracy, chance)
-    if recording.reached is not None:
-        curve = _on_curve(rows, recording.reached, 1 - hybrid.local_share)
-        yield _against(f"{name}: hybrid, against agreement alone", hybrid.accuracy, curve)
+    hybrid = [one for one in rows if one.name.startswith("hybrid")]
+    for one in hybrid:
+        yield _against(f"{name}: {one.name}, against random mixing", one, _mixed(rows, one.cost))
+    for one in hybrid:
+        curve = _on_curve(rows, "cascade", one.cost)
+        yield _against(f"{name}: {one.name}, against cascade at its cost", one, curve)
+    yield _between(name, rows)
 
 
-def _against(figure: str, ours: float, theirs: float) -> Row:
-    holds = round(ours, 4) >= round(theirs, 4)
+def _part(dataset: Dataset, recording: Recording, salt: str) -> list[Question]:
+    """Return the questions that are played for a salt."""
+    questions = [question for question in dataset.questions if is_held_out(question, salt)]
+    random.Random(1).shuffle(questions)
+    return questions[: recording.sample]
+
+
+def _added(same: Sequence[bench.Row]) -> bench.Row:
+    """Add up the rows of one strategy, or of one worker, in all parts."""
+    first = same[0]
+    sums = {
+        field.name: sum(getattr(row, field.name) for row in same)
+        for field in dataclasses.fields(bench.Row)
+        if field.name not in ("name", "baseline")
+    }
+    return dataclasses.replace(first, **sums)
+
+
+def _against(figure: str, ours: bench.Row, theirs: float) -> Row:
+    more = round((ours.accuracy - theirs) * 100, 2)
     return Row(
         figure,
-        f"{ours * 100:.2f} %",
+        f"{ours.accuracy * 100:.2f} %",
         f"{theirs * 100:.2f} %",
-        f"{round((ours - theirs) * 100, 2) + 0.0:+.2f} points",
+        f"{more + 0.0:+.2f} points",
         "at least +0",
-        holds,
+        more >= 0,
     )
 
 
-def _on_curve(rows: Sequence[bench.Row], reached: tuple[float, float], share: float) -> float:
-    """Return what agreement alone reaches with this share of the questions in the cloud.
+def _mixed(rows: Sequence[bench.Row], cost: int) -> float:
+    return bench.mixed(rows, cost) or 0.0
 
-    Between always-local, its own point and always-cloud questions are mixed at random.
+
+def _on_curve(rows: Sequence[bench.Row], strategy: str, cost: float) -> float:
+    """Return what a strategy reaches at that cost, between the points at which it was played.
+
+    Below and above those it is mixed at random with always-local and always-cloud.
     """
     found = bench.ends(rows)
     assert found is not None
-    points = [(0.0, found[0].accuracy), reached, (1.0, found[1].accuracy)]
+    played = [row for row in rows if row.name.partition(",")[0] == strategy]
+    points = sorted((row.cost, row.accuracy) for row in (found[0], *played, found[1]))
     for (left, low), (right, high) in itertools.pairwise(points):
-        if share <= right:
-            return low + (share - left) / (right - left) * (high - low)
+        if left <= cost <= right and right > left:
+            return low + (cost - left) / (right - left) * (high - low)
     return points[-1][1]
 
 
+def _between(name: str, rows: Sequence[bench.Row]) -> Row:
+    """Compare both curves over all costs at which `cascade` can be played."""
+    most = next(row.cost for row in rows if row.name == "cascade")
+    costs = [most * step / 100 for step in range(5, 101, 5)]
+    ours, theirs = (
+        statistics.mean(_on_curve(rows, strategy, cost) for cost in costs)
+        for strategy in ("hybrid", "cascade")
+    )
+    return Row(
+        f"{name}: hybrid, against cascade, mean over all costs",
+        f"{ours * 100:.2f} %",
+        f"{theirs * 100:.2f} %",
+        f"{(ours - theirs) * 100:+.2f} points",
+        "at least +0",
+        ours >= theirs,
+    )
+
+
 async def _rows(
-    dataset: Dataset, questions: Sequence[Question], recording: Recording
+    dataset: Dataset, questions: Sequence[Question], recording: Recording, router: Path
 ) -> list[bench.Row]:
-    from baton.cli.replaying import cards, replay
+    from baton.cli.replaying import Table, cards, replay
 
     read, written = (int(rate * NANO) for rate in recording.price)
     models: dict[str, Price | None] = dict.fromkeys(recording.local)
     models[recording.cloud] = Price(Rates(read, written, read, read))
-    rows = list(bench.baselines(dataset, questions, cards(models)))
-    always = next(row.cost for row in rows if row.name == bench.ALWAYS + recording.cloud)
-    wanted: list[tuple[str, str, int | None]] = [(name, name, None) for name in STRATEGIES]
-    wanted += [(f"hybrid, {part} % budget", "hybrid", always * part // 100) for part in BUDGETS]
+    orders = [list(questions) for _ in range(ORDERS)]
+    for number, order in enumerate(orders[1:], start=1):
+        random.Random(number).shuffle(order)
+    rows = [_often(row) for row in bench.baselines(dataset, questions, cards(models))]
+    always = next(row.cost for row in rows if row.name == bench.ALWAYS + recording.cloud) // ORDERS
+    wanted: list[tuple[str, str, int | None]] = [(name, name, None) for name in (*FREE, *PAID)]
+    wanted += [
+        (f"{name}, {part} %", name, always * part // 100) for name in PAID for part in BUDGETS
+    ]
     for title, strategy, ceiling in wanted:
-        playing = replay(dataset, questions, models, strategy, ceiling)
-        rows.append(bench.summed(title, [played async for played in playing]))
+        table = Table(dataset, models, router, ceiling)
+        if ceiling is None:
+            played = [one async for one in replay(table, questions, strategy)]
+            rows.append(_often(bench.summed(title, played)))
+            continue
+        played = [one for order in orders async for one in replay(table, order, strategy)]
+        rows.append(bench.summed(title, played))
     return rows
+
+
+def _often(row: bench.Row) -> bench.Row:
+    """Count what is the same in every order as often as there are orders."""
+    return _added([row] * ORDERS)
 
 
 BENCHES = {"parallel": bench_parallel, "steps": bench_steps, "replay": bench_replay}
@@ -317,6 +397,8 @@ def main() -> None:
     parser.add_argument("benches", nargs="*", help=f"some of: {', '.join(BENCHES)}")
     parser.add_argument("--data", type=Path, default=os.environ.get("BATON_ROUTING_DATA"))
     parser.add_argument("--markdown", type=Path, help="where the replay's tables are written")
+    parser.add_argument("--salts", help="comma-separated: a split of the questions for each")
+    parser.add_argument("--vectors", type=Path, help="where the texts' vectors are kept")
     parser.add_argument("--svg", type=Path, help="a folder for the replay's plots")
     typed = parser.parse_args()
     names = typed.benches or [name for name in BENCHES if name != "replay" or typed.data]
@@ -324,6 +406,10 @@ def main() -> None:
         sys.exit("replay needs --data FOLDER (or BATON_ROUTING_DATA).")
     if typed.data is not None:
         WHERE["data"] = Path(typed.data)
+    if typed.vectors is not None:
+        WHERE["vectors"] = typed.vectors
+    if typed.salts:
+        SALTS[:] = typed.salts.split(",")
     if typed.svg is not None:
         typed.svg.mkdir(parents=True, exist_ok=True)
         WHERE["svg"] = typed.svg

@@ -94,11 +94,14 @@ async def test_without_money_nothing_is_drafted_twice() -> None:
     assert (run.workers, desk.weighed) == (["llama"], [])
 
 
-async def test_the_mate_is_the_best_of_those_that_are_about_as_good() -> None:
+async def test_the_mate_is_the_best_of_the_others_unless_it_is_hopeless() -> None:
     other = replace(GEMMA, id="other", parameters=1)
     quality = {"llama": 0.6, "gemma": 0.2, "other": 0.7, "gpt": 0.8}
     run = await hybrid(quality, LLAMA, GEMMA, other, CLOUD, said=("7", "7", "7"))
     assert run.workers[:2] == ["llama", "other"]
+    weak = {"llama": 0.6, "tiny": 0.02, "gpt": 0.8}
+    run = await hybrid(weak, LLAMA, TINY, CLOUD, said=("7", "7", "7"))
+    assert run.workers[:2] == ["llama", "llama"]
 
 
 # Once there are drafts

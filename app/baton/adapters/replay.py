@@ -92,6 +92,11 @@ class ReplayWorker:
                 f"{self.card.id} is replayed, and has no recorded answer to this.",
                 "Replay strategies that need no fresh text: `baton bench --help` names them.",
             )
+        if request.temperature is not None:
+            raise WorkerError(
+                f"{self.card.id} is replayed, and was recorded once: it can't say something else.",
+                "Replay with another worker beside it.",
+            )
         read = sum(tokens_in(message.text) for message in request.messages)
         if self.card.is_outside:
             yield Sent(NOWHERE, sum(len(m.text.encode("utf-8")) for m in request.messages))

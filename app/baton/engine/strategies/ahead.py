@@ -16,11 +16,11 @@ BIG = 0.5
 GOOD = 0.9
 """From this chance on one draft is enough, if the estimate is sure."""
 
-_PEERS = 0.25
-"""Two workers whose chances differ by more don't check each other: the weaker one is just wrong."""
+_HOPELESS = 0.1
+"""With less chance than this a worker is no help in checking another."""
 
-_HOPELESS = 0.2
-"""With less chance than this a worker's two samples are two mistakes."""
+_SELDOM = 0.2
+"""With less chance than this one worker's two samples are two mistakes."""
 
 _BRIEF = 600
 """A longer answer, in tokens, isn't written twice by one worker: a person waits for it."""
@@ -80,8 +80,8 @@ async def may_pay(desk: Desk) -> bool:
 def pair(situation: Situation) -> tuple[str, ...]:
     """Return the two that should draft side by side, or none where one draft is enough.
 
-    Two workers here of about the same strength, for a prompt with a short answer by which they can
-    be compared. One worker answers twice only where it is known to be right now and then.
+    Two workers here, for a prompt with a short answer by which they can be compared. One worker
+    answers twice only where it is known to be right now and then.
     """
     mine, estimate = situation.card(situation.worker), situation.route.estimate
     chance = likely(situation, mine)
@@ -90,17 +90,20 @@ def pair(situation: Situation) -> tuple[str, ...]:
     if mate := _mate(situation):
         return (mine.id, mate)
     brief = estimate is not None and 0 < estimate.tokens <= _BRIEF
-    return (mine.id, mine.id) if brief and _HOPELESS <= chance < GOOD else ()
+    return (mine.id, mine.id) if brief and _SELDOM <= chance < GOOD else ()
 
 
 def _mate(situation: Situation) -> str:
-    """Return the strongest other worker here that is about as strong as the default one, or ""."""
+    """Return the other worker here whose answer tells most of the default one's, or "".
+
+    Without an estimate only a peer is taken: where a weaker one disagrees, it is just wrong. With
+    one that is known, and counts.
+    """
     mine, *others = here(situation)
     others = [card for card in others if card.id != situation.helper]
     if situation.route.estimate is None:
         best = next(iter(others), None)
         near = best is not None and abs(power(situation, best) - power(situation, mine)) <= ALIKE
         return best.id if best is not None and near else ""
-    chance = likely(situation, mine)
-    peers = [card for card in others if abs(likely(situation, card) - chance) <= _PEERS]
-    return max(peers, key=lambda card: likely(situation, card)).id if peers else ""
+    able = [card for card in others if likely(situation, card) >= _HOPELESS]
+    return max(able, key=lambda card: likely(situation, card)).id if able else ""
