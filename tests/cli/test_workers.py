@@ -165,7 +165,7 @@ def test_skills_and_slots_are_shown(call: Call, home: Path) -> None:
     assert "3 requests" in shown
     facts = json.loads(call("workers", "show", "gpt", "--json").out)
     assert (facts["slots"], facts["skills"]) == (3, {"code": 4.5, "math": 5.0, "chat": 2.0})
-    assert "judged by its size" in call("workers", "show", "small").out
+    assert "`baton models show small`" in call("workers", "show", "small").out
 
 
 @pytest.mark.parametrize("tool", ["calculator", "clock", "python"])

@@ -10,14 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.skills import read_scores
-from baton.domain.chat import Card
+from baton.adapters.store import Store
+from baton.domain.chat import Card, Prompt
 from baton.domain.errors import StoreError
 from baton.domain.labels import Label
-from baton.domain.plan import KINDS, Need
+from baton.domain.plan import KINDS, Material, Need
 from baton.domain.signals import Experience
 from baton.engine.assign import chance
 from baton.engine.mastery import GUESS, MEASURED, TYPED, SkillTable, levels, masteries, scores_of
+from baton.engine.orchestra import Orchestra
+from baton.engine.ports import Route
+from baton.engine.router import RuleRouter
 from baton.engine.skills import chance_at, level_at, ordinary, skill
 
 SCORES = {
@@ -156,6 +161,28 @@ async def test_a_roster_is_told_and_its_history_is_read_once_in_a_while() -> Non
     assert other.skills == {}
     assert len(reads) == 1
     assert (await table.of(LLAMA))["code"].answers == 20
+
+
+async def test_whoever_plans_a_run_sees_what_workers_are_good_at(tmp_path: Path) -> None:
+    seen: list[Card] = []
+
+    class Listening(RuleRouter):
+        async def route(self, material: Material, roster: Sequence[Card]) -> Route:
+            seen.extend(roster)
+            return await super().route(material, roster)
+
+    async def outcomes() -> Sequence[Experience]:
+        return told("code", 0.0, 20)
+
+    store = Store.open(tmp_path / "baton.db")
+    orchestra = Orchestra({"here": ScriptedWorker(card=LLAMA)}, store, "here")
+    orchestra.router = Listening()
+    orchestra.skills = SkillTable(lambda: SCORES, outcomes)
+    async with orchestra.play(Prompt("Write a function.")) as run:
+        assert [event async for event in run]
+    await store.aclose()
+    assert [card.id for card in seen] == ["here"]
+    assert seen[0].skills == levels(LLAMA, SCORES, told("code", 0.0, 20))
 
 
 async def test_a_history_that_cannot_be_read_costs_only_what_it_would_have_told() -> None:

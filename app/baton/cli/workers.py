@@ -152,7 +152,7 @@ def _skills(card: Card) -> str:
     """Say how difficult a task of each kind may be for a worker, the hardest first."""
     best = sorted(card.skills.items(), key=lambda skill: (-skill[1], skill[0]))
     if not best:
-        return "" if card.is_tool else "judged by its size"
+        return "" if card.is_tool else f"`baton models show {card.id}`"
     return ", ".join(f"{kind} {level:g}" for kind, level in best) + " (of 5)"
 
 
