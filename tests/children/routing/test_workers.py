@@ -114,6 +114,18 @@ def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
         assert -6 <= ability(dollars=odd) <= 6
 
 
+def test_a_card_says_something_of_one_that_nobody_measured() -> None:
+    found = workers.fit(measured())
+
+    def ability(**skills: float) -> float:
+        return found.of(Candidate("mine", "mine-8b", skills=skills))
+
+    assert ability(code=1.5, math=1.0) < ability() < ability(code=4.5, math=5.0)
+    assert abs(ability(code=float("nan"), math=float("inf"))) <= 6
+    known = Candidate("g", "gemma-2-9b", skills={"code": 5.0})
+    assert found.of(known) == found.workers["gemma-2-9b"]
+
+
 def test_what_was_measured_of_it_counts_by_whatever_name() -> None:
     found = workers.fit(measured())
     packed = Candidate("small", "Gemma-2-9b-it-Q4_K_M.gguf")

@@ -129,6 +129,10 @@ def sight(candidate: Candidate) -> Floats:
     ])  # fmt: skip
 
 
+_ABILITY_AT_3, _ABILITY_A_LEVEL = 0.4, 0.9
+"""What the levels of a card come to: 3 is what models of 8 billion master (engine/skills.py)."""
+
+
 @dataclass(frozen=True)
 class Abilities:
     """What was fitted: the abilities of those measured, and what `sight` is worth for the others.
@@ -143,8 +147,13 @@ class Abilities:
     error: float = 1.0
 
     def prior(self, candidate: Candidate) -> float:
-        """Return what ability to expect of a worker by its name, size and price alone."""
-        return float(np.clip(sight(candidate) @ self.worth, -6.0, 6.0))
+        """Return what ability to expect of a worker by its name, size, price and card alone."""
+        seen = float(sight(candidate) @ self.worth)
+        told = [level for level in candidate.skills.values() if math.isfinite(level)]
+        if told:
+            mean = sum(min(5.0, max(1.0, level)) for level in told) / len(told)
+            seen = (seen + _ABILITY_AT_3 + _ABILITY_A_LEVEL * (mean - 3.0)) / 2.0
+        return min(6.0, max(-6.0, seen))
 
     def of(self, candidate: Candidate) -> float:
         """Return a worker's ability: as measured, else as expected."""
