@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -102,17 +102,6 @@ class Votes:
             logs.max(axis=1) - logs.min(axis=1),
             self.lengths.max(axis=1) > _ENDLESS,
         ])  # fmt: skip
-
-    def turned(self, place: int) -> Votes:
-        """Return the same with another draft in focus."""
-        order = [place, *(other for other in range(self.groups.shape[1]) if other != place)]
-        return replace(
-            self,
-            groups=self.groups[:, order],
-            prior=self.prior[:, order],
-            alike=self.alike[:, order],
-            lengths=self.lengths[:, order],
-        )
 
 
 @dataclass(frozen=True)
@@ -221,20 +210,24 @@ class Agreement:
         workers = [draft.worker for draft in drafts]
         prior = log_odds(np.array([estimate.quality.get(one, _UNKNOWN) for one in workers]))
         prior += np.array([_evidence(draft) for draft in drafts])
-        lengths = np.array([[float(max(0, draft.length)) for draft in drafts]])
-        alike = np.array([chances_alike(answers, workers)])
-
-        def votes(asked: float) -> Votes:
-            odds = log_odds(np.array([asked]))
-            return Votes(np.array([groups]), prior[None], odds, alike, lengths)
-
-        plain = votes(_UNKNOWN)
-        quality = [float(self.chances(plain.turned(place))[0][0]) for place in range(len(drafts))]
-        asked = {
-            c.id: float(self.chances(votes(estimate.quality.get(c.id, _UNKNOWN)))[1][0])
-            for c in candidates
-        }
-        return quality, asked
+        lengths = np.array([float(max(0, draft.length)) for draft in drafts])
+        alike = np.array(chances_alike(answers, workers))
+        # A row with each draft in focus, then one with each candidate that may be asked.
+        every = list(range(len(drafts)))
+        turns = [[place, *(p for p in every if p != place)] for place in every]
+        order = np.array(turns + [every] * len(candidates))
+        asked = [_UNKNOWN] * len(drafts)
+        asked += [estimate.quality.get(c.id, _UNKNOWN) for c in candidates]
+        votes = Votes(
+            np.array(groups)[order],
+            prior[order],
+            log_odds(np.array(asked)),
+            alike[order],
+            lengths[order],
+        )
+        right, other = self.chances(votes)
+        gained = zip(candidates, other[len(drafts) :].tolist(), strict=True)
+        return right[: len(drafts)].tolist(), {c.id: chance for c, chance in gained}
 
 
 # Where there is nothing to compare but the texts
