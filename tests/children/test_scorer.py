@@ -250,9 +250,11 @@ def test_it_ends_with_its_front() -> None:
     with subprocess.Popen(
         [sys.executable, "-P", "-c", _FRONT], stdout=subprocess.PIPE, text=True
     ) as front:
-        assert front.stdout is not None
-        child = psutil.Process(int(front.stdout.readline()))
-        front.kill()
+        try:
+            assert front.stdout is not None
+            child = psutil.Process(int(front.stdout.readline()))
+        finally:
+            front.kill()
     child.wait(timeout=10)
 
 

@@ -105,49 +105,23 @@ class Scorer:
             self._front.send("failed", id=number, error="WorkerError", message=message, hint="")
 
     def _load(self, frame: framing.Frame) -> None:
-        try:
-            import onnxruntime
-
-            from baton.children.routing.model import RouterFileError, RouterModel
-        except Exception as error:  # a library that can't be loaded says so in many ways
-            raise Failure(
-                "WorkerUnavailable",
-                f"What the router runs on can't be loaded: {error}.",
-                "Run `scripts/baton` once with a network, or install Baton anew.",
-            ) from error
-        onnxruntime.disable_telemetry_events()
+        available = _runs_on()
         folder, threads = Path(frame["folder"]), frame["threads"]
         learned = Path(frame["learned"]) if frame["learned"] else None
         if learned is not None and not learned.exists():
             learned = None
-        note = ""
+        model, note = _load_with(folder, learned, threads)
 
         def load(provider: str) -> RouterModel:
-            providers = list(dict.fromkeys((provider, _CPU)))
-            return RouterModel.load(folder, learned, threads, providers)
+            from baton.children.routing.model import RouterModel
 
-        try:
-            try:
-                model = load(_CPU)
-            except RouterFileError as error:
-                if learned is None:
-                    raise
-                note = f"What was learned from your answers can't be used: {error}."
-                note += " `baton learn` makes it anew."
-                learned = None
-                model = load(_CPU)
-        except RouterFileError as error:
-            raise Failure(
-                "ModelFileError",
-                f"The router's own file can't be used: {error}.",
-                "Get it again: `git checkout models/router` in a checkout, else install anew.",
-            ) from error
-        there = [name for name in _ACCELERATED if name in onnxruntime.get_available_providers()]
-        self._model, provider = _fastest(model, there, load)
+            return RouterModel.load(folder, None if note else learned, threads, [provider, _CPU])
+
+        self._model, provider = _fastest(model, available, load)
         self._front.send(
             "loaded",
             provider=provider.removesuffix("ExecutionProvider"),
-            learned=learned is not None,
+            learned=learned is not None and not note,
             note=note,
         )
 
@@ -188,6 +162,44 @@ def _candidates(frame: framing.Frame) -> list[Candidate]:
 
 def _rated(fields: framing.Frame) -> Rated:
     return Rated(**{**fields, "worker": Candidate(**fields["worker"])})
+
+
+def _runs_on() -> list[str]:
+    """Import what the router runs on; return what here could be faster than the processor."""
+    try:
+        import onnxruntime
+
+        import baton.children.routing.model  # noqa: F401 (numpy and tokenizers, in the same try)
+    except Exception as error:  # a library that can't be loaded says so in many ways
+        raise Failure(
+            "WorkerUnavailable",
+            f"What the router runs on can't be loaded: {error}.",
+            "Run `scripts/baton` once with a network, or install Baton anew.",
+        ) from error
+    onnxruntime.disable_telemetry_events()
+    there = onnxruntime.get_available_providers()
+    return [name for name in _ACCELERATED if name in there]
+
+
+def _load_with(folder: Path, learned: Path | None, threads: int) -> tuple[RouterModel, str]:
+    """Load the shipped router with what was learned; without it, and a sentence, if that fails."""
+    from baton.children.routing.model import RouterFileError, RouterModel
+
+    note = ""
+    if learned is not None:
+        try:
+            return RouterModel.load(folder, learned, threads, [_CPU]), ""
+        except Exception as error:  # whatever is wrong with it, the shipped one is there
+            note = f"What was learned from your answers can't be used: {error}."
+            note += " `baton learn` makes it anew."
+    try:
+        return RouterModel.load(folder, None, threads, [_CPU]), note
+    except RouterFileError as error:
+        raise Failure(
+            "ModelFileError",
+            f"The router's own file can't be used: {error}.",
+            "Get it again: `git checkout models/router` in a checkout, else install anew.",
+        ) from error
 
 
 def _fastest(
