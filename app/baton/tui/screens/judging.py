@@ -90,15 +90,23 @@ class JudgingScreen(ReadingScreen):
 
         tutor = self.desk.tutor()
         if wanted:
-            await self.transcript.note(tutor.undo() if wanted == "undo" else tutor.forget())
+            said = tutor.undo() if wanted == "undo" else tutor.forget()
+            self._warm_router()
+            await self.transcript.note(said)
             return
         self.footer.say("learning from your answers", 60)
         try:
             lesson = await tutor.learn()
         finally:
             self.footer.said = ""
+        self._warm_router()
         undo = ["/learn undo takes that back."] if lesson.kept else []
         await self.transcript.note("\n".join([*told(lesson), *undo]))
+
+    def _warm_router(self) -> None:
+        """Have the router read what is learned now, so that no prompt waits for that."""
+        if (router := self.desk.orchestra.router) is not None:
+            router.warm()
 
     # What the person does
 
