@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +129,9 @@ def sight(candidate: Candidate) -> Floats:
     ])  # fmt: skip
 
 
+_MOST_KNOWN = 1000
+"""So many answers about workers are remembered."""
+
 _ABILITY_AT_3, _ABILITY_A_LEVEL = 0.4, 0.9
 """What the levels of a card come to: 3 is what models of 8 billion master (engine/skills.py)."""
 
@@ -145,6 +148,10 @@ class Abilities:
     worth: Floats
     level: Mapping[str, float]
     error: float = 1.0
+    _near: dict[tuple[Candidate, tuple[str, ...]], Mapping[str, float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was told of workers, who are the same ones from prompt to prompt."""
 
     def prior(self, candidate: Candidate) -> float:
         """Return what ability to expect of a worker by its name, size, price and card alone."""
@@ -170,6 +177,14 @@ class Abilities:
 
         The closer its ability, the more; one of its family more still. It alone, if it is there.
         """
+        asked = candidate, tuple(among)
+        if asked not in self._near:
+            if len(self._near) >= _MOST_KNOWN:
+                self._near.clear()
+            self._near[asked] = self._nearest(candidate, among)
+        return self._near[asked]
+
+    def _nearest(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
         if known := match(candidate.model or candidate.id, among):
             return {known: 1.0}
         target, family = self.of(candidate), read(candidate.model or candidate.id).family
