@@ -8,6 +8,7 @@ from dataclasses import replace
 from baton.domain.plan import MOST_STEPS, Outcome, Plan
 from baton.domain.routing import Judgement
 from baton.engine.ports import Desk, Proposal, Situation
+from baton.engine.sizes import likely_cost
 from baton.engine.strategies.ahead import may_be_helped, may_pay, tenths, told
 from baton.engine.strategies.cascade import best, doubt
 from baton.engine.strategies.drafts import (
@@ -74,6 +75,8 @@ class SecondLook:
         stays = _better(situation, outcome, drafts, judged)
         gain = judged.gain.get(situation.helper, 0.0)
         hopeless = bool(why) and len(drafts) == 1
+        if hopeless:  # it is as good as no answer, whoever wrote it
+            gain += judged.quality[judged.best]
         why = why or _doubted(drafts, judged)
         if may_be_helped(situation) and await _is_worth(desk, gain, hopeless):
             step = answered_by(situation, situation.helper, optional=True)
@@ -91,9 +94,15 @@ async def _is_worth(desk: Desk, gain: float, hopeless: bool) -> bool:
     situation = desk.situation
     if not situation.card(situation.helper).is_outside:
         return hopeless or gain > _NOTICED
-    if hopeless and (await desk.funds()).left == 0:
+    left = (await desk.funds()).left
+    if hopeless and left is not None and left < _price(situation):
         return True  # nothing is sent then, but the person is told what is in the way
     return await desk.weigh(situation.helper, gain)
+
+
+def _price(situation: Situation) -> int:
+    helper = situation.card(situation.helper)
+    return likely_cost(helper, situation.material, situation.route)
 
 
 def _drafts(plan: Plan) -> Sequence[int]:
