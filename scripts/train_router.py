@@ -61,6 +61,9 @@ KIND_OF = tuple(
 )
 
 
+UNSHOWN = re.compile(r"math-?l5|\bmath$")
+"""Files whose questions may not be shipped, not even as vectors."""
+
 SOME = 150
 """So many questions of each file tell what kinds are like; all of them would outweigh the rest."""
 
@@ -97,7 +100,7 @@ def main() -> None:
 def train(data: Sequence[Rows], out: Path, seed: int, shelf: Shelf) -> None:
     """Fit everything and write the folder that RouterModel.load reads."""
     samples = [sampled(rows, shelf) for rows in data]
-    heads = fitting.fit(samples)
+    heads = fitting.fit(samples, seed)
     agreement = fit_agreement(data, held_out(data, samples), seed)
     out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
@@ -158,6 +161,7 @@ def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:
         rows.quality,
         middle,
         np.array([KINDS.index(kind_of(group)) for group in rows.groups], np.int64),
+        not UNSHOWN.search(rows.name),
     )
 
 
@@ -173,9 +177,9 @@ def held_out(
         for one, own in zip(samples, parts, strict=True):
             out = own == part
             design = heads.basis.design(one.vectors[out], one.figures[out])
-            shares = heads.shares(design)
+            reading = heads.read(design)
             for worker, column in found[one.name].items():
-                column[out] = heads.quality(design, shares, Candidate(worker))
+                column[out] = heads.quality(reading, Candidate(worker))
     return found
 
 

@@ -16,7 +16,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z]")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _OPTION = re.compile(r"^[ \t]{0,8}\(?([A-J])[.):][ \t]+(.*)$", re.MULTILINE)
-_SENTENCE = re.compile(r"[.!?。！？]+(?:\s|$)")
+_SENTENCE = re.compile(r"[.!?。！？]+(?:\s|$)")  # noqa: RUF001
 _DIGIT, _CAPITAL = re.compile(r"\d"), re.compile(r"[A-Z]")
 _NESTED = re.compile(r"[\[({][^\])}]{0,80}[\[({]")
 
@@ -24,7 +24,7 @@ _SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern, re.MULTILINE))
     for name, pattern in (
         ("formula", r"\\[a-zA-Z]+|\$[^$\n]{1,80}\$|[\^_]\{"),
-        ("operator", r"[=<>≤≥±×÷√∑∫∞≠]|\d ?[-+*/^] ?\d"),
+        ("operator", r"[=<>≤≥±×÷√∑∫∞≠]|\d ?[-+*/^] ?\d"),  # noqa: RUF001
         ("money", r"[$€£¥] ?\d"),
         ("percent", r"%"),
         ("measure", r"\d ?(?:[kcm]?m|k?g|s|ms|mol|[kmM]?[Hh]z|V|W|J|N|Pa|K|C|ft|lb|km/h|mph|°)\b"),
@@ -34,29 +34,43 @@ _SIGNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         ("blank", r"__+|\.\.\.|…"),
         ("quote", r"[\"“”«»„]"),
-        ("contracted", r"n['’]t\b"),
+        ("contracted", r"n['’]t\b"),  # noqa: RUF001
         ("year", r"\b1[5-9]\d\d\b|\b20\d\d\b"),
         ("bullet", r"^[ \t]{0,8}(?:[-*•]|\d{1,2}[.)])[ \t]"),
         ("listed", r"\bI{1,3}\b(?: and|,? only|[.):])|(?:[Tt]rue|[Ff]alse|[Ww]rong),"),
     )
 )
 _LEXICON = {
-    "pay": "dollar dollars cent cents euro euros price cost costs profit paid pay pays sold buy buys",
-    "unit": "hour hours minute* day days week* year years mile* feet inch* meter* metre* gram* percent",
-    "program": "python java javascript function code program* script sql regex api bug compil* algorithm*"
-    " array loop string",
+    "pay": (
+        "dollar dollars cent cents euro euros price cost costs profit paid pay pays sold buy buys"
+    ),
+    "unit": (
+        "hour hours minute* day days week* year years mile* feet inch* meter* metre* gram* percent"
+    ),
+    "program": (
+        "python java javascript function code program* script sql regex api bug compil* "
+        "algorithm* array loop string"
+    ),
     "negation": "not never except least false incorrect unlikely without no neither nor cannot",
     "superlative": "most best greatest highest lowest main primary likely major principal",
     "statement": "statement* assertion true false correct",
     "following": "following below above",
-    "logic": "if then all some every therefore hence implies unless only either or and conclusion"
-    " premise* argument* valid",
+    "logic": (
+        "if then all some every therefore hence implies unless only either or and "
+        "conclusion premise* argument* valid"
+    ),
     "howmany": "many much total altogether often",
     "explain": "explain* why describe discuss compare analy* reason* prove show derive how",
-    "compute": "calculat* comput* evaluat* solve find determin* estimat* simplif* integra* derivative"
-    " probabilit* average sum",
-    "write": "write draft compose story poem essay email letter blog article sentence slogan speech",
-    "rewrite": "rewrite rephrase paraphrase improve proofread grammar edit correct shorten formal tone",
+    "compute": (
+        "calculat* comput* evaluat* solve find determin* estimat* simplif* integra* "
+        "derivative probabilit* average sum"
+    ),
+    "write": (
+        "write draft compose story poem essay email letter blog article sentence slogan speech"
+    ),
+    "rewrite": (
+        "rewrite rephrase paraphrase improve proofread grammar edit correct shorten formal tone"
+    ),
     "summary": "summar* tldr brief outline passage article according author paragraph text",
     "translate": "translat* english german french spanish italian chinese japanese",
     "extract": "extract* list json csv table field* format entities names",
@@ -64,24 +78,40 @@ _LEXICON = {
     "chat": "hi hello hey thanks thank please you your i'm i my me",
     "who": "who whom whose when where which capital named",
     "what": "what define* meaning means term",
-    "law": "court* law laws legal* statute* plaintiff* defendant* contract* liab* constitution* jury"
-    " crime* guilty convicted",
-    "medicine": "patient* disease* clinical* symptom* treat* diagnos* blood drug* therap* cell* gene*"
-    " protein* dose*",
-    "physics": "force* energy mass velocity speed accelerat* volt* current charge* magnet* temperature"
-    " pressure wave* electron* reaction acid* molecul*",
-    "algebra": "group* ring* field* matrix vector* polynomial* integer* prime* theorem set graph"
-    " equation* triangle* circle* angle* square* modulo",
-    "market": "tax* income interest market* demand supply inflation gdp bond* stock* account* revenue"
-    " asset* audit* insur*",
+    "law": (
+        "court* law laws legal* statute* plaintiff* defendant* contract* liab* "
+        "constitution* jury crime* guilty convicted"
+    ),
+    "medicine": (
+        "patient* disease* clinical* symptom* treat* diagnos* blood drug* therap* cell* "
+        "gene* protein* dose*"
+    ),
+    "physics": (
+        "force* energy mass velocity speed accelerat* volt* current charge* magnet* "
+        "temperature pressure wave* electron* reaction acid* molecul*"
+    ),
+    "algebra": (
+        "group* ring* field* matrix vector* polynomial* integer* prime* theorem set "
+        "graph equation* triangle* circle* angle* square* modulo"
+    ),
+    "market": (
+        "tax* income interest market* demand supply inflation gdp bond* stock* account* "
+        "revenue asset* audit* insur*"
+    ),
     "moral": "moral* ethic* virtue* duty duties right rights good evil justice wrong",
-    "history": "century centuries war wars empire* king* queen president revolution* treaty ancient"
-    " colon* bce",
-    "steps": "twice half third quarter times more less each remain* left rest after before next",
-    "psychology": "behavior* behaviour* cognit* memory emotion* child* personalit* psycholog* anxiety"
-    " social* theory",
+    "history": (
+        "century centuries war wars empire* king* queen president revolution* treaty "
+        "ancient colon* bce"
+    ),
+    "steps": ("twice half third quarter times more less each remain* left rest after before next"),
+    "psychology": (
+        "behavior* behaviour* cognit* memory emotion* child* personalit* psycholog* "
+        "anxiety social* theory"
+    ),
     "religion": "god church buddh* islam* muslim* christian* jesus hindu* jew* religio*",
-    "computer": "computer* network* memory data* process* cache protocol* encrypt* server* software",
+    "computer": (
+        "computer* network* memory data* process* cache protocol* encrypt* server* software"
+    ),
     "pronoun": "he she his her they their him them it its",
     "scenario": "suppose consider given assume imagine let",
 }

@@ -1,18 +1,38 @@
-"""Fits the heads: closed-form, so the same questions always make the same numbers."""
+"""Fits the heads, the same ones from the same questions and seed.
+
+Three ways of telling quality are fitted for each set of questions: a ridge regression on vectors
+and figures, one on likeness to some of the questions, and boosted trees. What each is worth there
+is found on questions that it wasn't fitted on, by how well it tells the gain of the set's stronger
+workers over the weaker ones: that is what a router pays for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import workers
-from baton.children.routing.heads import Basis, Block, Floats, Heads
+from baton.children.routing import trees, workers
+from baton.children.routing.encoder import WIDTH
+from baton.children.routing.heads import LENGTH, Basis, Block, Floats, Heads, Points
 
-GROUP_LEAST = 20
-"""Smaller groups don't say what a task is like."""
+POINTS = 1800
+"""So many questions a new one is compared with, of all sets together at most."""
+
+AXES = 48
+"""Directions of the vectors that trees ask for."""
+
+KNOWN = (0.22, 0.36)
+"""A text is new, or known, whose likest point is no more, or no less, alike than that."""
+
+PARTS = 3
+_LINEAR, _NEAR, _JITTER, _MEMBER, _TOKENS = 4000.0, 3.0, 1e-3, 300.0, 1000.0
+_SLOPES = (0.05, 0.3)
+_FEW = 60
+"""With fewer questions nothing can be held out."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +40,7 @@ class Sample:
     """A set of questions: what their texts come to, and how good each worker was at them.
 
     `kinds` is the place of each question's kind, or -1; `lengths` the answers' in characters.
+    `shown` tells whether questions of it may be among those that the files hold.
     """
 
     name: str
@@ -29,6 +50,7 @@ class Sample:
     quality: Mapping[str, Floats]
     lengths: Floats
     kinds: NDArray[np.int64]
+    shown: bool = True
 
     def take(self, rows: NDArray[np.bool_]) -> Sample:
         """Return some of the questions."""
@@ -40,81 +62,203 @@ class Sample:
             {worker: column[rows] for worker, column in self.quality.items()},
             self.lengths[rows],
             self.kinds[rows],
+            self.shown,
         )
 
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Return who answered, the worst first."""
+        known = [name for name, column in self.quality.items() if not np.isnan(column).all()]
+        return tuple(sorted(known, key=lambda name: (np.nanmean(self.quality[name]), name)))
 
-def ridge(design: Floats, targets: Floats, penalty: float, weight: Floats | None = None) -> Floats:
+    def table(self) -> Floats:
+        """Return a column of qualities for each of the workers; what isn't known is their mean."""
+        columns = [self.quality[name] for name in self.workers]
+        filled = [np.where(np.isnan(one), np.nanmean(one), one) for one in columns]
+        return np.column_stack(filled) if filled else np.zeros((len(self.vectors), 0))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the three ways see of some texts."""
+
+    design: Floats
+    alike: Floats
+    asked: Floats
+
+    def take(self, rows: NDArray[np.bool_]) -> Inputs:
+        """Return some of them."""
+        return Inputs(self.design[rows], self.alike[rows], self.asked[rows])
+
+
+def ridge(design: Floats, targets: Floats, penalty: float) -> Floats:
     """Return what each column of a design is worth; its first column isn't held down."""
-    weighted = design if weight is None else design * weight[:, None]
-    gram = weighted.T @ design
-    held = np.full(len(gram), penalty)
+    held = np.full(design.shape[1], penalty)
     held[0] = 1e-6
-    return np.asarray(np.linalg.solve(gram + np.diag(held), weighted.T @ targets), np.float64)
+    return np.asarray(np.linalg.solve(design.T @ design + np.diag(held), design.T @ targets))
 
 
-def fit(samples: Sequence[Sample]) -> Heads:
+def fit(samples: Sequence[Sample], seed: int = 0) -> Heads:
     """Fit all heads but that of the kinds."""
+    samples = [sample for sample in samples if sample.workers]
+    dice = np.random.default_rng(seed)
     figures = np.vstack([sample.figures for sample in samples])
-    basis = Basis(figures.mean(axis=0), figures.std(axis=0) + 1e-3)
+    basis = Basis(_kept(figures.mean(axis=0)), _kept(figures.std(axis=0) + 1e-3))
     designs = [basis.design(sample.vectors, sample.figures) for sample in samples]
     whole = np.vstack(designs)
+    axes = _axes(whole[:, 1 : 1 + WIDTH])
+    points = _points(samples, designs, dice)
+    own_points, _ = points.alike(points_design(points))
+    blocks = []
+    for sample, design in zip(samples, designs, strict=True):
+        asked = np.hstack([design[:, 1 : 1 + WIDTH] @ axes, design[:, 1 + WIDTH :]])
+        inputs = Inputs(design, points.alike(design)[0], asked)
+        blocks.append(_Fitter(own_points, seed).block(sample, inputs))
     which = np.repeat(np.arange(len(samples)), [len(design) for design in designs])
-    blocks = tuple(map(_block, samples, designs))
-    centres, near = _seen(samples)
-    difficulty = np.concatenate([_difficulty(sample) for sample in samples])
+    scores = {sample.name: _scores(sample) for sample in samples}
     return Heads(
         basis,
-        blocks,
-        ridge(whole, np.eye(len(samples))[which], 300.0),
-        ridge(whole, difficulty, 3000.0),
-        _tokens(samples, designs),
-        centres,
-        near,
-        workers.fit({sample.name: _scores(sample) for sample in samples}),
+        axes,
+        points,
+        tuple(blocks),
+        ridge(whole, np.eye(len(samples))[which], _MEMBER),
+        _tokens(samples, whole),
+        KNOWN,
+        _slope(samples, designs),
+        workers.fit(scores),
     )
 
 
-def _block(sample: Sample, design: Floats) -> Block:
-    names = tuple(sorted(sample.quality))
-    worth = np.zeros((design.shape[1], len(names)))
-    for place, name in enumerate(names):
-        known = ~np.isnan(sample.quality[name])
-        worth[:, place] = ridge(design[known], sample.quality[name][known], 1000.0)
-    return Block(sample.name, names, worth)
+def points_design(points: Points) -> Floats:
+    """Return the points as rows of a design."""
+    vectors = points.vectors.astype(np.float64)
+    vectors *= np.sqrt(WIDTH) / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    figures = points.figures.astype(np.float64) / 32.0
+    return np.hstack([np.ones((len(vectors), 1)), vectors, figures])
+
+
+def _kept(numbers: Floats) -> Floats:
+    """Return numbers as a file will hold them."""
+    return numbers.astype(np.float32).astype(np.float64)
+
+
+def _axes(vectors: Floats) -> Floats:
+    """Return the main directions; each is turned so that its largest part is above 0."""
+    middle = vectors - vectors.mean(axis=0)
+    _, found = np.linalg.eigh(middle.T @ middle)
+    found = found[:, ::-1][:, :AXES]
+    largest = np.abs(found).argmax(axis=0)
+    return _kept(found * np.sign(found[largest, np.arange(found.shape[1])]))
+
+
+def _points(
+    samples: Sequence[Sample], designs: Sequence[Floats], dice: np.random.Generator
+) -> Points:
+    """Draw the points: small sets give more of their questions than large ones."""
+    weights = np.array([np.sqrt(len(s.vectors)) if s.shown else 0.0 for s in samples])
+    most = max(len(sample.workers) for sample in samples)
+    rows, origins, outcomes = [designs[0][:0]], [], [np.zeros((0, most))]
+    for place, (sample, design) in enumerate(zip(samples, designs, strict=True)):
+        share = float(weights[place]) / max(float(weights.sum()), 1.0)
+        drawn = np.sort(dice.permutation(len(design))[: round(POINTS * share)])
+        table = sample.table()[drawn]
+        rows.append(design[drawn])
+        origins += [place] * len(drawn)
+        outcomes.append(np.pad(table, ((0, 0), (0, most - table.shape[1]))))
+    return Points.of(np.vstack(rows), np.array(origins, np.int64), np.vstack(outcomes))
+
+
+class _Fitter:
+    """Fits the blocks on the same points."""
+
+    def __init__(self, alike: Floats, seed: int) -> None:
+        self._held = _NEAR * alike + _JITTER * np.eye(len(alike))
+        self._seed = seed
+
+    def block(self, sample: Sample, inputs: Inputs) -> Block:
+        """Fit the heads of a set, each way as much as it is worth there."""
+        table = sample.table()
+        steer = _contrast(table)
+        weights = self._weights(inputs, steer, sample.groups)
+        mean = table.mean(axis=0)
+        linear, near, grown = self._ways(inputs, table - mean, steer)
+        linear = linear * weights[0]
+        linear[0] += mean
+        return Block(
+            sample.name,
+            sample.workers,
+            _kept(linear),
+            _kept(near * weights[1]),
+            trees.Trees(grown.columns, grown.cuts, _kept(grown.values * weights[2])),
+        )
+
+    def _ways(
+        self, inputs: Inputs, targets: Floats, steer: Floats
+    ) -> tuple[Floats, Floats, trees.Trees]:
+        linear = ridge(inputs.design, targets, _LINEAR)
+        gram = inputs.alike.T @ inputs.alike + self._held
+        near = np.linalg.solve(gram, inputs.alike.T @ targets)
+        dice = np.random.default_rng(self._seed)
+        return linear, np.asarray(near), trees.fit(inputs.asked, targets, steer, dice)
+
+    def _weights(self, inputs: Inputs, steer: Floats, groups: Sequence[str]) -> Floats:
+        """Return what each way is worth on questions that it wasn't fitted on."""
+        if len(steer) < _FEW:
+            return np.array([1.0, 0.0, 0.0])
+        part = np.random.default_rng(self._seed + 1).permutation(len(steer)) % PARTS
+        told = np.zeros((len(steer), 3))
+        for number in range(PARTS):
+            rest, out = inputs.take(part != number), inputs.take(part == number)
+            targets = steer[part != number] - steer[part != number].mean()
+            linear, near, grown = self._ways(rest, targets[:, None], targets)
+            told[part == number] = np.column_stack(
+                [out.design @ linear, out.alike @ near, grown.table(out.asked)]
+            )
+        return _worth(told, steer - steer.mean())
+
+
+def _worth(told: Floats, truth: Floats) -> Floats:
+    """Return the weights, none below 0, with which columns tell the truth best."""
+    best, found = np.inf, np.zeros(told.shape[1])
+    for count in range(1, told.shape[1] + 1):
+        for some in combinations(range(told.shape[1]), count):
+            own = told[:, some]
+            gram = own.T @ own
+            weights = np.linalg.solve(gram + 1e-3 * np.trace(gram) * np.eye(count), own.T @ truth)
+            error = float(((truth - own @ weights) ** 2).mean())
+            if (weights >= 0).all() and error < best:
+                best, found = error, np.zeros(told.shape[1])
+                found[list(some)] = np.minimum(weights, 1.5)
+    return found
+
+
+def _contrast(table: Floats) -> Floats:
+    """Return by how much the stronger half of the workers (the last columns) did better."""
+    half = table.shape[1] // 2
+    if half == 0:
+        return -np.asarray(table.mean(axis=1))
+    return np.asarray(table[:, -half:].mean(axis=1) - table[:, :half].mean(axis=1))
+
+
+def _slope(samples: Sequence[Sample], designs: Sequence[Floats]) -> float:
+    """Return how much of what they miss workers get worse with a standard deviation of length."""
+    moved, missed = 0.0, 0.0
+    for sample, design in zip(samples, designs, strict=True):
+        table, length = sample.table(), design[:, LENGTH]
+        bad = 1.0 - table.mean(axis=1)
+        moved += float(((length - length.mean()) * bad).sum())
+        missed += float(((length - length.mean()) ** 2).sum() * bad.mean())
+    return float(np.clip(moved / max(missed, 1e-9), *_SLOPES))
 
 
 def _scores(sample: Sample) -> dict[str, tuple[float, int]]:
-    known = {name: column[~np.isnan(column)] for name, column in sample.quality.items()}
-    return {
-        name: (float(column.mean()), len(column)) for name, column in known.items() if len(column)
-    }
+    known = {name: own[~np.isnan(own)] for name, own in sample.quality.items()}
+    return {name: (float(own.mean()), len(own)) for name, own in known.items() if len(own)}
 
 
-def _difficulty(sample: Sample) -> Floats:
-    table = np.column_stack([sample.quality[name] for name in sorted(sample.quality)])
-    mean = np.nanmean(table, axis=1)
-    return np.asarray(-(mean - mean.mean()) / (mean.std() + 1e-6), np.float64)
-
-
-def _tokens(samples: Sequence[Sample], designs: Sequence[Floats]) -> Floats:
-    whole = np.vstack(list(designs))
+def _tokens(samples: Sequence[Sample], whole: Floats) -> Floats:
     lengths = np.concatenate([sample.lengths for sample in samples])
     known = ~np.isnan(lengths)
     if not known.any():
         return np.concatenate([[np.log(200.0)], np.zeros(whole.shape[1] - 1)])
-    return ridge(whole[known], np.log1p(lengths[known] / 4.0), 1000.0)
-
-
-def _seen(samples: Sequence[Sample]) -> tuple[Floats, tuple[float, float]]:
-    centres, likest = [], []
-    for sample in samples:
-        for group in sorted(set(sample.groups)):
-            rows = np.array([own == group for own in sample.groups], bool)
-            if rows.sum() >= GROUP_LEAST:
-                mean = sample.vectors[rows].mean(axis=0)
-                centres.append(mean / (np.linalg.norm(mean) + 1e-9))
-    table = np.vstack(centres)
-    for sample in samples:
-        likest.append((sample.vectors @ table.T).max(axis=1))
-    low, high = np.percentile(np.concatenate(likest), [2, 40])
-    return table, (float(low) - 0.1, float(high))
+    return ridge(whole[known], np.log1p(lengths[known] / 4.0), _TOKENS)

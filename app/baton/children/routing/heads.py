@@ -2,7 +2,8 @@
 
 Every set of questions has heads of its own for the workers that answered it, because what an
 outcome means differs between sets. How much a new question is like each of them decides what they
-have to say; what none of them knows is left to length and to what was fitted within all tasks.
+have to say. Where a question is like nothing that was seen they yield: to what a worker reaches on
+the whole, and to length, which was no worse on unseen tasks than anything that was ever fitted.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baton.children.routing import RouterFileError
+from baton.children.routing.encoder import WIDTH
+from baton.children.routing.features import NAMES
+from baton.children.routing.trees import Trees
 from baton.children.routing.workers import Abilities
 from baton.domain.routing import Candidate
 
 Floats = NDArray[np.float64]
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever a file of an older one can't be used."""
 
 ARRAYS, WORDS = "heads.npz", "heads.json"
+
+LENGTH = 1 + WIDTH + NAMES.index("length")
+"""The column of a design that says how long a text is."""
+
+SHARP_VECTORS, SHARP_FIGURES = 1.5, 1.0
+"""How fast likeness falls with the distance of two texts' vectors, and of their figures."""
+
+_UNMET = 0.05
+"""What a set says of two workers that didn't both answer it, beside one that they did."""
+
+_SURE = 2.0
+"""How much surer than it is the head that tells sets apart is taken to be."""
+
+_NEIGHBOURS = 30
+
+_POINTS = ("vectors", "figures", "origin", "outcomes")
+
+_STEP = 32.0
+_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -43,12 +67,80 @@ class Basis:
 
 
 @dataclass(frozen=True)
+class Points:
+    """Some of the questions, as 8-bit integers: a new text is compared with each."""
+
+    vectors: NDArray[np.int8]
+    figures: NDArray[np.int8]
+    origin: NDArray[np.int8]
+    """The place of the set that each is from."""
+    outcomes: NDArray[np.uint8]
+    """How good the set's workers were, in their order, from 0 to 255."""
+
+    @classmethod
+    def of(cls, design: Floats, origin: NDArray[np.int64], outcomes: Floats) -> Points:
+        """Take the rows of a design."""
+        vectors, figures = design[:, 1 : 1 + WIDTH], design[:, 1 + WIDTH :]
+        largest = np.abs(vectors).max(axis=1, keepdims=True) + 1e-9
+        return cls(
+            np.round(vectors / largest * 127).astype(np.int8),
+            np.round(np.clip(figures, -3.9, 3.9) * _STEP).astype(np.int8),
+            origin.astype(np.int8),
+            np.round(np.clip(outcomes, 0.0, 1.0) * 255).astype(np.uint8),
+        )
+
+    @cached_property
+    def _vectors(self) -> NDArray[np.float32]:
+        exact = self.vectors.astype(np.float32)
+        return np.asarray(exact / np.maximum(np.linalg.norm(exact, axis=1, keepdims=True), 1e-9))
+
+    @cached_property
+    def _figures(self) -> NDArray[np.float32]:
+        return self.figures.astype(np.float32) / np.float32(_STEP)
+
+    @cached_property
+    def _squares(self) -> NDArray[np.float32]:
+        return np.asarray((self._figures**2).sum(axis=1))
+
+    def alike(self, design: Floats) -> tuple[Floats, Floats]:
+        """Return how alike each text is to each point (from 0 to 1), and the cosines."""
+        vectors = (design[:, 1 : 1 + WIDTH] / np.sqrt(WIDTH)).astype(np.float32)
+        figures = design[:, 1 + WIDTH :].astype(np.float32)
+        cosines = vectors @ self._vectors.T
+        apart = (figures**2).sum(axis=1)[:, None] + self._squares - 2 * figures @ self._figures.T
+        apart *= SHARP_FIGURES / figures.shape[1]
+        return np.exp(2 * SHARP_VECTORS * (cosines - 1) - apart).astype(np.float64), cosines
+
+
+@dataclass(frozen=True)
 class Block:
-    """The heads of one set of questions: a column of `worth` for each of its workers."""
+    """The heads of one set: what a design, the points and trees are worth for each worker."""
 
     name: str
     workers: tuple[str, ...]
-    worth: Floats
+    linear: Floats
+    near: Floats
+    trees: Trees
+
+    def table(self, design: Floats, alike: Floats, inputs: Floats) -> Floats:
+        """Return the quality of each worker's answer to each text."""
+        told = self.trees.row(inputs[0])[None] if len(inputs) == 1 else self.trees.table(inputs)
+        return np.clip(design @ self.linear + alike @ self.near + told, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the heads see in texts: each set's table of qualities, and how much it has to say.
+
+    The last of the shares is that of what none of them knows; `length` is near 0 for a usual one.
+    `likest` are the places of the points that are most alike, `nearness` how much each counts.
+    """
+
+    tables: tuple[Floats, ...]
+    shares: Floats
+    length: Floats
+    likest: NDArray[np.int64]
+    nearness: Floats
 
 
 @dataclass(frozen=True)
@@ -56,54 +148,127 @@ class Heads:
     """All that was fitted."""
 
     basis: Basis
+    axes: Floats
+    points: Points
     blocks: tuple[Block, ...]
     member: Floats
     """What tells the sets apart: a column for each."""
-    general: Floats
-    """Difficulty across all sets: a column."""
     tokens: Floats
-    centres: Floats
-    near: tuple[float, float]
+    known: tuple[float, float]
+    """Whose likest point is no more alike than the first is new, than the second is known."""
+    slope: float
+    """By how much of what it misses a worker gets worse, per standard deviation of length."""
     abilities: Abilities
 
-    def shares(self, design: Floats) -> Floats:
-        """Return how much each set has to say of each text; each row makes 1."""
-        found = np.clip(design @ self.member, 1e-3, None)
-        return np.asarray(found / found.sum(axis=1, keepdims=True), np.float64)
+    def inputs(self, design: Floats) -> Floats:
+        """Return what the trees ask for: the main directions of the vectors, and the figures."""
+        return np.hstack([design[:, 1 : 1 + WIDTH] @ self.axes, design[:, 1 + WIDTH :]])
 
-    def novelty(self, vectors: Floats) -> Floats:
-        """Return how unlike everything seen each text is, from 0 to 1."""
-        likest = (vectors @ self.centres.T).max(axis=1)
-        low, high = self.near
-        return np.asarray(np.clip((high - likest) / (high - low), 0.0, 1.0), np.float64)
+    def read(self, design: Floats) -> Reading:
+        """Return what the heads see in texts."""
+        parts = [
+            self._read(design[at : at + _AT_ONCE]) for at in range(0, len(design), _AT_ONCE)
+        ] or [self._read(design)]
+        return Reading(
+            tuple(np.vstack(tables) for tables in zip(*(p.tables for p in parts), strict=True)),
+            np.vstack([part.shares for part in parts]),
+            np.concatenate([part.length for part in parts]),
+            np.vstack([part.likest for part in parts]),
+            np.vstack([part.nearness for part in parts]),
+        )
 
-    def quality(self, design: Floats, shares: Floats, candidate: Candidate) -> Floats:
+    def _read(self, design: Floats) -> Reading:
+        alike, cosines = self.points.alike(design)
+        inputs = self.inputs(design)
+        low, high = self.known
+        new = np.clip((high - cosines.max(axis=1, initial=-1.0)) / (high - low), 0.0, 1.0)
+        member = np.clip(design @ self.member, 1e-3, None) ** _SURE
+        member *= ((1.0 - new) / member.sum(axis=1))[:, None]
+        tables = tuple(block.table(design, alike, inputs) for block in self.blocks)
+        count = min(_NEIGHBOURS, cosines.shape[1])
+        likest = np.argpartition(-cosines, max(0, count - 1), axis=1)[:, :count]
+        nearness = np.exp(10.0 * np.take_along_axis(cosines, likest, axis=1).astype(np.float64))
+        nearness /= np.maximum(nearness.sum(axis=1, keepdims=True), 1e-12)
+        shares = np.column_stack([member, new])
+        return Reading(tables, shares, design[:, LENGTH], likest.astype(np.int64), nearness)
+
+    def quality(self, reading: Reading, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text."""
-        total = np.zeros(len(design))
+        level = self.level(candidate)
+        plain = np.clip(level - self.slope * (1.0 - level) * reading.length, 0.0, 1.0)
+        total = reading.shares[:, -1] * plain
         for place, block in enumerate(self.blocks):
             weights = self.abilities.nearest(candidate, block.workers)
-            column = sum(
-                weight * block.worth[:, block.workers.index(worker)]
-                for worker, weight in weights.items()
-            )
-            total += shares[:, place] * np.clip(design @ column, 0.0, 1.0)
+            column = np.array([weights.get(worker, 0.0) for worker in block.workers])
+            total += reading.shares[:, place] * (reading.tables[place] @ column)
         return np.clip(total, 0.0, 1.0)
+
+    def gain(self, reading: Reading, local: Candidate, other: Candidate) -> Floats:
+        """Return how much likelier a good answer by another worker is than by the local one.
+
+        Not just the difference: sets that both of them answered have the most to say.
+        """
+        here, there = self.level(local), self.level(other)
+        longer = np.clip(1.0 + self.slope * reading.length, 0.2, 2.0)
+        total = reading.shares[:, -1] * (there - here) * longer
+        weights, gains = [], []
+        for place, block in enumerate(self.blocks):
+            near = [self.abilities.nearest(one, block.workers) for one in (local, other)]
+            first, second = (np.array([w.get(n, 0.0) for n in block.workers]) for w in near)
+            met = all(len(one) == 1 for one in near)
+            weights.append(reading.shares[:, place] * (1.0 if met else _UNMET))
+            gains.append(reading.tables[place] @ (second - first))
+        held = np.array(weights)
+        known = 1.0 - reading.shares[:, -1]
+        held *= known / np.maximum(held.sum(axis=0), 1e-12)
+        total += (held * np.array(gains)).sum(axis=0)
+        return np.asarray(np.clip(total, -1.0, 1.0), np.float64)
+
+    def nearby(self, reading: Reading, candidate: Candidate) -> Floats:
+        """Return the quality of a worker's answers to the questions most like each text."""
+        told = np.full(len(self.points.origin), self.level(candidate))
+        for place, block in enumerate(self.blocks):
+            weights = self.abilities.nearest(candidate, block.workers)
+            column = np.array([weights.get(worker, 0.0) for worker in block.workers])
+            own = self.points.origin == place
+            told[own] = self.points.outcomes[own, : len(column)] / 255.0 @ column
+        if not len(told):
+            return np.full(len(reading.shares), self.level(candidate))
+        return np.asarray((told[reading.likest] * reading.nearness).sum(axis=1))
+
+    def level(self, candidate: Candidate) -> float:
+        """Return what a worker reaches on the sets on average."""
+        hard = np.array([self.abilities.level[block.name] for block in self.blocks])
+        odds = np.clip(self.abilities.of(candidate) - hard, -30.0, 30.0)
+        return float((1.0 / (1.0 + np.exp(-odds))).mean())
+
+    def length(self, design: Floats) -> Floats:
+        """Return how many tokens an answer to each text likely has."""
+        return np.expm1(np.clip(design @ self.tokens, 0.7, 9.0))
 
     def save(self, folder: Path) -> None:
         """Write both files."""
-        arrays = {
-            "centre": self.basis.centre, "scale": self.basis.scale, "member": self.member,
-            "general": self.general, "tokens": self.tokens,
-            "centres": self.centres, "near": np.array(self.near),
-            **{f"block{place}": block.worth for place, block in enumerate(self.blocks)},
+        arrays: dict[str, Any] = {
+            "centre": self.basis.centre, "scale": self.basis.scale, "axes": self.axes,
+            "member": self.member, "tokens": self.tokens,
         }  # fmt: skip
+        for place, block in enumerate(self.blocks):
+            arrays[f"linear{place}"], arrays[f"near{place}"] = block.linear, block.near
+            arrays[f"cuts{place}"], arrays[f"values{place}"] = block.trees.cuts, block.trees.values
+        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+        for place, block in enumerate(self.blocks):
+            arrays[f"columns{place}"] = block.trees.columns.astype(np.int16)
+        for name in _POINTS:
+            arrays[f"point_{name}"] = getattr(self.points, name)
+        np.savez(folder / ARRAYS, **arrays)
         words = {
             "format": FORMAT,
+            "figures": list(NAMES),
+            "known": self.known,
+            "slope": self.slope,
             "blocks": [{"name": b.name, "workers": list(b.workers)} for b in self.blocks],
             "abilities": self.abilities.numbers(),
         }
-        small: dict[str, Any] = {name: a.astype(np.float32) for name, a in arrays.items()}
-        np.savez(folder / ARRAYS, **small)
         (folder / WORDS).write_text(json.dumps(words, indent=1) + "\n", "utf-8")
 
     @classmethod
@@ -111,10 +276,10 @@ class Heads:
         """Read both files. Raises RouterFileError."""
         try:
             words = json.loads((folder / WORDS).read_text("utf-8"))
-            if words["format"] != FORMAT:
+            if words["format"] != FORMAT or words["figures"] != list(NAMES):
                 raise RouterFileError(f"{folder / WORDS} is of another format.")
             with np.load(folder / ARRAYS, allow_pickle=False) as file:
-                arrays = {name: np.asarray(file[name], np.float64) for name in file.files}
+                arrays = {name: file[name] for name in file.files}
             return cls._of(words, arrays)
         except RouterFileError:
             raise
@@ -122,20 +287,31 @@ class Heads:
             raise RouterFileError(f"{folder}: {error}") from error
 
     @classmethod
-    def _of(cls, words: Mapping[str, Any], arrays: Mapping[str, Floats]) -> Heads:
-        if not all(np.isfinite(array).all() for array in arrays.values()):
+    def _of(cls, words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Heads:
+        points = Points(*(arrays[f"point_{name}"] for name in _POINTS))
+        exact = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+        if not all(np.isfinite(array).all() for array in exact.values()):
             raise RouterFileError("Some numbers are missing.")
-        blocks = tuple(
-            Block(one["name"], tuple(one["workers"]), arrays[f"block{place}"])
-            for place, one in enumerate(words["blocks"])
-        )
-        return cls(
-            Basis(arrays["centre"], arrays["scale"]),
-            blocks,
-            arrays["member"],
-            arrays["general"],
-            arrays["tokens"],
-            arrays["centres"],
-            (float(arrays["near"][0]), float(arrays["near"][1])),
+        low, high = map(float, words["known"])
+        heads = cls(
+            Basis(exact["centre"], exact["scale"]),
+            exact["axes"],
+            points,
+            tuple(_block(place, one, arrays, exact) for place, one in enumerate(words["blocks"])),
+            exact["member"],
+            exact["tokens"],
+            (low, high),
+            float(words["slope"]),
             Abilities.from_numbers(words["abilities"]),
         )
+        heads.quality(heads.read(np.zeros((1, 1 + WIDTH + len(NAMES)))), Candidate("any"))
+        return heads
+
+
+def _block(
+    place: int, one: Mapping[str, Any], arrays: Mapping[str, Any], exact: Mapping[str, Floats]
+) -> Block:
+    columns = np.asarray(arrays[f"columns{place}"], np.int64)
+    trees = Trees(columns, exact[f"cuts{place}"], exact[f"values{place}"])
+    own = (exact[f"linear{place}"], exact[f"near{place}"])
+    return Block(str(one["name"]), tuple(map(str, one["workers"])), *own, trees)

@@ -11,15 +11,13 @@ from baton.children.routing import RouterFileError, learning
 from baton.children.routing.agreement import Agreement
 from baton.children.routing.encoder import WIDTH, Encoder, Vectors
 from baton.children.routing.features import features
-from baton.children.routing.heads import Floats, Heads
+from baton.children.routing.heads import Floats, Heads, Reading
 from baton.children.routing.kinds import KindHead
 from baton.children.routing.learning import Personal, Texts
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
 
 __all__ = ["RouterFileError", "RouterModel"]
-
-MOST_TOKENS = 4096
 
 
 class RouterModel:
@@ -63,25 +61,21 @@ class RouterModel:
     def estimate(self, text: str, candidates: Sequence[Candidate]) -> Estimate:
         """Return what is expected of each candidate; the first is the local default."""
         seen = self.texts([text])
-        novelty = self.heads.novelty(seen.vectors)
-        quality = {c.id: float(self._quality(seen, c)[0]) for c in candidates}
-        first = quality[candidates[0].id] if candidates else 0.0
-        tokens = np.expm1(
-            np.clip(self._design(seen)[0] @ self.heads.tokens, 0.0, np.log(MOST_TOKENS))
-        )
+        reading = self._read(seen)
+        first = candidates[0] if candidates else Candidate("")
         return Estimate(
             kinds=dict(zip(KINDS, seen.kinds[0].tolist(), strict=True)),
-            quality=quality,
-            gain={id_: value - first for id_, value in quality.items()},
-            nearby=dict(quality),
-            tokens=max(1, round(float(tokens))),
-            novelty=float(novelty[0]),
+            quality={c.id: float(self._quality(seen, reading, c)[0]) for c in candidates},
+            gain={c.id: float(self._gain(seen, reading, first, c)[0]) for c in candidates},
+            nearby={c.id: float(self.heads.nearby(reading, c)[0]) for c in candidates},
+            tokens=max(1, round(float(self.heads.length(self._design(seen))[0]))),
+            novelty=float(reading.shares[0, -1]),
         )
 
     def rank(self, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:
         """Return how much each text should rather go to the cloud worker: its expected gain."""
         seen = self.texts(texts)
-        return np.asarray(self._quality(seen, cloud) - self._quality(seen, local), np.float64)
+        return self._gain(seen, self._read(seen), local, cloud)
 
     def judge(
         self,
@@ -107,11 +101,23 @@ class RouterModel:
 
     def expected(self, texts: Texts, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text, before what was learned."""
-        design = self._design(texts)
-        return self.heads.quality(design, self.heads.shares(design), candidate)
+        return self.heads.quality(self._read(texts), candidate)
 
-    def _quality(self, seen: Texts, candidate: Candidate) -> Floats:
-        return self._personal.adjusted(self.expected(seen, candidate), seen, candidate)
+    def _quality(self, seen: Texts, reading: Reading, candidate: Candidate) -> Floats:
+        expected = self.heads.quality(reading, candidate)
+        return self._personal.adjusted(expected, seen, candidate)
+
+    def _gain(self, seen: Texts, reading: Reading, local: Candidate, other: Candidate) -> Floats:
+        gain = self.heads.gain(reading, local, other)
+        if self._personal.workers:
+            for candidate, sign in ((other, 1.0), (local, -1.0)):
+                expected = self.heads.quality(reading, candidate)
+                learned = self._personal.adjusted(expected, seen, candidate)
+                gain = gain + sign * (learned - expected)
+        return np.clip(gain, -1.0, 1.0)
+
+    def _read(self, texts: Texts) -> Reading:
+        return self.heads.read(self._design(texts))
 
     @staticmethod
     def _design(texts: Texts) -> Floats:
