@@ -309,6 +309,17 @@ async def test_broken_files_are_told_of_once_with_what_to_do(make: Make) -> None
     assert "git checkout models/router" in said[0]
 
 
+async def test_what_turns_out_while_nobody_asks_is_told_as_well(make: Make) -> None:
+    router = make("late", Patience(warm=30, cold=0.05))
+    said: asyncio.Queue[str] = asyncio.Queue()
+    router.tell = said.put_nowait
+    assert (await route(router, "hello")).estimate is None
+    assert said.empty()
+    assert "it is broken" in await asyncio.wait_for(said.get(), 60)
+    assert (await route(router, "hello")).estimate is None
+    assert said.empty()
+
+
 @pytest.mark.parametrize("file", SHIPPED)
 async def test_missing_files_are_told_of_before_anything_is_started(make: Make, file: str) -> None:
     router = make()

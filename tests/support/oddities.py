@@ -36,7 +36,9 @@ class OddModel:
     ) -> OddModel:
         """Do what the folder's name says."""
         said = learned.read_text() if learned is not None else ""
-        if folder.name == "broken" or said == "broken":
+        if folder.name == "late":
+            time.sleep(0.5)
+        if folder.name in ("broken", "late") or said == "broken":
             raise RouterFileError("it is broken")
         if folder.name == "slow":
             time.sleep(1)

@@ -48,6 +48,7 @@ class LearnedRouter:
         self.folder = shipped() if folder is None else folder
         self.tell: Callable[[str], object] = _nobody
         self._scorer = Scorer(self.folder, learned, limits=limits, environ=environ)
+        self._scorer.on_news = lambda: self._say(self.warning or self._scorer.note)
         self._rule = RuleRouter()
         self._told = self.warning
 

@@ -77,7 +77,8 @@ class Scorer:
 
     `loaded` is what it holds once it is ready, `waits_anyway` tells whether something slower is
     being loaded. `trouble` is why there are no answers for the time being, and `note` what else the
-    person must know, each with what to do, or "".
+    person must know, each with what to do, or ""; `on_news` hears that there is one of them while
+    nobody asks.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Scorer:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.waits_anyway: Callable[[], bool] = _never
+        self.on_news: Callable[[], None] = _nobody
         self.loaded: Loaded | None = None
         self.note = ""
         self._folder = folder
@@ -278,6 +280,8 @@ class Scorer:
                 self.note = one_line(str(note), 300)
                 now = time.monotonic()
                 self._owed = dict.fromkeys(self._owed, now)
+                if self.note and not self._asked:
+                    self.on_news()
             case {"type": "failed", "id": 0, "message": str(message), "hint": str(hint)}:
                 self._refuse(one_line(f"{message} {hint}", 500))
             case _:
@@ -293,6 +297,8 @@ class Scorer:
         for _, answer in list(self._asked.values()):
             if not answer.done():
                 answer.set_exception(Unanswered(why))
+        if not self._asked:
+            self.on_news()
 
     def _hand_out(self, frame: framing.Frame) -> None:
         number = frame.get("id")
@@ -307,6 +313,10 @@ class Scorer:
 def _never() -> bool:
     """Nothing else is being loaded."""
     return False
+
+
+def _nobody() -> None:
+    """Nobody listens."""
 
 
 def _value(frame: framing.Frame) -> object:
