@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.domain.chat import Card
+from baton.domain.events import Verdict
 from baton.domain.labels import Label
 from baton.domain.plan import Need
+from baton.engine.checks import check, is_checkable
 from baton.engine.ports import Funds
 from engine.small_desk import (
     BIG,
@@ -249,3 +251,28 @@ async def test_nobody_is_asked_who_is_not_there_or_for_money_that_is_not(
     mine = Desk(situation(replace(CLOUD, privacy=Label.CLOUD), LLAMA, prompt=SUM, route=route))
     for name in ("hybrid", "route", "knn"):
         assert (await play(name, mine, says("7"))).workers == ["gpt"], "the person wants that one"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "A tale of two cats.",
+        "So 3 + 4 = 8.",
+        '{"a": 1',
+        '["a"]',
+        "```python\nassert 1 == 2\n```",
+        "```toml\na = \n```",
+        "It is 7, or 8.",
+        "Once 2 times 3 was 7.",
+    ],
+)
+async def test_what_is_not_checkable_would_not_be_found_right_or_wrong(text: str) -> None:
+    async def compute(tool: str, asked: str) -> str:
+        return "No: 7\nYes" if tool == "calculator" else "Failed: AssertionError"
+
+    found = await check(text, "What?", compute)
+    told = any(finding.verdict is not Verdict.UNCHECKED for finding in found)
+    assert is_checkable(text) or not told
+    plain = ("", "A tale of two cats.", "It is 7, or 8.")
+    assert not (is_checkable(text) and text in plain), "a plain text costs no check"
