@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -175,3 +175,13 @@ async def test_a_ledger_that_fails_is_told_of(
         await stage.answered()
         assert stage.app.is_running
         assert stage.app.report is None
+
+
+async def test_what_turns_out_later_of_the_router_is_said_once_it_is_known(tmp_path: Path) -> None:
+    heard: list[Callable[[str], object]] = []
+    async with staged(tmp_path, tell_later=heard.append) as stage:
+        (tell,) = heard
+        tell("A rule decides where prompts go.")
+        await stage.until(lambda: "A rule decides where prompts go." in stage.see())
+        await stage.ask("Hello")
+        assert "Hello" in stage.see()
