@@ -78,11 +78,7 @@ _GOOD, _MORE = 0.5, 0.2
 """With less chance than this, a worker with that much more is worth a thought."""
 
 _SURE = 1.5
-"""A task kind is taken from the estimate where it is so many times as likely as the next one.
-
-Of 31 prompts of all kinds in four languages it then named 26, and those rightly; the words of this
-rule name 20 of the 31.
-"""
+"""A task kind is taken from the estimate where it is so many times as likely as the next one."""
 
 _NOVEL = 0.5
 """Above this an estimate says less of a prompt than the rule does."""
