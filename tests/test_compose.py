@@ -114,10 +114,10 @@ async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path
     baton = compose(Settings(), paths, history=False, warm="small")
     small = baton.orchestra.worker("small")
     assert isinstance(small, local.LocalWorker)
-    assert small.loading
+    was_loading = small.loading
     assert baton.router is not None
     assert baton.router.pid is not None
     async with baton.orchestra.play(Prompt("Say hello."), limits=Limits(max_tokens=4)) as run:
         assert [event async for event in run]
-    assert not small.loading
+    assert (was_loading, small.loading) == (True, False)
     await baton.aclose()
