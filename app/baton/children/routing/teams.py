@@ -39,7 +39,7 @@ class Outcomes(Protocol):
         ...
 
 
-_DRAWN = 3000
+_DRAWN = 10000
 _COUNTS = (1, 2, 3, 3, 4)
 """How many drafts are drawn together, and how often."""
 
