@@ -122,7 +122,7 @@ class Scorer:
         if self._recent_deaths() >= DEATHS:
             return (
                 f"The router fell over {DEATHS} times within ten minutes and is left alone for now."
-                f" {self._last_death}"
+                f" {self._last_death} `baton doctor` tries it."
             )
         return ""
 
@@ -201,10 +201,8 @@ class Scorer:
             self._mourn(self._child, why)
         if self._child is None:
             self._child = self._start()
-        elif (
-            stamp(self._learned) != self._stamp
-        ):  # `baton learn` wrote it, perhaps in another Baton
-            self._load(self._child)
+        elif stamp(self._learned) != self._stamp:
+            self._load(self._child)  # `baton learn` wrote it, perhaps in another Baton
         return self._child
 
     def _start(self) -> Child:
