@@ -101,7 +101,7 @@ def train(data: Sequence[Rows], out: Path, seed: int, shelf: Shelf) -> None:
     """Fit everything and write the folder that RouterModel.load reads."""
     samples = [sampled(rows, shelf) for rows in data]
     heads = fitting.fit(samples, seed)
-    agreement = fit_agreement(data, held_out(data, samples), seed)
+    agreement = fit_agreement(data, held_out(data, samples, heads.ways), seed)
     out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
         if not (out / name).exists():
@@ -166,14 +166,14 @@ def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:
 
 
 def held_out(
-    data: Sequence[Rows], samples: Sequence[fitting.Sample]
+    data: Sequence[Rows], samples: Sequence[fitting.Sample], ways: fitting.Ways
 ) -> dict[str, dict[str, Floats]]:
     """Return by set and worker what stage A expects of each question, fitted on others."""
     parts = [np.array([int(key_of(key), 16) % PARTS for key in rows.qhash]) for rows in data]
     found = {rows.name: {worker: np.zeros(len(rows)) for worker in rows.quality} for rows in data}
     for part in range(PARTS):
         rest = [one.take(own != part) for one, own in zip(samples, parts, strict=True)]
-        heads = fitting.fit([one for one in rest if len(one.vectors)])
+        heads = fitting.fit([one for one in rest if len(one.vectors)], 0, ways)
         for one, own in zip(samples, parts, strict=True):
             out = own == part
             design = heads.basis.design(one.vectors[out], one.figures[out])

@@ -19,7 +19,7 @@ from baton.children.routing import trees, workers
 from baton.children.routing.encoder import WIDTH
 from baton.children.routing.heads import LENGTH, Basis, Block, Floats, Heads, Points
 
-POINTS = 1800
+POINTS = 1500
 """So many questions a new one is compared with, of all sets together at most."""
 
 AXES = 48
@@ -28,11 +28,13 @@ AXES = 48
 KNOWN = (0.22, 0.36)
 """A text is new, or known, whose likest point is no more, or no less, alike than that."""
 
-PARTS = 3
+PARTS, _ENOUGH = 3, 1500
+"""Of so many parts one after the other is held out to weigh the ways, until that is enough."""
+
 _LINEAR, _NEAR, _JITTER, _MEMBER, _TOKENS = 4000.0, 3.0, 1e-3, 300.0, 1000.0
 _SLOPES = (0.05, 0.3)
-_FEW = 60
-"""With fewer questions nothing can be held out."""
+_FEW, _MANY = 60, 400
+"""With fewer questions nothing can be held out, or no trees be grown."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,14 @@ def ridge(design: Floats, targets: Floats, penalty: float) -> Floats:
     return np.asarray(np.linalg.solve(design.T @ design + np.diag(held), design.T @ targets))
 
 
-def fit(samples: Sequence[Sample], seed: int = 0) -> Heads:
-    """Fit all heads but that of the kinds."""
+Ways = Mapping[str, tuple[float, float, float]]
+
+
+def fit(samples: Sequence[Sample], seed: int = 0, ways: Ways | None = None) -> Heads:
+    """Fit all heads but that of the kinds.
+
+    What each way is worth in each set is found out, which takes as long again, unless it is given.
+    """
     samples = [sample for sample in samples if sample.workers]
     dice = np.random.default_rng(seed)
     figures = np.vstack([sample.figures for sample in samples])
@@ -109,11 +117,14 @@ def fit(samples: Sequence[Sample], seed: int = 0) -> Heads:
     axes = _axes(whole[:, 1 : 1 + WIDTH])
     points = _points(samples, designs, dice)
     own_points, _ = points.alike(points_design(points))
-    blocks = []
+    blocks, found = [], dict(ways or {})
     for sample, design in zip(samples, designs, strict=True):
         asked = np.hstack([design[:, 1 : 1 + WIDTH] @ axes, design[:, 1 + WIDTH :]])
         inputs = Inputs(design, points.alike(design)[0], asked)
-        blocks.append(_Fitter(own_points, seed).block(sample, inputs))
+        fitter = _Fitter(own_points, seed)
+        if sample.name not in found:
+            found[sample.name] = fitter.weights(inputs, _contrast(sample.table()))
+        blocks.append(fitter.block(sample, inputs, found[sample.name]))
     which = np.repeat(np.arange(len(samples)), [len(design) for design in designs])
     scores = {sample.name: _scores(sample) for sample in samples}
     return Heads(
@@ -125,6 +136,7 @@ def fit(samples: Sequence[Sample], seed: int = 0) -> Heads:
         _tokens(samples, whole),
         KNOWN,
         _slope(samples, designs),
+        found,
         workers.fit(scores),
     )
 
@@ -175,61 +187,71 @@ class _Fitter:
         self._held = _NEAR * alike + _JITTER * np.eye(len(alike))
         self._seed = seed
 
-    def block(self, sample: Sample, inputs: Inputs) -> Block:
+    def block(self, sample: Sample, inputs: Inputs, ways: tuple[float, float, float]) -> Block:
         """Fit the heads of a set, each way as much as it is worth there."""
         table = sample.table()
-        steer = _contrast(table)
-        weights = self._weights(inputs, steer, sample.groups)
         mean = table.mean(axis=0)
-        linear, near, grown = self._ways(inputs, table - mean, steer)
-        linear = linear * weights[0]
+        linear, near, grown = self._ways(inputs, table - mean, _contrast(table), ways)
+        linear = linear * ways[0]
         linear[0] += mean
         return Block(
             sample.name,
             sample.workers,
             _kept(linear),
-            _kept(near * weights[1]),
-            trees.Trees(grown.columns, grown.cuts, _kept(grown.values * weights[2])),
+            _kept(near * ways[1]),
+            trees.Trees(grown.columns, grown.cuts, _kept(grown.values * ways[2])),
         )
 
     def _ways(
-        self, inputs: Inputs, targets: Floats, steer: Floats
+        self, inputs: Inputs, targets: Floats, steer: Floats, ways: tuple[float, float, float]
     ) -> tuple[Floats, Floats, trees.Trees]:
-        linear = ridge(inputs.design, targets, _LINEAR)
-        gram = inputs.alike.T @ inputs.alike + self._held
-        near = np.linalg.solve(gram, inputs.alike.T @ targets)
+        """Fit those ways that are worth something."""
+        linear = np.zeros((inputs.design.shape[1], targets.shape[1]))
+        near = np.zeros((inputs.alike.shape[1], targets.shape[1]))
+        if ways[0]:
+            linear = ridge(inputs.design, targets, _LINEAR)
+        if ways[1]:
+            gram = inputs.alike.T @ inputs.alike + self._held
+            near = np.asarray(np.linalg.solve(gram, inputs.alike.T @ targets))
         dice = np.random.default_rng(self._seed)
-        return linear, np.asarray(near), trees.fit(inputs.asked, targets, steer, dice)
+        grown = trees.fit(inputs.asked, targets, steer, dice, None if ways[2] else 0)
+        return linear, near, grown
 
-    def _weights(self, inputs: Inputs, steer: Floats, groups: Sequence[str]) -> Floats:
+    def weights(self, inputs: Inputs, steer: Floats) -> tuple[float, float, float]:
         """Return what each way is worth on questions that it wasn't fitted on."""
-        if len(steer) < _FEW:
-            return np.array([1.0, 0.0, 0.0])
-        part = np.random.default_rng(self._seed + 1).permutation(len(steer)) % PARTS
-        told = np.zeros((len(steer), 3))
-        for number in range(PARTS):
+        count = len(steer)
+        if count < _FEW:
+            return 1.0, 0.0, 0.0
+        ways = (1.0, 1.0, float(count >= _MANY))
+        part = np.random.default_rng(self._seed + 1).permutation(count) % PARTS
+        asked = min(PARTS, -(-_ENOUGH * PARTS // count))
+        told, truth = [], []
+        for number in range(asked):
             rest, out = inputs.take(part != number), inputs.take(part == number)
-            targets = steer[part != number] - steer[part != number].mean()
-            linear, near, grown = self._ways(rest, targets[:, None], targets)
-            told[part == number] = np.column_stack(
-                [out.design @ linear, out.alike @ near, grown.table(out.asked)]
-            )
-        return _worth(told, steer - steer.mean())
+            mean = steer[part != number].mean()
+            targets = steer[part != number] - mean
+            linear, near, grown = self._ways(rest, targets[:, None], targets, ways)
+            own = (out.design @ linear, out.alike @ near, grown.table(out.asked))
+            told.append(np.column_stack(own))
+            truth.append(steer[part == number] - mean)
+        return _worth(np.vstack(told), np.concatenate(truth))
 
 
-def _worth(told: Floats, truth: Floats) -> Floats:
+def _worth(told: Floats, truth: Floats) -> tuple[float, float, float]:
     """Return the weights, none below 0, with which columns tell the truth best."""
     best, found = np.inf, np.zeros(told.shape[1])
     for count in range(1, told.shape[1] + 1):
         for some in combinations(range(told.shape[1]), count):
             own = told[:, some]
             gram = own.T @ own
-            weights = np.linalg.solve(gram + 1e-3 * np.trace(gram) * np.eye(count), own.T @ truth)
+            held = (1e-3 * np.trace(gram) + 1e-9) * np.eye(count)
+            weights = np.linalg.solve(gram + held, own.T @ truth)
             error = float(((truth - own @ weights) ** 2).mean())
             if (weights >= 0).all() and error < best:
                 best, found = error, np.zeros(told.shape[1])
                 found[list(some)] = np.minimum(weights, 1.5)
-    return found
+    first, second, third = (round(float(weight), 4) for weight in found)
+    return first, second, third
 
 
 def _contrast(table: Floats) -> Floats:

@@ -158,6 +158,8 @@ class Heads:
     """Whose likest point is no more alike than the first is new, than the second is known."""
     slope: float
     """By how much of what it misses a worker gets worse, per standard deviation of length."""
+    ways: Mapping[str, tuple[float, float, float]]
+    """By set what each way of telling was found to be worth: regression, likeness, trees."""
     abilities: Abilities
 
     def inputs(self, design: Floats) -> Floats:
@@ -266,6 +268,7 @@ class Heads:
             "figures": list(NAMES),
             "known": self.known,
             "slope": self.slope,
+            "ways": self.ways,
             "blocks": [{"name": b.name, "workers": list(b.workers)} for b in self.blocks],
             "abilities": self.abilities.numbers(),
         }
@@ -278,7 +281,7 @@ class Heads:
             words = json.loads((folder / WORDS).read_text("utf-8"))
             if words["format"] != FORMAT or words["figures"] != list(NAMES):
                 raise RouterFileError(f"{folder / WORDS} is of another format.")
-            with np.load(folder / ARRAYS, allow_pickle=False) as file:
+            with (folder / ARRAYS).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             return cls._of(words, arrays)
         except RouterFileError:
@@ -293,6 +296,7 @@ class Heads:
         if not all(np.isfinite(array).all() for array in exact.values()):
             raise RouterFileError("Some numbers are missing.")
         low, high = map(float, words["known"])
+        ways = words["ways"].items()
         heads = cls(
             Basis(exact["centre"], exact["scale"]),
             exact["axes"],
@@ -302,6 +306,7 @@ class Heads:
             exact["tokens"],
             (low, high),
             float(words["slope"]),
+            {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in ways},
             Abilities.from_numbers(words["abilities"]),
         )
         heads.quality(heads.read(np.zeros((1, 1 + WIDTH + len(NAMES)))), Candidate("any"))

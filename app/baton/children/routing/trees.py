@@ -11,8 +11,8 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 DEPTH = 3
-_ROUNDS, _PACE, _HELD = 160, 0.05, 20.0
-_BINS, _COLUMNS, _ROWS = 16, 0.3, 0.7
+_ROUNDS, _PACE, _HELD = 120, 0.07, 20.0
+_BINS, _COLUMNS, _ROWS = 16, 0.2, 0.5
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,17 @@ class Trees:
 _BITS = 1 << np.arange(DEPTH)[::-1]
 
 
-def fit(inputs: Floats, targets: Floats, steer: Floats, dice: np.random.Generator) -> Trees:
+def fit(
+    inputs: Floats,
+    targets: Floats,
+    steer: Floats,
+    dice: np.random.Generator,
+    rounds: int | None = None,
+) -> Trees:
     """Fit trees for some targets (columns) that all ask what tells most about `steer`."""
+    if rounds == 0:
+        none = np.zeros((0, DEPTH))
+        return Trees(none.astype(np.int64), none, np.zeros((0, 1 << DEPTH, targets.shape[1])))
     cuts = [_cuts(column) for column in inputs.T]
     codes = np.stack(
         [np.searchsorted(own, column) for own, column in zip(cuts, inputs.T, strict=True)], axis=1
@@ -49,7 +58,7 @@ def fit(inputs: Floats, targets: Floats, steer: Floats, dice: np.random.Generato
     rest[:, 0] /= rest[:, 0].std() + 1e-9
     asked, bounds, values = [], [], []
     width = max(1, int(codes.shape[1] * _COLUMNS))
-    for _ in range(_ROUNDS):
+    for _ in range(rounds or _ROUNDS):
         some = np.sort(dice.choice(codes.shape[1], width, replace=False))
         rows = np.flatnonzero(dice.random(len(codes)) < _ROWS)
         questions = _grown(codes[np.ix_(rows, some)], rest[rows, 0])
