@@ -30,7 +30,10 @@ import routing_rows
 from routing_rows import Floats, Rows
 
 from baton.children.routing.model import RouterFileError, RouterModel
-from baton.domain.routing import Candidate, Draft
+from baton.domain.routing import Candidate, Draft, Estimate
+
+AT_ONCE = 500
+"""So many questions are read at once; that is faster, and changes nothing."""
 
 
 class Missing(Exception):
@@ -91,9 +94,12 @@ def scores(
     if not mates:
         return model.rank(rows.texts, here, there)
     everyone = [here, *(candidate(mate) for mate in mates), there]
-    return np.array([
-        _gain(model, rows, place, everyone) for place in range(len(rows))
-    ], np.float64)  # fmt: skip
+    found = []
+    for start in range(0, len(rows), AT_ONCE):
+        texts = rows.texts[start : start + AT_ONCE]
+        for place, expected in enumerate(model.estimates(texts, everyone), start=start):
+            found.append(_gain(model, rows, place, everyone, expected))
+    return np.array(found, np.float64)
 
 
 def candidate(worker: str, outside: bool = False) -> Candidate:
@@ -101,12 +107,16 @@ def candidate(worker: str, outside: bool = False) -> Candidate:
     return Candidate(worker, worker, outside=outside)
 
 
-def _gain(model: RouterModel, rows: Rows, place: int, everyone: Sequence[Candidate]) -> float:
-    text, cloud = rows.texts[place], everyone[-1]
+def _gain(
+    model: RouterModel,
+    rows: Rows,
+    place: int,
+    everyone: Sequence[Candidate],
+    expected: Estimate,
+) -> float:
     written = [_draft(rows, place, worker.id) for worker in everyone[:-1]]
-    expected = model.estimate(text, everyone)
-    told = model.judge(text, everyone, written, expected)
-    return told.gain[cloud.id] + told.quality[told.best] - told.quality[0]
+    told = model.judge(rows.texts[place], everyone, written, expected)
+    return told.gain[everyone[-1].id] + told.quality[told.best] - told.quality[0]
 
 
 def _draft(rows: Rows, place: int, worker: str) -> Draft:
@@ -121,7 +131,7 @@ def write(path: Path, ids: Sequence[str], found: Floats) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(("id", "score"))
-        table.writerows((id_, f"{score:.9g}") for id_, score in zip(ids, found, strict=True))
+        table.writerows((id_, f"{score:.7f}") for id_, score in zip(ids, found, strict=True))
 
 
 if __name__ == "__main__":

@@ -60,17 +60,28 @@ class RouterModel:
 
     def estimate(self, text: str, candidates: Sequence[Candidate]) -> Estimate:
         """Return what is expected of each candidate; the first is the local default."""
-        seen = self.texts([text])
+        return self.estimates([text], candidates)[0]
+
+    def estimates(self, texts: Sequence[str], candidates: Sequence[Candidate]) -> list[Estimate]:
+        """Return what is expected of each candidate for each text, as if it came alone."""
+        seen = self.texts(texts)
         reading = self._read(seen)
         first = candidates[0] if candidates else Candidate("")
-        return Estimate(
-            kinds=dict(zip(KINDS, seen.kinds[0].tolist(), strict=True)),
-            quality={c.id: float(self._quality(seen, reading, c)[0]) for c in candidates},
-            gain={c.id: float(self._gain(seen, reading, first, c)[0]) for c in candidates},
-            nearby={c.id: float(self.heads.nearby(reading, c)[0]) for c in candidates},
-            tokens=max(1, round(float(self.heads.length(self._design(seen))[0]))),
-            novelty=float(reading.shares[0, -1]),
-        )
+        quality = {c.id: self._quality(seen, reading, c).tolist() for c in candidates}
+        gain = {c.id: self._gain(seen, reading, first, c).tolist() for c in candidates}
+        nearby = {c.id: self.heads.nearby(reading, c).tolist() for c in candidates}
+        lengths = self.heads.length(self._design(seen)).tolist()
+        return [
+            Estimate(
+                kinds=dict(zip(KINDS, seen.kinds[row].tolist(), strict=True)),
+                quality={id_: column[row] for id_, column in quality.items()},
+                gain={id_: column[row] for id_, column in gain.items()},
+                nearby={id_: column[row] for id_, column in nearby.items()},
+                tokens=max(1, round(lengths[row])),
+                novelty=float(reading.shares[row, -1]),
+            )
+            for row in range(len(texts))
+        ]
 
     def rank(self, texts: Sequence[str], local: Candidate, cloud: Candidate) -> Floats:
         """Return how much each text should rather go to the cloud worker: its expected gain."""
