@@ -184,14 +184,14 @@ async def _steps(rounds: int) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Recording:
-    """Two models that could run here, the better one first, and one that costs money.
+    """Three models that could run here, the default first, and one that costs money.
 
     `price` is in dollars per million tokens read and written. `sample` questions are drawn where
     there are very many.
     """
 
     file: str
-    local: tuple[str, str]
+    local: tuple[str, str, str]
     cloud: str
     price: tuple[float, float]
     sample: int | None = None
@@ -202,7 +202,7 @@ RECORDINGS = {
     # claude-3-5-sonnet-20241022-v2:0).
     "gsm": Recording(
         "zeroeval_gsm.csv.gz",
-        ("gemma-2-9b-it", "llama-3.1-8b-instruct"),
+        ("gemma-2-9b-it", "llama-3.1-8b-instruct", "yi-1.5-9b-chat"),
         "claude-3-5-sonnet-20241022",
         (3.0, 15.0),
     ),
@@ -210,17 +210,17 @@ RECORDINGS = {
     # it thought, which is billed as well: in truth it is dearer.
     "mathl5": Recording(
         "zeroeval_mathl5.csv.gz",
-        ("qwen2.5-7b-instruct", "llama-3.1-8b-instruct"),
+        ("qwen2.5-7b-instruct", "llama-3.1-8b-instruct", "qwen2.5-3b-instruct"),
         "o1-mini-2024-09-12",
         (1.1, 4.4),
     ),
     # Google's price of October 2024, up to 128,000 tokens; no list has it any more.
     "mmlupro": Recording(
         "mmlupro.csv.gz",
-        ("llama-3.1-8b-instruct", "mistral-7b-instruct-v0.2"),
+        ("llama-3.1-8b-instruct", "mistral-7b-instruct-v0.2", "qwen1.5-7b-chat"),
         "gemini-1.5-pro-002",
         (1.25, 5.0),
-        sample=400,
+        sample=200,
     ),
 }
 
@@ -229,7 +229,7 @@ PAID = ("cascade", "hybrid", "route", "knn")
 BUDGETS = (5, 10, 20, 40)
 """What those may spend, in per cent of what it costs to ask the cloud always; and without limit."""
 
-ORDERS = 3
+ORDERS = 2
 """In so many orders of the questions: where money is short, the order says which ones get it."""
 
 TABLES: list[str] = []
@@ -274,7 +274,7 @@ def _replayed(
     ]
     rows = [_added(same) for same in zip(*tables, strict=True)]
     count = sum(map(len, parts))
-    told = f"### {name}: {count} questions held out, {' and '.join(recording.local)} here"
+    told = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
     TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{figures.markdown(rows)}")
     if "svg" in WHERE:
         drawn = figures.plot(f"{name}: right, over what all questions cost", rows)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.domain.chat import Card
+from baton.domain.errors import BatonError
 from baton.domain.events import Verdict
 from baton.domain.labels import Label
 from baton.domain.plan import Need
@@ -37,7 +38,7 @@ OTHER = replace(CLOUD, id="opus", name="Opus")
 
 
 async def hybrid(
-    quality: dict[str, float], *cards: Card, said: tuple[str, ...], **more: float
+    quality: dict[str, float], *cards: Card, said: tuple[str | BatonError, ...], **more: float
 ) -> Play:
     route = expects(quality, novelty=more.get("novelty", 0.1), tokens=int(more.get("tokens", 100)))
     desk = Desk(situation(*cards, prompt=SUM, route=route))
@@ -120,11 +121,29 @@ async def test_drafts_that_agree_stay_and_others_are_decided_elsewhere() -> None
     assert run.why == "The two local answers disagree."
 
 
+async def test_a_third_worker_here_is_asked_before_anybody_is_for_money() -> None:
+    other = replace(GEMMA, id="other", parameters=1)
+    known = {"llama": 0.65, "gemma": 0.65, "other": 0.6, "gpt": 0.6}
+    cards = (LLAMA, GEMMA, other, CLOUD)
+    run = await hybrid(known, *cards, said=("It is 7.", "7"))
+    assert run.workers == ["llama", "gemma"], "two that agree are enough"
+    run = await hybrid(known, *cards, said=("It is 7.", "8", "8"))
+    assert (run.workers, run.answer) == (["llama", "gemma", "other"], (2,))
+    assert run.why == "More of the local answers say this."
+    run = await hybrid(known, *cards, said=("It is 7.", "8", "9", "8"))
+    assert (run.workers, run.answer) == (["llama", "gemma", "other", "gpt"], (4,))
+    assert run.why == "No two of the three local answers agree."
+    run = await hybrid(known, *cards, said=("It is 7.", "8", "9", DOWN))
+    assert run.text in ("It is 7.", "8")
+    run = await hybrid({**known, "other": 0.01}, *cards, said=("It is 7.", "8", "9"))
+    assert run.workers == ["llama", "gemma", "gpt"]
+
+
 async def test_what_two_weak_workers_agree_on_may_still_be_wrong() -> None:
     weak = {"llama": 0.15, "gemma": 0.15, "gpt": 0.6}
     run = await hybrid(weak, LLAMA, GEMMA, CLOUD, said=("7", "7", "8"))
     assert run.workers == ["llama", "gemma", "gpt"]
-    assert run.why.startswith("Both local answers say the same, but questions like this go wrong")
+    assert run.why.startswith("Local answers agree, but questions like this go wrong")
 
 
 async def test_the_second_draft_replaces_the_first_only_if_it_is_clearly_better() -> None:

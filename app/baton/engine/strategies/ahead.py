@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from baton.domain.chat import Card
 from baton.engine.ports import Desk, Situation
 from baton.engine.strategies.drafts import ALIKE, here, power
@@ -100,10 +102,21 @@ def _mate(situation: Situation) -> str:
     one that is known, and counts.
     """
     mine, *others = here(situation)
-    others = [card for card in others if card.id != situation.helper]
+    if situation.route.estimate is not None:
+        return third(situation, (mine.id,))
+    best = next((card for card in others if card.id != situation.helper), None)
+    near = best is not None and abs(power(situation, best) - power(situation, mine)) <= ALIKE
+    return best.id if best is not None and near else ""
+
+
+def third(situation: Situation, drafted: Collection[str]) -> str:
+    """Return the best worker here that hasn't drafted yet, if its answer may tell anything."""
     if situation.route.estimate is None:
-        best = next(iter(others), None)
-        near = best is not None and abs(power(situation, best) - power(situation, mine)) <= ALIKE
-        return best.id if best is not None and near else ""
-    able = [card for card in others if likely(situation, card) >= _HOPELESS]
+        return ""
+    used = {*drafted, situation.helper}
+    able = [
+        card
+        for card in here(situation)
+        if card.id not in used and likely(situation, card) >= _HOPELESS
+    ]
     return max(able, key=lambda card: likely(situation, card)).id if able else ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
+from baton.domain.answers import majority
 from baton.domain.plan import MOST_STEPS, Outcome, Plan
 from baton.domain.routing import Judgement
 from baton.engine.ports import Desk, Proposal, Situation
 from baton.engine.sizes import likely_cost
-from baton.engine.strategies.ahead import may_be_helped, may_pay, tenths, told
+from baton.engine.strategies.ahead import may_be_helped, may_pay, tenths, third, told
 from baton.engine.strategies.cascade import best, doubt
 from baton.engine.strategies.drafts import (
     alone,
@@ -23,8 +25,15 @@ from baton.engine.strategies.drafts import (
 
 _STAYS = "The stronger worker had no answer, so the local one stays."
 
+_AGREED = "More of the local answers say this."
+
 _BETTER = 0.03
 """The second draft replaces the first, which the person may have read, if it is better by more."""
+
+MOST_DRAFTS = 3
+
+_OPEN = 0.05
+"""With less to gain by help, two drafts are enough."""
 
 _NOTICED = 0.15
 """The same for a stronger worker here: it costs no money, but time."""
@@ -33,7 +42,8 @@ _NOTICED = 0.15
 class SecondLook:
     """The default worker drafts, by itself or beside another; then it is decided what stays.
 
-    Help is asked for where its gain, now that there are drafts, is worth its price. With `weighed`
+    Where two drafts leave it open, a third worker here is asked before anybody is for money. Help
+    is asked for where its gain, now that there are drafts, is worth its price. With `weighed`
     that was decided before: then only a draft that plainly won't do calls for it.
     """
 
@@ -51,7 +61,7 @@ class SecondLook:
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose what stays of the drafts, or help, then what there was without it."""
-        drafts = _drafts(outcome.plan)
+        drafts = _drafts(desk.situation, outcome.plan)
         last = len(outcome.plan.steps)
         if last > len(drafts):
             lost = outcome.plan.answer == (last,) and is_lost(outcome, last)
@@ -67,21 +77,24 @@ class SecondLook:
         self, desk: Desk, outcome: Outcome, drafts: Sequence[int]
     ) -> Proposal | None:
         situation = desk.situation
-        why = _plain(situation, outcome, drafts)
-        if not why and not await self._is_open(desk):
+        plain = _plain(situation, outcome, drafts)
+        if not plain and not await self._is_open(desk):
             return _stay(outcome, _shown(situation, outcome, drafts), "")
         await _check(desk, outcome, written(outcome, drafts))
         judged = await desk.judge(outcome, drafts)
         stays = _better(situation, outcome, drafts, judged)
         gain = judged.gain.get(situation.helper, 0.0)
-        hopeless = bool(why) and len(drafts) == 1
+        hopeless = bool(plain) and len(drafts) == 1
         if hopeless:  # it is as good as no answer, whoever wrote it
             gain += judged.quality[judged.best]
-        why = why or _doubted(drafts, judged)
+        why = plain or _doubted(drafts, judged)
+        if len(drafts) == 2 and (another := await _tried_first(desk, outcome, gain)):
+            step = answered_by(situation, another, optional=True)
+            return Proposal(outcome.plan.grown((step,), (stays,)), "local", why, final=False)
         if may_be_helped(situation) and await _is_worth(desk, gain, hopeless):
             step = answered_by(situation, situation.helper, optional=True)
             return Proposal(outcome.plan.grown((step,), (len(drafts) + 1,)), "cloud", why)
-        return _stay(outcome, stays, why)
+        return _stay(outcome, stays, plain)
 
     async def _is_open(self, desk: Desk) -> bool:
         """Tell whether drafts that look well may still call for help."""
@@ -105,9 +118,18 @@ def _price(situation: Situation) -> int:
     return likely_cost(helper, situation.material, situation.route)
 
 
-def _drafts(plan: Plan) -> Sequence[int]:
-    """Return the numbers of the drafts: two that may fail, else the first step."""
-    return (1, 2) if [step.optional for step in plan.steps[:2]] == [True, True] else (1,)
+async def _tried_first(desk: Desk, outcome: Outcome, gain: float) -> str:
+    """Return who here should be asked before anybody is for money, or ""."""
+    if gain <= _OPEN or not may_be_helped(desk.situation) or not await may_pay(desk):
+        return ""
+    return third(desk.situation, {step.worker for step in outcome.plan.steps})
+
+
+def _drafts(situation: Situation, plan: Plan) -> Sequence[int]:
+    """Return the numbers of the drafts: two or three that may fail, else the first step."""
+    mine = takewhile(lambda step: step.optional and step.worker != situation.helper, plan.steps)
+    count = len(list(mine))
+    return range(1, min(MOST_DRAFTS, count) + 1) if count > 1 else (1,)
 
 
 def _announced(situation: Situation, workers: Sequence[str]) -> str:
@@ -121,9 +143,12 @@ def _announced(situation: Situation, workers: Sequence[str]) -> str:
 
 def _plain(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> str:
     """Say in a sentence why drafts plainly call for help, or return ""."""
-    if len(drafts) > 1:
+    if len(drafts) == 1:
+        return wanting(situation, outcome, 1)
+    if len(drafts) == 2:
         return doubt(situation, outcome)
-    return wanting(situation, outcome, 1)
+    agreed = majority([outcome.text(n) for n in drafts])
+    return "" if agreed is not None else "No two of the three local answers agree."
 
 
 def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
@@ -131,13 +156,16 @@ def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
     quality = judged.quality[judged.best]
     seldom = f"questions like this go wrong here about {tenths(1 - quality)} times."
     if len(drafts) > 1:
-        return f"Both local answers say the same, but {seldom}"
+        return f"Local answers agree, but {seldom}"
     return seldom[0].upper() + seldom[1:]
 
 
 def _shown(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> int:
     """Return the draft that stays by rule."""
-    return best(situation, outcome) if len(drafts) > 1 else drafts[0]
+    if len(drafts) == 1:
+        return drafts[0]
+    agreed = majority([outcome.text(n) for n in drafts])
+    return best(situation, outcome) if agreed is None else drafts[agreed]
 
 
 def _better(
@@ -156,7 +184,7 @@ def _stay(outcome: Outcome, step: int, why: str) -> Proposal | None:
     """Propose that a draft is the answer, unless it is already."""
     if outcome.plan.answer == (step,):
         return None
-    return settled(outcome, step, why or "Only one of the two has an answer.")
+    return settled(outcome, step, why or _AGREED)
 
 
 async def _check(desk: Desk, outcome: Outcome, drafts: Sequence[int]) -> None:
