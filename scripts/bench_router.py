@@ -2,6 +2,7 @@
 
     scripts/bench_router --data DIR                    5 splits (half an hour, or more)
     scripts/bench_router --data DIR --quick            one split
+    scripts/bench_router split feedback --data DIR     some of it
     scripts/bench_router --data DIR --markdown FILE    the table as the README has it
 
 DIR holds files as scripts/routing_rows.py reads them; they are no part of Baton. For each seed a
@@ -133,6 +134,9 @@ class Carried:
         return cls(float(sent.mean()), float(over.max()), 100 * (best - reached))
 
 
+PARTS = ("split", "tasks", "workers", "files", "feedback", "speed")
+
+
 # One training after the other
 
 
@@ -153,18 +157,25 @@ class Bench:
         model._encoder = self.shelf  # type: ignore[assignment]
         return model
 
-    def run(self, seed: int) -> None:
-        """Measure one split and all that is left out."""
+    def run(self, seed: int, parts: Sequence[str]) -> None:
+        """Measure one split and what is left out, as far as it is among the parts."""
         salt = f"bench {seed}"
-        self._train("split", salt, seed, Holdout(), SEEN)
-        unseen = of_unseen_groups(self.data, seed)
-        groups = frozenset(f"{pair.file}:{group}" for pair in unseen for group in pair.groups)
-        self._train("tasks", salt, seed, Holdout(groups=groups), unseen)
-        self._train("workers", salt, seed, Holdout(workers=UNSEEN_WORKERS), OF_UNSEEN_WORKERS)
+        if "split" in parts:
+            self._train("split", salt, seed, Holdout(), SEEN)
+        if "tasks" in parts:
+            unseen = of_unseen_groups(self.data, seed)
+            groups = frozenset(f"{pair.file}:{group}" for pair in unseen for group in pair.groups)
+            self._train("tasks", salt, seed, Holdout(groups=groups), unseen)
+        if "workers" in parts:
+            out = Holdout(workers=UNSEEN_WORKERS)
+            self._train("workers", salt, seed, out, OF_UNSEEN_WORKERS)
+        there = {rows.name for rows in self.data}
         for pair in OF_UNSEEN_FILES:
-            if any(rows.name == pair.file for rows in self.data):
+            if "files" in parts and pair.file in there:
                 out = Holdout(0.0, files=frozenset({pair.file}))
                 self._train(pair.file, salt, seed, out, [pair])
+        if "feedback" in parts:
+            self.teach(seed)
 
     def _train(
         self, what: str, salt: str, seed: int, holdout: Holdout, pairs: Sequence[Pair]
@@ -262,34 +273,38 @@ def of_64_tokens(folder: Path, data: Sequence[Rows]) -> list[str]:
 
 def tables(bench: Bench, speed: tuple[float, float] | None) -> Iterator[str]:
     """Return the lines of all tables."""
-    yield HEAD
-    for pair, figures in bench.figures.values():
-        yield figures.line(pair)
-    yield ""
-    yield "| 30 % of calls, carried to a new domain | used | ever above | points behind the best |"
-    yield "| --- | --- | --- | --- |"
-    for name, found in bench.carried.items():
-        used = [100 * one.used for one in found]
-        above = sum(one.most > 0 for one in found)
-        behind = [one.behind for one in found]
-        yield (
-            f"| {name} | {min(used):.1f} to {max(used):.1f} % | {above or 'never'} "
-            f"| {np.mean(behind):+.1f} (at most {max(behind):+.1f}) |"
-        )
+    if bench.figures:
+        yield HEAD
+        yield from (figures.line(pair) for pair, figures in bench.figures.values())
+        yield ""
+    if bench.carried:
+        yield "| 30 % of calls, in a new domain | used | ever above | points behind the best |"
+        yield "| --- | --- | --- | --- |"
+        yield from (_line_of(name, found) for name, found in bench.carried.items())
+        yield ""
     if bench.taught:
         before, after = np.mean(bench.taught, axis=0)
         gains = [two - one for one, two in bench.taught]
-        yield ""
         yield (
             f"{LABELS} labels of feedback, MMLU prior to GSM8K: APGR {before:.3f} before, "
             f"{after:.3f} after (**{np.mean(gains):+.3f}** ± {np.std(gains):.3f}; must +.030)."
         )
-    if speed:
         yield ""
+    if speed:
         yield (
             f"Stage A with everything in it, one core, prompts of about 64 tokens: p50 "
             f"{speed[0]:.1f} ms, p95 {speed[1]:.1f} ms (must: p95 15 ms)."
         )
+
+
+def _line_of(name: str, found: Sequence[Carried]) -> str:
+    used = [100 * one.used for one in found]
+    above = sum(one.most > 0 for one in found)
+    behind = [one.behind for one in found]
+    return (
+        f"| {name} | {min(used):.1f} to {max(used):.1f} % | {above or 'never'} "
+        f"| {np.mean(behind):+.1f} (at most {max(behind):+.1f}) |"
+    )
 
 
 def main() -> None:
@@ -300,17 +315,21 @@ def main() -> None:
     options.add_argument("--quick", action="store_true", help="one split only")
     options.add_argument("--vectors", type=Path, help="keep the texts' vectors in this file")
     options.add_argument("--markdown", type=Path, help="write the tables there too")
+    options.add_argument("parts", nargs="*", help=f"some of: {', '.join(PARTS)} (else all)")
     chosen = options.parse_args()
+    parts = chosen.parts or PARTS
+    if unknown := sorted(set(parts) - set(PARTS)):
+        options.error(f"there is no part {', '.join(unknown)}")
     data = rr.read_folder(chosen.data)
     if not data:
         raise SystemExit(f"There is no *.csv.gz in {chosen.data}.")
     shelf = Shelf(chosen.vectors)
     bench = Bench(data, shelf)
     for seed in range(1 if chosen.quick else chosen.seeds):
-        bench.run(seed)
-        bench.teach(seed)
+        bench.run(seed, parts)
         shelf.keep()
-    speed = latency(SHIPPED, of_64_tokens(SHIPPED, data))
+        print("\n".join(tables(bench, None)), file=sys.stderr, flush=True)
+    speed = latency(SHIPPED, of_64_tokens(SHIPPED, data)) if "speed" in parts else None
     text = "\n".join(tables(bench, speed))
     print(text)
     if chosen.markdown:
