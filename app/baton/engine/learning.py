@@ -12,7 +12,7 @@ from typing import Protocol
 from baton.domain.routing import Candidate, Learned, Rated
 from baton.domain.signals import Answered, Signal, counts, rated, tells
 
-LEAST = 10
+LEAST = 12
 """With fewer answers than this nothing is learned."""
 
 MOST = 1_000
