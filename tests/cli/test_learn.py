@@ -268,7 +268,7 @@ def test_a_long_spoilt_history_spoils_nothing(
 
 
 def test_deleted_answers_are_not_learned_from(call: Call) -> None:
-    remember(plain(LEAST), together=5)
+    remember(plain(LEAST), together=LEAST // 2)
 
     async def hide() -> None:
         store = Store.open(find_paths().database)
