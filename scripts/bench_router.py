@@ -44,6 +44,7 @@ from train_router import SHIPPED, Shelf, train
 
 from baton.children.routing.learning import Personal
 from baton.children.routing.model import RouterModel
+from baton.children.routing.votes import grouped
 from baton.domain.routing import Rated
 from baton.engine.pacing import share_controller
 
@@ -55,6 +56,7 @@ class Figures:
     ours: list[float] = field(default_factory=list)
     length: list[float] = field(default_factory=list)
     task: list[float] = field(default_factory=list)
+    votes: list[float] = field(default_factory=list)
     best: list[float] = field(default_factory=list)
     calls: list[float] = field(default_factory=list)
     ahead: list[Floats] = field(default_factory=list)
@@ -67,6 +69,8 @@ class Figures:
         self.ours.append(rr.apgr(score, weak, strong))
         self.length.append(rr.apgr(length, weak, strong))
         self.task.append(rr.apgr(by_task(pair, rows, seen), weak, strong))
+        if team := pair.team(rows):
+            self.votes.append(rr.apgr(by_votes(rows, pair.local, team), weak, strong))
         self.best.append(rr.apgr(strong - weak, weak, strong))
         self.calls.append(100 * rr.calls_for(score, weak, strong, 0.8))
         drawn = rr.bootstrap([score, length], weak, strong, rounds=400, seed=len(self.ours))
@@ -83,16 +87,17 @@ class Figures:
         spread = f" ± {np.std(self.ours):.3f}" if len(self.ours) > 1 else ""
         cells = (
             pair.name, str(self.count), f"**{np.mean(self.ours):.3f}**{spread}", calls, must,
-            f"{np.mean(self.length):.3f}", f"{np.mean(self.task):.3f}", f"{np.mean(self.best):.2f}",
+            f"{np.mean(self.length):.3f}", f"{np.mean(self.task):.3f}",
+            f"{np.mean(self.votes):.3f}" if self.votes else "", f"{np.mean(self.best):.2f}",
             f"{low:+.3f} to {high:+.3f}",
         )  # fmt: skip
         return f"| {' | '.join(cells)} |"
 
 
 HEAD = (
-    "| test | questions | APGR | calls for 80 % | must | length | task | best possible "
+    "| test | questions | APGR | calls for 80 % | must | length | task | votes | best possible "
     "| more than length, 95 % |\n"
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 
@@ -105,6 +110,16 @@ def by_task(pair: Pair, rows: Rows, seen: Sequence[Rows]) -> Floats:
     groups = np.array(known.groups)
     means = {group: float(np.nanmean(gain[groups == group])) for group in set(known.groups)}
     return np.array([means.get(group, 0.0) for group in rows.groups])
+
+
+def by_votes(rows: Rows, local: str, mates: Sequence[str]) -> Floats:
+    """Return how few of the mates agree with the local worker: the rule without any training."""
+    teams = zip(*(rows.answers[worker] for worker in (local, *mates)), strict=True)
+    found = []
+    for team in teams:
+        first, *others = grouped(team)
+        found.append(-float(sum(other == first != 0 for other in others)))
+    return np.array(found)
 
 
 LABELS = 200

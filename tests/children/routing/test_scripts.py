@@ -6,6 +6,7 @@ import csv
 import gzip
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows as rr  # noqa: E402
+from bench_router import Carried, Figures  # noqa: E402
+from routing_pairs import Pair  # noqa: E402
+
+ODD = frozenset({"odd"})
 
 
 def write(path: Path, table: list[dict[str, str]]) -> None:
@@ -237,3 +242,75 @@ def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path) -> None:
     files = ["--model", str(MODEL), "--rows", str(tmp_path / "rows.csv.gz")]
     told = call(*files, "--local", "a", "--cloud", "b", "--out", str(tmp_path / "out.csv"))
     assert (told.returncode, len(told.stderr.strip().splitlines())) == (2, 1)
+
+
+# The bench
+
+
+@pytest.mark.long
+def test_the_bench_trains_on_one_part_and_measures_the_other(tmp_path: Path) -> None:
+    dice = np.random.default_rng(0)
+    rows = [
+        {
+            "id": str(number),
+            "group": ("sums", "names")[number % 2],
+            "qhash": f"q{number}",
+            "text": ("Add the numbers ", "Who was ")[number % 2] + "x" * int(dice.integers(60)),
+            "m:mixtral-8x7b": str(int(dice.random() < 0.5)),
+            "m:gpt-4-1106": str(int(dice.random() < 0.9)),
+        }
+        for number in range(120)
+    ]
+    write(tmp_path / "data" / "routellm_mmlu.csv.gz", rows)
+    told = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "bench_router.py", "split", "--quick",
+         "--data", tmp_path / "data", "--markdown", tmp_path / "table.md"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    header, _, line, *rest = (tmp_path / "table.md").read_text().splitlines()
+    assert header.startswith("| test | questions | APGR |")
+    name, count, reached = (cell.strip() for cell in line.split("|")[1:4])
+    assert name == "MMLU, Mixtral to GPT-4, A"
+    assert 20 <= int(count) <= 55
+    assert 0 <= float(reached.strip("*")) <= 1.5
+    assert rest == [""]
+
+
+def test_a_pair_is_measured_on_its_own_questions(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv.gz", table(40))
+    (rows,) = rr.read_folder(tmp_path)
+    pair = Pair("it", "a", "small", "big", ("nobody", "third", "mate", "small"), groups=ODD)
+    found = pair.rows([rows])
+    assert found is not None
+    assert set(found.groups) == ODD
+    assert not np.isnan(found.quality["big"]).any()
+    assert pair.team(found) == ("third", "mate")
+    assert replace(pair, cloud="nobody").rows([rows]) is None
+    assert replace(pair, groups=frozenset({"none"})).rows([rows]) is None
+
+
+def test_a_line_of_the_table_holds_what_was_measured() -> None:
+    dice = np.random.default_rng(0)
+    weak, strong = (dice.random(300) < 0.5).astype(float), (dice.random(300) < 0.8).astype(float)
+    columns = {"text": ["x" * n for n in range(300)], "group": ["even", "odd"] * 150}
+    rows = replace(rr.from_columns("a", columns), quality={"small": weak, "big": strong})
+    pair, figures = Pair("it", "a", "small", "big", must=0.7, calls=50.0), Figures()
+    figures.add(strong - weak, rows, pair, [rows])
+    assert figures.ours == figures.best
+    assert figures.task[0] == pytest.approx(0.5, abs=0.1)
+    cells = [cell.strip() for cell in figures.line(pair).split("|")[1:-1]]
+    assert cells[:2] == ["it", "300"]
+    assert float(cells[2].strip("*")) == pytest.approx(figures.best[0], abs=1e-3)
+    assert "0.70, 50 %" in cells
+
+
+def test_a_budget_is_never_passed_in_a_new_domain() -> None:
+    dice = np.random.default_rng(1)
+    weak, strong = (dice.random(900) < 0.5).astype(float), (dice.random(900) < 0.8).astype(float)
+    score = strong - weak + dice.normal(0, 1, 900)
+    for shifted in (score, score * 1e-6 - 5, np.zeros(900), np.sort(score)):
+        found = Carried.of(shifted, weak, strong)
+        assert found.used <= 0.3
+        assert found.most <= 0
+    assert Carried.of(score, weak, strong).used > 0.25
