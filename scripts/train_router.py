@@ -45,6 +45,7 @@ from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "router"
+KINDS_FILE = SHIPPED / "kinds.csv"
 ENCODER = ("encoder.onnx", "tokenizer.json")
 
 KIND_OF = tuple(
@@ -78,6 +79,7 @@ def main() -> None:
     options.add_argument("--out", type=Path, required=True, help="the folder to write")
     options.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
     options.add_argument("--held-out", metavar="SALT", help="leave out what a bench is played on")
+    options.add_argument("--kinds", type=Path, default=KINDS_FILE, help="texts of known kinds")
     options.add_argument("--vectors", type=Path, help="keep the texts' vectors in this file")
     chosen = options.parse_args()
     began = time.monotonic()
@@ -91,13 +93,15 @@ def main() -> None:
         shelf.vectors(rows.texts)
     shelf.keep()
     read = time.monotonic()
-    train(data, chosen.out, chosen.seed, shelf)
+    train(data, chosen.out, chosen.seed, shelf, chosen.kinds)
     count = sum(map(len, data))
     done = time.monotonic()
     print(f"{count} questions read in {read - began:.0f} s, fitted in {done - read:.1f} s")
 
 
-def train(data: Sequence[Rows], out: Path, seed: int, shelf: Shelf) -> None:
+def train(
+    data: Sequence[Rows], out: Path, seed: int, shelf: Shelf, kinds_file: Path = KINDS_FILE
+) -> None:
     """Fit everything and write the folder that RouterModel.load reads."""
     samples = [sampled(rows, shelf) for rows in data]
     heads = fitting.fit(samples, seed)
@@ -108,7 +112,7 @@ def train(data: Sequence[Rows], out: Path, seed: int, shelf: Shelf) -> None:
             shutil.copyfile(SHIPPED / name, out / name)
     heads.save(out)
     agreement.save(out)
-    kind_head([*examples(SHIPPED / "kinds.csv"), *some_of(data)], shelf).save(out)
+    kind_head([*examples(kinds_file), *some_of(data)], shelf).save(out)
     skills = skill_table(
         [sample.name for sample in samples],
         [sample.kinds for sample in samples],
