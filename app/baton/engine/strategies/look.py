@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from baton.domain.answers import majority
+from baton.domain.answers import extract, majority
 from baton.domain.plan import MOST_STEPS, Outcome, Plan
 from baton.domain.routing import Judgement
 from baton.engine.ports import Desk, Proposal, Situation
@@ -26,9 +26,6 @@ from baton.engine.strategies.drafts import (
 _STAYS = "The stronger worker had no answer, so the local one stays."
 
 _AGREED = "More of the local answers say this."
-
-_BETTER = 0.03
-"""The second draft replaces the first, which the person may have read, if it is better by more."""
 
 MOST_DRAFTS = 3
 
@@ -82,11 +79,13 @@ class SecondLook:
             return _stay(outcome, _shown(situation, outcome, drafts), "")
         await _check(desk, outcome, written(outcome, drafts))
         judged = await desk.judge(outcome, drafts)
-        stays = _better(situation, outcome, drafts, judged)
+        stays = _kept(situation, outcome, drafts, judged)
+        quality = dict(zip(drafts, judged.quality, strict=True))
         gain = judged.gain.get(situation.helper, 0.0)
+        gain += judged.quality[judged.best] - quality[stays]
         hopeless = bool(plain) and len(drafts) == 1
         if hopeless:  # it is as good as no answer, whoever wrote it
-            gain += judged.quality[judged.best]
+            gain += quality[stays]
         why = plain or _doubted(drafts, judged)
         if len(drafts) == 2 and (another := await _tried_first(desk, outcome, gain)):
             step = answered_by(situation, another, optional=True)
@@ -148,7 +147,9 @@ def _plain(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> str
     if len(drafts) == 2:
         return doubt(situation, outcome)
     agreed = majority([outcome.text(n) for n in drafts])
-    return "" if agreed is not None else "No two of the three local answers agree."
+    if agreed is None:
+        return "No two of the three local answers agree."
+    return "" if agreed == 0 else "Two other workers here say something else than the first."
 
 
 def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
@@ -168,16 +169,21 @@ def _shown(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> int
     return best(situation, outcome) if agreed is None else drafts[agreed]
 
 
-def _better(
-    situation: Situation, outcome: Outcome, drafts: Sequence[int], judged: Judgement
-) -> int:
-    """Return the draft that stays: the one that was judged best, where that is by enough."""
+def _kept(situation: Situation, outcome: Outcome, drafts: Sequence[int], judged: Judgement) -> int:
+    """Return the draft that stays: the first that can be used, else what was judged best.
+
+    Two others that agree against it are a reason to ask for help, not to take theirs: in GSM8K that
+    was right more often (by 69 in a hundred), in MMLU-Pro and MATH less often (by 33 and more), and
+    nothing that is known before tells these apart.
+    """
     if situation.route.estimate is None:
         return _shown(situation, outcome, drafts)
     whole = written(outcome, drafts) or list(drafts)
+    first = whole[0]
+    if not wanting(situation, outcome, first) and extract(outcome.text(first)):
+        return first
     quality = dict(zip(drafts, judged.quality, strict=True))
-    top = max(whole, key=quality.__getitem__)
-    return top if quality[top] > quality[whole[0]] + _BETTER else whole[0]
+    return max(whole, key=quality.__getitem__)
 
 
 def _stay(outcome: Outcome, step: int, why: str) -> Proposal | None:
