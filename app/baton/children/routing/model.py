@@ -20,6 +20,14 @@ from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned,
 __all__ = ["RouterFileError", "RouterModel"]
 
 
+_USUAL = {
+    "math": 350, "calculation": 60, "code": 400, "knowledge": 150, "reasoning": 250,
+    "writing": 500, "rewriting": 200, "summary": 180, "extraction": 120, "translation": 120,
+    "planning": 500, "chat": 60,
+}  # fmt: skip
+"""How many tokens an answer has where nothing like the question was seen; nobody measured it."""
+
+
 class RouterModel:
     """An encoder with the heads fitted on it."""
 
@@ -70,14 +78,14 @@ class RouterModel:
         quality = {c.id: self._quality(seen, reading, c).tolist() for c in candidates}
         gain = {c.id: self._gain(seen, reading, first, c).tolist() for c in candidates}
         nearby = {c.id: self.heads.nearby(reading, c).tolist() for c in candidates}
-        lengths = self.heads.length(self._design(seen)).tolist()
+        tokens = self._tokens(seen, reading).tolist()
         return [
             Estimate(
                 kinds=dict(zip(KINDS, seen.kinds[row].tolist(), strict=True)),
                 quality={id_: column[row] for id_, column in quality.items()},
                 gain={id_: column[row] for id_, column in gain.items()},
                 nearby={id_: column[row] for id_, column in nearby.items()},
-                tokens=max(1, round(lengths[row])),
+                tokens=round(tokens[row]),
                 novelty=float(reading.shares[row, -1]),
             )
             for row in range(len(texts))
@@ -126,6 +134,13 @@ class RouterModel:
                 learned = self._personal.adjusted(expected, seen, candidate)
                 gain = gain + sign * (learned - expected)
         return np.clip(gain, -1.0, 1.0)
+
+    def _tokens(self, seen: Texts, reading: Reading) -> Floats:
+        """Return how long answers likely get: as fitted, or as is usual for the kind."""
+        fitted = np.log(np.maximum(1.0, self.heads.length(self._design(seen))))
+        usual = seen.kinds @ np.log([_USUAL[kind] for kind in KINDS])
+        novelty = reading.shares[:, -1]
+        return np.asarray(np.exp((1.0 - novelty) * fitted + novelty * usual))
 
     def _read(self, texts: Texts) -> Reading:
         return self.heads.read(self._design(texts))
