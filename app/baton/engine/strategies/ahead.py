@@ -21,6 +21,9 @@ GOOD = 0.9
 _HOPELESS = 0.1
 """With less chance than this a worker is no help in checking another."""
 
+_PEERS = 0.2
+"""A third worker whose chance is lower by more settles nothing: where it disagrees, it is wrong."""
+
 _SELDOM = 0.2
 """With less chance than this one worker's two samples are two mistakes."""
 
@@ -103,20 +106,23 @@ def _mate(situation: Situation) -> str:
     """
     mine, *others = here(situation)
     if situation.route.estimate is not None:
-        return third(situation, (mine.id,))
+        return _best_other(situation, (mine.id,), _HOPELESS)
     best = next((card for card in others if card.id != situation.helper), None)
     near = best is not None and abs(power(situation, best) - power(situation, mine)) <= ALIKE
     return best.id if best is not None and near else ""
 
 
 def third(situation: Situation, drafted: Collection[str]) -> str:
-    """Return the best worker here that hasn't drafted yet, if its answer may tell anything."""
+    """Return the best worker here that hasn't drafted yet and is a peer of the default one, or ""."""
     if situation.route.estimate is None:
         return ""
+    chance = likely(situation, situation.card(situation.worker))
+    return _best_other(situation, drafted, max(_HOPELESS, chance - _PEERS))
+
+
+def _best_other(situation: Situation, drafted: Collection[str], least: float) -> str:
     used = {*drafted, situation.helper}
     able = [
-        card
-        for card in here(situation)
-        if card.id not in used and likely(situation, card) >= _HOPELESS
+        card for card in here(situation) if card.id not in used and likely(situation, card) >= least
     ]
     return max(able, key=lambda card: likely(situation, card)).id if able else ""
