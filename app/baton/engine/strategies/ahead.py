@@ -113,7 +113,7 @@ def _mate(situation: Situation) -> str:
 
 
 def third(situation: Situation, drafted: Collection[str]) -> str:
-    """Return the best worker here that hasn't drafted yet and is a peer of the default one, or ""."""
+    """Return the best worker here that is the default one's peer and has not drafted, or ""."""
     if situation.route.estimate is None:
         return ""
     chance = likely(situation, situation.card(situation.worker))
