@@ -105,7 +105,7 @@ def train(
     """Fit everything and write the folder that RouterModel.load reads."""
     samples = [sampled(rows, shelf) for rows in data]
     heads = fitting.fit(samples, seed)
-    agreement = fit_agreement(data, held_out(data, samples, heads.ways), seed)
+    agreement = fit_agreement(data, held_out(data, samples, heads.ways), seed, heads.abilities)
     out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
         if not (out / name).exists():

@@ -183,6 +183,25 @@ def test_agreeing_with_oneself_says_less(heads: Agreement) -> None:
     assert heads.judge(WORKERS, twice, EXPECTED, unlike).quality[0] < alone
 
 
+def test_where_no_letter_is_asked_for_workers_are_told_apart_by_their_abilities() -> None:
+    able = {"small": -1.0, "mate": 1.0, "third": 0.0, "big": 2.0}
+
+    def quality(expected: Estimate, *answers: str) -> tuple[float, ...]:
+        told = FITTED.judge(
+            WORKERS, drafts(*answers), expected, unlike, lambda candidate: able[candidate.id]
+        )
+        return told.quality
+
+    swapped = replace(EXPECTED, quality=EXPECTED.quality | {"small": 0.8, "mate": 0.4})
+    for expected in (EXPECTED, swapped):
+        first, second = quality(expected, "7", "8")
+        assert second > first + 0.2
+    first, second = quality(swapped, "A", "B")
+    assert first > second + 0.2
+    hard = replace(EXPECTED, quality=dict.fromkeys(EXPECTED.quality, 0.1))
+    assert quality(hard, "7", "8")[1] < quality(EXPECTED, "7", "8")[1]
+
+
 def test_free_text_is_judged_by_what_is_known_of_it() -> None:
     plain = Draft("small", "A poem.", "", 300)
 

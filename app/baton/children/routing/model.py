@@ -105,7 +105,9 @@ class RouterModel:
     ) -> Judgement:
         """Return what is expected now that there are drafts."""
         expected = estimate or self.estimate(text, candidates)
-        return self._agreement.judge(candidates, drafts, expected, self.likeness)
+        return self._agreement.judge(
+            candidates, drafts, expected, self.likeness, self.heads.abilities.of
+        )
 
     def learn(self, rated: Sequence[Rated], target: Path) -> Learned:
         """Refit on a person's labels and write `target`, if that is better than before."""

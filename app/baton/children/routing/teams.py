@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from baton.children.routing.agreement import FIGURES, Agreement, Votes, chances_of, log_odds
+from baton.children.routing.agreement import (
+    FIGURES,
+    Agreement,
+    Votes,
+    believed,
+    chances_of,
+    choice,
+    log_odds,
+)
 from baton.children.routing.votes import Counts, Floats, chances_alike, grouped
+from baton.children.routing.workers import Abilities
+from baton.domain.routing import Candidate
 
 _OF_ASKED = [FIGURES.index(name) for name in ("asked", "expected_asked", "gap")]
 """What says nothing of a draft."""
@@ -52,18 +63,20 @@ def fit_agreement(
     sets: Sequence[Outcomes],
     expected: Mapping[str, Mapping[str, Floats]] | None = None,
     seed: int = 0,
+    abilities: Abilities | None = None,
 ) -> Agreement:
     """Fit both heads on random sets of workers of all sets that hold answers.
 
     `expected` is, by set and worker, the quality that stage A expects of each question when it
     wasn't fitted on it; without it (and for half of the draws, so that the heads don't lean on it
-    where a task is new) it is the worker's mean, and off by some chance.
+    where a task is new) it is the worker's mean, and off by some chance. `abilities` says how able
+    they generally are.
     """
     dice = np.random.default_rng(seed)
     drawn = [
         part
         for one in sorted(sets, key=lambda one: one.name)
-        for table in [_Table.of(one, (expected or {}).get(one.name, {}))]
+        for table in [_Table.of(one, (expected or {}).get(one.name, {}), abilities)]
         if table is not None
         for count in _COUNTS
         for part in [table.draw(count, dice)]
@@ -90,9 +103,13 @@ class _Table:
     quality: Floats
     expected: Floats
     alike: Floats
+    able: Floats
+    choices: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, one: Outcomes, expected: Mapping[str, Floats]) -> _Table | None:
+    def of(
+        cls, one: Outcomes, expected: Mapping[str, Floats], abilities: Abilities | None
+    ) -> _Table | None:
         names = [name for name in sorted(one.answers) if name in one.quality]
         if len(names) < 2:
             return None
@@ -107,6 +124,8 @@ class _Table:
             quality,
             np.column_stack([expected.get(name, means[:, k]) for k, name in enumerate(names)]),
             np.array([chances_alike(row, names) for row in rows]),
+            np.array([abilities.of(Candidate(name)) if abilities else 0.0 for name in names]),
+            np.array([abilities is None or choice(row) for row in rows]),
         )
 
     def draw(self, count: int, dice: np.random.Generator) -> tuple[Floats, Floats, Floats] | None:
@@ -131,6 +150,7 @@ class _Table:
         guessed = usual[all_of_them] + shift + dice.normal(0.0, _BLUR, all_of_them.shape)
         told = log_odds(self.expected[rows[:, None], all_of_them])
         odds = np.where(dice.random((len(rows), 1)) < 0.5, told, guessed)
+        odds = believed(odds, self.able[all_of_them], count, self.choices[rows, None])
         votes = Votes(
             self.groups[rows[:, None], drafts],
             odds[:, :count],

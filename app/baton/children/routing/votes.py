@@ -92,11 +92,16 @@ def kind(answer: str) -> str:
     return "number" if isinstance(key(answer), Fraction) else "other"
 
 
+def kind_of(answers: Sequence[str]) -> str:
+    """Return what kind of answers they are: the first's that is one."""
+    return next((kind(answer) for answer in answers if key(answer) is not None), "other")
+
+
 def chances_alike(answers: Sequence[str], workers: Sequence[str]) -> list[float]:
     """Return for each answer how likely it is the same as another wrong one."""
-    first = next((kind(answer) for answer in answers if key(answer) is not None), "other")
+    alike = _CHANCE_ALIKE[kind_of(answers)]
     return [
-        max(_CHANCE_ALIKE[first], _SELF_ALIKE if worker in workers[:place] else 0.0)
+        max(alike, _SELF_ALIKE if worker in workers[:place] else 0.0)
         for place, worker in enumerate(workers)
     ]
 
