@@ -192,7 +192,7 @@ def test_where_no_letter_is_asked_for_workers_are_told_apart_by_their_abilities(
         )
         return told.quality
 
-    swapped = replace(EXPECTED, quality=EXPECTED.quality | {"small": 0.8, "mate": 0.4})
+    swapped = replace(EXPECTED, quality={**EXPECTED.quality, "small": 0.8, "mate": 0.4})
     for expected in (EXPECTED, swapped):
         first, second = quality(expected, "7", "8")
         assert second > first + 0.2
