@@ -52,6 +52,17 @@ async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> 
     return begun
 
 
+@pytest.mark.parametrize("at", [1e300, -1e300, 1e12, -1.0])
+async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
+    store: Store, at: float
+) -> None:
+    begun = await ask(store)
+    for when in (0.5, at):  # an import may say anything
+        await store.append(begun.run, ev.Weighed(when, "gpt", 0.3, 0.1, 1000, True))
+    [known] = await store.weighed()
+    assert abs(known.at - time.time()) < 3600
+
+
 async def test_a_thumb_can_be_changed_and_taken_back(store: Store) -> None:
     answer = (await ask(store)).answer
     await store.rate(answer, Signal.GOOD)

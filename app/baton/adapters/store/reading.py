@@ -96,8 +96,9 @@ def weighed(connection: Connection) -> list[Weighing]:
             data ->> 'cost' AS cost, data ->> 'ok' AS ok
         FROM runs JOIN events ON events.run = runs.id AND events.kind = 'Weighed'
         WHERE runs.created BETWEEN ? AND ? AND data ->> 'cost' > 0
+            AND data ->> 'at' BETWEEN 0 AND ?
         ORDER BY runs.key DESC, seq DESC LIMIT ?""",
-        [now - _MONTH, now + _DAY, _WEIGHED],
+        [now - _MONTH, now + _DAY, _MONTH, _WEIGHED],
     )
     with rows.genuine():
         newest = [
