@@ -8,6 +8,7 @@ import pytest
 
 from baton.cli.why import reasons, why_object
 from baton.domain import events as ev
+from baton.domain.chat import Finish
 from baton.domain.history import RunRecord
 from baton.domain.money import NANO
 from baton.domain.plan import single
@@ -89,6 +90,12 @@ def test_what_was_declined_is_told_once() -> None:
     assert [line for line in told if "gpt" in line] == [
         "Step 3 was left out: gpt was not asked, as you decided."
     ]
+
+
+def test_events_that_name_steps_which_are_not_there_are_nothing() -> None:
+    imported = record(*BEGUN, ev.StepFinished(1.0, 99, Finish.STOP), ev.Finished(3.0))
+    assert reasons(imported)
+    assert why_object(imported)["steps"] == []
 
 
 def test_what_help_was_worth_is_told() -> None:

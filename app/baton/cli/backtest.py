@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from baton.cli.booked import columns
 from baton.cli.output import emit, emit_json, talk
+from baton.cli.steps import view_of
 from baton.cli.usage import beginning
 from baton.domain.chat import Card, Role, Turn, TurnStatus
 from baton.domain.errors import ConfigError
@@ -140,23 +141,13 @@ async def _counted(estimator: _Estimator, past: Sequence[PastRun]) -> Looked:
     cases, named, cost = [], 0, 0
     for number, run in enumerate(past, start=1):
         _progress(number, len(past))
-        view = _view(run)
+        view = view_of(run.record)
         if estimator.is_named(view):
             named, cost = named + 1, cost + view.cost
         else:
             cases.append(await estimator.case(run, view))
     helper = estimator.helper
     return Looked(cases, named, cost, helper.id if helper is not None else "")
-
-
-def _view(run: PastRun) -> RunView:
-    view = RunView()
-    try:
-        for event in run.record.events:
-            view = view.apply(event)
-    except IndexError:  # it was imported, and names steps that it doesn't have
-        return RunView()
-    return view
 
 
 async def _estimator(baton: Baton, router: Router) -> _Estimator:

@@ -10,7 +10,7 @@ from baton.domain.history import RunRecord
 from baton.domain.labels import Label, reach
 from baton.domain.plan import FILE, HISTORY, PROMPT, Need, Step
 from baton.domain.sanitise import one_line
-from baton.domain.view import RunView, StepView
+from baton.domain.view import RunView, StepView, folded
 
 _LONGEST = 4000
 """An instruction is shown whole: a person decides by it. This many characters are none."""
@@ -20,10 +20,7 @@ _NAMES = {PROMPT: "the prompt", HISTORY: "the conversation"}
 
 def view_of(record: RunRecord) -> RunView:
     """Return what a stored run came to."""
-    view = RunView()
-    for event in record.events:
-        view = view.apply(event)
-    return view
+    return folded(record.events)
 
 
 def told_access(access: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from baton.domain.events import (
@@ -241,6 +242,17 @@ class RunView:
             case StepFailed():
                 new = replace(old, status="failed", why=event.message, ended=event.at)
                 return replace(self._with(new), notice=event.message)
+
+
+def folded(events: Iterable[Event]) -> RunView:
+    """Return what stored events came to; nothing of those that name steps which aren't there."""
+    view = RunView()
+    try:
+        for event in events:
+            view = view.apply(event)
+    except IndexError:  # no Baton wrote them: they were imported
+        return RunView()
+    return view
 
 
 def doing(view: RunView) -> str:

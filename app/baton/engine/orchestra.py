@@ -12,7 +12,7 @@ from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.domain.ledger import Standing
 from baton.domain.plan import Outcome, Plan
-from baton.domain.view import RunView
+from baton.domain.view import folded
 from baton.engine.mastery import SkillTable
 from baton.engine.meter import Purse
 from baton.engine.pacing import Pacing
@@ -195,9 +195,7 @@ def left_over(record: RunRecord) -> Outcome:
 
     Raises ConfigError where there is no plan, or nothing of it left to do.
     """
-    view = RunView()
-    for event in record.events:
-        view = view.apply(event)
+    view = folded(record.events)
     if view.plan is None or record.status == "running":
         what = "is still going on" if record.status == "running" else "never had a plan"
         raise ConfigError(f"The run {record.id} {what}.", "Ask again instead.")

@@ -15,7 +15,7 @@ from baton.domain.events import Started
 from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.domain.plan import Plan
-from baton.domain.view import RunView
+from baton.domain.view import RunView, folded
 
 if TYPE_CHECKING:
     from baton.engine.run import Run
@@ -205,7 +205,5 @@ def context_used(run: RunView) -> float | None:
 
 def replay(record: RunRecord) -> RunView:
     """Fold a stored run's events."""
-    view = RunView()
-    for event in record.events:
-        view = view.apply(event)
+    view = folded(record.events)
     return replace(view, status="lost") if record.status == "lost" else view

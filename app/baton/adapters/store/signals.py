@@ -11,9 +11,8 @@ from baton.adapters.store import rows
 from baton.domain.answers import agree, announced, extract
 from baton.domain.chat import TurnStatus
 from baton.domain.errors import ConfigError
-from baton.domain.events import Event
 from baton.domain.signals import RATINGS, Answered, Signal
-from baton.domain.view import RunView, StepView
+from baton.domain.view import RunView, StepView, folded
 from baton.sqlite import Connection, Row
 
 LONGEST = 20_000
@@ -95,7 +94,7 @@ def answered(connection: Connection, limit: int) -> list[Answered]:
 
 def _known(connection: Connection, row: Row, signals: dict[Signal, float]) -> Iterator[Answered]:
     """Return what is known of an answer, and of the drafts before it."""
-    view = _view(rows.events(connection, row["run"]) if row["run"] else ())
+    view = folded(rows.events(connection, row["run"]) if row["run"] else ())
     author = _author(view)
     if row["status"] not in _JUDGED:
         signals = {kind: at for kind, at in signals.items() if kind in RATINGS}
@@ -110,17 +109,6 @@ def _known(connection: Connection, row: Row, signals: dict[Signal, float]) -> It
                 known = {found: row["created"]}
                 kind = draft.step.need.kind
                 yield Answered(row["id"], row["prompt"], draft.worker, known, kind)
-
-
-def _view(events: Sequence[Event]) -> RunView:
-    """Return what a run came to; nothing of one that doesn't hang together."""
-    view = RunView()
-    try:
-        for event in events:
-            view = view.apply(event)
-    except IndexError:  # it was imported, and names steps that it doesn't have
-        return RunView()
-    return view
 
 
 def _author(view: RunView) -> StepView | None:
