@@ -109,6 +109,12 @@ def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     assert well.state is State.OK
     assert "ms per question on CPU, as delivered" in well.text
     assert not home.exists()
+    learned = find_paths().data / "router" / "learned.npz"
+    learned.parent.mkdir(parents=True)
+    learned.write_bytes(b"no numbers")
+    doubtful = found("router")["router"].text
+    assert f"on CPU. What was learned from your answers can't be used: {learned} is" in doubtful
+    assert not [odd for odd in ("pickle", "nothing learned", "..") if odd in doubtful]
     monkeypatch.setattr("baton.adapters.router.probe.shipped", lambda: tmp_path / "nowhere")
     ill = found("router")["router"]
     assert ill.state is State.WARN

@@ -189,9 +189,10 @@ def _load_with(folder: Path, learned: Path | None, threads: int) -> tuple[Router
     if learned is not None:
         try:
             return RouterModel.load(folder, learned, threads, [_CPU]), ""
-        except Exception as error:  # whatever is wrong with it, the shipped one is there
-            note = f"What was learned from your answers can't be used: {error}."
-            note += " `baton learn` makes it anew."
+        except Exception:  # whatever is wrong with it, the shipped one is there
+            traceback.print_exc(limit=-1)
+            note = f"What was learned from your answers can't be used: {learned} is broken, or of "
+            note += "another version of Baton. `baton learn` makes it anew."
     try:
         return RouterModel.load(folder, None, threads, [_CPU]), note
     except RouterFileError as error:

@@ -279,9 +279,11 @@ def _router(paths: Paths) -> Finding:
     if found.trouble:
         text = f"{found.trouble} Until then a rule of length and task decides."
         return Finding("router", State.WARN, text)
+    text = f"{found.milliseconds:.0f} ms per question on {found.provider}"
+    if found.note:
+        return Finding("router", State.WARN, f"{text}. {found.note}")
     own = f"with {file}" if found.learned else "as delivered, nothing learned from your answers yet"
-    text = f"{found.milliseconds:.0f} ms per question on {found.provider}, {own}"
-    return Finding("router", State.WARN if found.note else State.OK, f"{text} {found.note}".strip())
+    return Finding("router", State.OK, f"{text}, {own}")
 
 
 def _llama_cpp() -> Finding:
