@@ -52,7 +52,7 @@ def test_only_what_is_new_enough_counts(call: Call) -> None:
     assert call("usage", "--since", str(datetime.date.today())).out
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "7", "-1d", "", "d", "\u0667d"])
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "7", "-1d", "0d", "", "d", "\u0667d"])
 def test_what_is_no_day_is_told(call: Call, text: str) -> None:
     done = call("usage", "--since", text)
     assert (done.code, "Write it like 2026-11-01" in done.err) == (2, True)
@@ -67,3 +67,10 @@ def test_a_day_begins_at_its_own_midnight() -> None:
 
 def test_two_formats_at_once_are_one_too_many(call: Call) -> None:
     assert call("usage", "--csv", "--json").code == 2
+
+
+@pytest.mark.parametrize("other", [["--by", "worker"], ["--since", "3d"], ["--csv"]])
+def test_a_forecast_leaves_no_option_without_effect(call: Call, other: list[str]) -> None:
+    done = call("usage", "--forecast", *other)
+    assert (done.code, done.out) == (2, "")
+    assert "--forecast" in done.err

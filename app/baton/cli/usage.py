@@ -19,7 +19,7 @@ from baton.domain.sanitise import one_line
 if TYPE_CHECKING:
     from baton.adapters.ledger.reading import By
 
-_DAYS = re.compile(r"([0-9]{1,4})d", re.ASCII)
+_DAYS = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 
 
 @click.command()
@@ -39,6 +39,11 @@ def usage(by: By, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -
         other = "--json" if as_json else "--forecast"
         raise ConfigError(f"--csv and {other} exclude each other.", "Choose one.")
     if ahead:
+        if by != "day" or since is not None:
+            raise ConfigError(
+                "--forecast goes with neither --by nor --since.",
+                "It looks at the last weeks, whatever was asked.",
+            )
         from baton.cli.forecast import show
 
         return show(as_json)
