@@ -157,7 +157,7 @@ class Heads:
     known: tuple[float, float]
     """Whose likest point is no more alike than the first is new, than the second is known."""
     slope: float
-    """By how much of what it misses a worker gets worse, per standard deviation of length."""
+    """By what part of itself a gain grows with a standard deviation of length, where all is new."""
     ways: Mapping[str, tuple[float, float, float]]
     """By set what each way of telling was found to be worth: regression, likeness, trees."""
     abilities: Abilities
@@ -182,10 +182,9 @@ class Heads:
     def _read(self, design: Floats) -> Reading:
         alike, cosines = self.points.alike(design)
         inputs = self.inputs(design)
-        low, high = self.known
-        new = np.clip((high - cosines.max(axis=1, initial=-1.0)) / (high - low), 0.0, 1.0)
         member = np.clip(design @ self.member, 1e-3, None) ** _SURE
-        member *= ((1.0 - new) / member.sum(axis=1))[:, None]
+        member *= self._known(cosines) / member.sum(axis=1, keepdims=True)
+        new = 1.0 - member.sum(axis=1)
         tables = tuple(block.table(design, alike, inputs) for block in self.blocks)
         count = min(_NEIGHBOURS, cosines.shape[1])
         likest = np.argpartition(-cosines, max(0, count - 1), axis=1)[:, :count]
@@ -193,6 +192,16 @@ class Heads:
         nearness /= np.maximum(nearness.sum(axis=1, keepdims=True), 1e-12)
         shares = np.column_stack([member, new])
         return Reading(tables, shares, design[:, LENGTH], likest.astype(np.int64), nearness)
+
+    def _known(self, cosines: Floats) -> Floats:
+        """Return how far each set knows what is like each text, from 0 to 1."""
+        low, high = self.known
+        likest = np.repeat(cosines.max(axis=1, initial=-1.0)[:, None], len(self.blocks), axis=1)
+        for place in range(len(self.blocks)):
+            own = self.points.origin == place
+            if own.any():  # what may not be shipped is judged by the others
+                likest[:, place] = cosines[:, own].max(axis=1)
+        return np.asarray(np.clip((likest - low) / (high - low), 0.0, 1.0), np.float64)
 
     def quality(self, reading: Reading, candidate: Candidate) -> Floats:
         """Return the chance of a good answer by a worker to each text."""
