@@ -304,6 +304,30 @@ def month(seed: int, kind: str) -> list[tuple[float, float, int]]:
     return prompts
 
 
+def test_a_prompt_that_is_stopped_while_the_past_is_read_leaves_it_to_the_next() -> None:
+    async def run() -> tuple[float, float]:
+        asked = asyncio.Event()
+
+        async def past() -> Sequence[Weighing]:
+            first = not asked.is_set()
+            asked.set()
+            if first:
+                await asyncio.Event().wait()
+            return [Weighing(DAWN, "c", 0.9, CALL, True)] * 40
+
+        pacing = Pacing(Thrift.BEST, past, clock=lambda: DAWN)
+        money = standing(None, 0, 100 * CALL, 40 * CALL)
+        stopped = asyncio.create_task(pacing.weigh(0.5, CALL, money))
+        await asked.wait()
+        stopped.cancel()
+        await asyncio.gather(stopped, return_exceptions=True)
+        fresh = Pacing(Thrift.BEST, past, clock=lambda: DAWN)
+        return await pacing.extra(money), await fresh.extra(money)
+
+    remembered, fresh = asyncio.run(run())
+    assert remembered == fresh > 0
+
+
 @pytest.mark.parametrize("kind", ["domains", "bursts", "alike"])
 @pytest.mark.parametrize("thrift", [Thrift.BALANCED, Thrift.BEST])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])

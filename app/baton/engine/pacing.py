@@ -200,14 +200,15 @@ class Pacing:
 
     async def _remember(self) -> None:
         async with self._loading:
-            memory, self._memory = self._memory, None
-            if memory is not None:
-                try:
-                    past = await memory()
-                except BatonError:  # what can't be read is no reason to answer nothing
-                    past = ()
-                for one in past:
-                    self._note(replace(one, gain=sound(one.gain), cost=max(0, one.cost)))
+            if self._memory is None:
+                return
+            try:
+                past = await self._memory()
+            except BatonError:  # what can't be read is no reason to answer nothing
+                past = ()
+            self._memory = None  # only now: a prompt may be stopped while it reads
+            for one in past:
+                self._note(replace(one, gain=sound(one.gain), cost=max(0, one.cost)))
 
     def _note(self, one: Weighing) -> None:
         self._rhythm.add(one.at, one.conversation)
