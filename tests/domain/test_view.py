@@ -1,5 +1,7 @@
 """Every front end sees a run as the same fold over its events."""
 
+import pytest
+
 from baton.domain import events as ev
 from baton.domain.chat import Finish, Purpose
 from baton.domain.events import Event, Phase
@@ -85,3 +87,15 @@ def test_a_failure_keeps_the_text_and_says_why() -> None:
     assert view.answer == "Par"
     assert view.failure is not None
     assert view.failure.hint == "Try again."
+
+
+@pytest.mark.parametrize(("text", "told"), [("", True), (" \n", True), ("Seven.", False)])
+def test_no_answer_says_who_was_not_asked_for_one(text: str, told: bool) -> None:
+    view = fold(
+        *BEGINNING,
+        ev.StepText(0.2, 1, text),
+        ev.StepFinished(0.3, 1, Finish.STOP),
+        ev.Weighed(0.4, "gpt", 0.9, 1.0, 9, False, "Today more was spent than planned."),
+        ev.Finished(0.5),
+    )
+    assert (view.notice == "gpt was not asked: Today more was spent than planned.") is told

@@ -27,6 +27,7 @@ from baton.domain.events import (
     StepSkipped,
     StepStarted,
     StepText,
+    Terminal,
     Trimmed,
     Weighed,
 )
@@ -76,7 +77,8 @@ class RunView:
     With `draft` the answer may still be replaced (`before` is the one that a new plan replaces);
     `revisions` say why it was, or why there were more steps than at first. `offers` are what could
     have left or did, `sent` what left, `weighed` whether help was thought worth its price. `notice`
-    is the last thing worth telling that isn't an error (a retry, turns left out). `seconds` is the
+    is the last thing worth telling that isn't an error (a retry, turns left out, why there is no
+    answer). `seconds` is the
     time of the last event.
     """
 
@@ -170,10 +172,18 @@ class RunView:
             case Called() | Offered() | Sent() | Checked():
                 return view._note(event)
             case Finished() | Failed() | Cancelled():
-                failure = event if isinstance(event, Failed) else None
-                return replace(view, status=type(event).__name__.lower(), failure=failure)
+                return view._end(event)
             case _:
                 return view._apply_to_step(event)
+
+    def _end(self, event: Terminal) -> RunView:
+        failure = event if isinstance(event, Failed) else None
+        view = replace(self, status=type(event).__name__.lower(), failure=failure)
+        last = self.weighed[-1] if self.weighed else None
+        if isinstance(event, Finished) and not self.answer.strip() and last and not last.ok:
+            # Else nobody would know why there is nothing.
+            return replace(view, notice=f"{last.worker} was not asked: {last.why}")
+        return view
 
     def _grown(self, event: StepText) -> RunView:
         old = self.steps[event.step - 1]
