@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from baton.adapters.router import learned_file
 from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
 from baton.domain.chat import Attachment, Prompt
@@ -88,6 +89,17 @@ def test_rm_asks_somebody_or_wants_y(call: Call) -> None:
     assert call("history", "remove", "-y", id[:5], id).err == "Removed 1 conversation.\n"
     assert call("history", "ls", "--json").out == "[]\n"
     assert b"Lisbon" not in find_paths().database.read_bytes()
+
+
+def test_rm_says_that_what_was_learned_is_still_there(call: Call) -> None:
+    id = said("Lisbon with kids")
+    file = learned_file(find_paths().data)
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"numbers")
+    assert "`baton learn --forget`" in call("history", "rm", "-y", id).err
+    call("learn", "--forget")
+    id = said("Porto")
+    assert call("history", "rm", "-y", id).err == "Removed 1 conversation.\n"
 
 
 def test_export_and_import_lose_nothing(call: Call, home: Path, tmp_path: Path) -> None:

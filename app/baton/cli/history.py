@@ -98,7 +98,7 @@ def remove(conversations: tuple[str, ...], yes: bool) -> None:
     """Remove conversations for good: messages, runs, their place in the search, and what they sent.
 
     What they cost stays in `baton usage`; what was sent stays in `baton egress ls`, without its
-    text.
+    text. The numbers that `baton learn` drew from them stay until `baton learn --forget`.
     """
     with_store(lambda store: _remove(store, conversations, yes))
 
@@ -221,6 +221,10 @@ async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:
     for conversation in chosen.values():
         await store.purge(conversation.id)
     talk(f"Removed {_count(len(chosen))}.")
+    from baton.adapters.router import Versions, learned_file
+
+    if Versions(learned_file(find_paths().data)).at is not None:
+        talk("`baton learn --forget` removes what was learned from answers as well.")
 
 
 async def _forget(runs: list[str]) -> None:
