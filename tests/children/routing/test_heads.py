@@ -15,6 +15,9 @@ from baton.children.routing.features import NAMES
 from baton.children.routing.heads import ARRAYS, LENGTH, WORDS, Floats, Heads
 from baton.domain.routing import Candidate
 
+WAYS = {"first": (0.3, 0.4, 0.5)}
+"""As if that had been found: so few questions can't tell."""
+
 WEAK, STRONG = Candidate("weak-7b", billions=7), Candidate("strong-70b", outside=True)
 
 
@@ -41,7 +44,7 @@ def sample(name: str, seed: int, count: int = 240) -> fitting.Sample:
 
 @pytest.fixture(scope="module")
 def heads() -> Heads:
-    return fitting.fit([sample("first", 0), sample("second", 1)])
+    return fitting.fit([sample("first", 0), sample("second", 1)], 0, WAYS)
 
 
 def seen(heads: Heads, one: fitting.Sample) -> Floats:
@@ -119,7 +122,7 @@ def test_the_same_questions_make_the_same_bytes(heads: Heads, tmp_path: Path) ->
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     heads.save(tmp_path / "a")
-    fitting.fit([sample("first", 0), sample("second", 1)]).save(tmp_path / "b")
+    fitting.fit([sample("first", 0), sample("second", 1)], 0, WAYS).save(tmp_path / "b")
     for name in (ARRAYS, WORDS):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -180,6 +183,15 @@ def test_numbers_that_are_none_are_refused(heads: Heads, tmp_path: Path) -> None
     np.savez(tmp_path / ARRAYS, **arrays)
     with pytest.raises(RouterFileError, match="missing"):
         Heads.load(tmp_path)
+
+
+def test_what_tells_most_weighs_most() -> None:
+    one = sample("first", 0, 1300)
+    one.quality[WEAK.id][:] = np.abs(one.figures[:, 5] - 2) < 1
+    ways = fitting.fit([one]).ways["first"]
+    assert ways[2] > 0.3
+    assert ways[2] > 2 * max(ways[:2])
+    assert fitting.fit([sample("first", 0)]).ways == {"first": (0.5, 0.5, 0.0)}
 
 
 def test_trees_find_a_threshold_that_no_line_does() -> None:

@@ -33,8 +33,8 @@ PARTS, _ENOUGH = 3, 1500
 
 _LINEAR, _NEAR, _JITTER, _MEMBER, _TOKENS = 4000.0, 3.0, 1e-3, 300.0, 1000.0
 _SLOPES, _TELLING = (0.1, 0.4), 0.05
-_FEW, _MANY = 60, 400
-"""With fewer questions nothing can be held out, or no trees be grown."""
+_FEW, _MANY = 60, 1200
+"""With fewer questions length tells nothing; or ways are not weighed, and no trees are grown."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +220,9 @@ class _Fitter:
     def weights(self, inputs: Inputs, steer: Floats) -> tuple[float, float, float]:
         """Return what each way is worth on questions that it wasn't fitted on."""
         count = len(steer)
-        if count < _FEW:
-            return 1.0, 0.0, 0.0
-        ways = (1.0, 1.0, float(count >= _MANY))
+        if count < _MANY:
+            return 0.5, 0.5, 0.0
+        ways = (1.0, 1.0, 1.0)
         part = np.random.default_rng(self._seed + 1).permutation(count) % PARTS
         asked = min(PARTS, -(-_ENOUGH * PARTS // count))
         told, truth = [], []
