@@ -149,6 +149,8 @@ def test_many_steps_that_are_alike_end_at_a_seating_that_keeps_to_the_money() ->
         (SMALL, Card("a", "local", "Qwen2.5 0.5B")),
         (Card("a", "local", "Qwen2.5 0.5B"), Card("b", "local", "x", size=2_000_000_000)),
         (Card("b", "local", "x", size=2_000_000_000), GOOD),
+        (Card("a", "server", "Mistral 7B"), Card("b", "server", "x", model="mixtral:8x7b")),
+        (Card("b", "server", "x", model="mixtral:8x7b"), Card("a", "server", "Qwen2.5 72B")),
         (GOOD, LAN),
         (LAN, cloud(dollars=10)),
         (cloud(dollars=2), cloud(dollars=10)),

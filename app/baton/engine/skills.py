@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from itertools import pairwise
 
 from baton.domain.chat import Card
 from baton.domain.labels import Label
+from baton.domain.models import read
 
 _BY_SIZE = (
     (0.135, 1.0),
@@ -56,8 +56,6 @@ _STEEP, _EASE = 1.7, 1.4
 """How fast the chance falls with difficulty, and its odds where skill and difficulty are equal."""
 
 _ORDINARY = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
-
-_BILLIONS = re.compile(r"(?<![a-z0-9.])(\d{1,3}(?:\.\d{1,2})?)\s?(b|m)(?![a-z0-9])", re.IGNORECASE)
 
 _BYTES = 0.65
 """Bytes of file per parameter, as most GGUF files are quantised."""
@@ -113,9 +111,9 @@ def billions(card: Card) -> float:
     """Return about how many billions of parameters a model has; 0 where nothing tells."""
     if card.parameters:
         return card.parameters / 1e9
-    if found := _BILLIONS.search(f"{card.model} {card.id} {card.name}"):
-        number = float(found[1])
-        return number if found[2].lower() == "b" else number / 1000
+    for name in (card.model, card.id, card.name):
+        if size := read(name).billions:
+            return size
     return card.size / _BYTES / 1e9 if card.kind == "local" else 0.0
 
 
