@@ -386,6 +386,12 @@ async def test_learning_takes_any_number_of_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("make")
+async def test_learning_takes_long_prompts_in_any_script(tmp_path: Path) -> None:
+    emoji = [Rated("\U0001f600" * 20_000, Candidate("small"), 1.0) for _ in range(200)]
+    assert (await learn(emoji, tmp_path / "own", folder(tmp_path, "fine"))).used == 200
+
+
+@pytest.mark.usefixtures("make")
 @pytest.mark.parametrize(
     ("text", "said"), [("die", "fell over"), ("raise", "failed on this")], ids=["die", "raise"]
 )

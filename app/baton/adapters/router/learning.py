@@ -21,8 +21,8 @@ LEARNING_SECONDS = 600.0
 MOST_RATED = 20_000
 """Of more labels than this the newest count."""
 
-_AT_ONCE = 200
-"""Labels in one frame, which is bounded."""
+_AT_ONCE = 100
+"""Labels in one frame, whose size is bounded: a character may take twelve bytes in it."""
 
 
 async def learn(
