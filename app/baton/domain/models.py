@@ -104,6 +104,7 @@ def match(model: str, known: Iterable[str]) -> str | None:
     """Return which of the known workers a model is, or None.
 
     Where several are (releases of different days), it is the one whose name is most like it.
+    A name that says no more than a family (a person's `gpt`) is of none of its models.
     """
     name, seen = plain(model), read(model)
     best: tuple[int, str] | None = None
@@ -111,7 +112,7 @@ def match(model: str, known: Iterable[str]) -> str | None:
         other = plain(worker)
         if other == name:
             return worker
-        if _is(seen, read(worker)):
+        if (seen.version or seen.billions or seen.variant) and _is(seen, read(worker)):
             best = max(best or (-1, ""), (_shared(name, other), worker))
     return best[1] if best else None
 

@@ -48,6 +48,8 @@ KNOWN = (
         ("deepseek-r1-distill-qwen-7b", "deepseek-1-r-7b", None),
         ("SmolLM2-135M-Instruct-Q4_K_M", "smollm-2-0.135b", None),
         ("my own one", "my-own-one", None),
+        ("gpt", "gpt", None),
+        ("llama.gguf", "llama", None),
         ("", "", None),
     ],
 )  # fmt: skip
