@@ -63,6 +63,34 @@ async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
     assert abs(known.at - time.time()) < 3600
 
 
+async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Store) -> None:
+    answer, person = (await ask(store)).answer, set(Signal) - {Signal.AGREED, Signal.DIFFERED}
+    for signal in person - {Signal.BAD}:
+        await store.note(answer, signal)
+    other = (await ask(store)).answer
+    await store.note(other, Signal.BAD)
+    document = await store.export()
+    elsewhere = Store.open(None)
+    await elsewhere.import_(document)
+    found = await elsewhere.signals([answer, other])
+    assert found == await store.signals([answer, other])
+    assert {*found[answer], *found[other]} == person
+    await elsewhere.aclose()
+
+
+async def test_an_import_that_calls_an_answer_good_and_bad_is_refused(store: Store) -> None:
+    await store.rate((await ask(store)).answer, Signal.GOOD)
+    document = await store.export()
+    for turn in document["conversations"][0]["turns"]:
+        if "signals" in turn:
+            turn["signals"]["bad"] = 1.0
+    elsewhere = Store.open(None)
+    with pytest.raises(ConfigError, match="both good and bad"):
+        await elsewhere.import_(document)
+    assert await elsewhere.conversations() == []
+    await elsewhere.aclose()
+
+
 async def test_a_thumb_can_be_changed_and_taken_back(store: Store) -> None:
     answer = (await ask(store)).answer
     await store.rate(answer, Signal.GOOD)

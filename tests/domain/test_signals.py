@@ -12,7 +12,6 @@ from baton.domain.routing import Candidate
 from baton.domain.signals import (
     HALF_LIFE,
     RATINGS,
-    STORED,
     Answered,
     Signal,
     counts,
@@ -31,7 +30,6 @@ def test_a_mark_is_good_or_bad_and_nothing_else() -> None:
     assert rating([Signal.COPIED, Signal.BAD]) is Signal.BAD
     assert rating([Signal.COPIED, Signal.STRONGER]) is None
     assert rating([]) is None
-    assert set(STORED) | {Signal.AGREED, Signal.DIFFERED} == set(Signal)
 
 
 @given(anything)

@@ -30,8 +30,6 @@ class Signal(StrEnum):
 RATINGS = (Signal.GOOD, Signal.BAD)
 """What a person says in so many words; one excludes the other."""
 
-STORED = tuple(s for s in Signal if s not in (Signal.AGREED, Signal.DIFFERED))
-
 _TELLS = {
     Signal.GOOD: (1.0, 1.0),
     Signal.BAD: (0.0, 1.0),

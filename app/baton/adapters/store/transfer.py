@@ -19,7 +19,7 @@ from baton.domain.chat import Attachment, Role, Turn, TurnStatus
 from baton.domain.errors import ConfigError
 from baton.domain.events import Started
 from baton.domain.labels import Label
-from baton.domain.signals import Signal
+from baton.domain.signals import RATINGS, Signal
 from baton.sqlite import Connection, clean
 
 Id = Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
@@ -222,6 +222,8 @@ def _check(conversation: ConversationDocument) -> None:
             raise _wrong(conversation, f"the turn {turn.id} is nobody's")
         if turn.signals and turn.role is not Role.ASSISTANT:
             raise _wrong(conversation, f"the turn {turn.id} is no answer")
+        if set(RATINGS) <= turn.signals.keys():
+            raise _wrong(conversation, f"the turn {turn.id} is both good and bad")
         turns[turn.id] = turn
     runs = {run.id for run in conversation.runs}
     named = [conversation.head, conversation.sent_from]
