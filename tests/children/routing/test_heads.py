@@ -76,7 +76,10 @@ def test_what_is_new_is_left_to_length(heads: Heads) -> None:
     reading = heads.read(design)
     assert (reading.shares[:, -1] == 1.0).all()
     short, usual, long = heads.gain(reading, WEAK, STRONG)
-    assert 0 < short < usual < long
+    assert short < usual < long
+    assert usual > 0
+    like = replace(WEAK, id="like", outside=True)
+    assert (np.diff(heads.gain(reading, WEAK, like)) > 0).all()
     assert (np.diff(heads.quality(reading, WEAK)) < 0).all()
 
 

@@ -41,6 +41,9 @@ SHARP_VECTORS, SHARP_FIGURES = 1.5, 1.0
 _UNMET = 0.05
 """What a set says of two workers that didn't both answer it, beside one that they did."""
 
+_APART = 0.4
+"""Length tells between two workers as if they were at least so far apart on the whole."""
+
 _SURE = 2.0
 """How much surer than it is the head that tells sets apart is taken to be."""
 
@@ -220,8 +223,11 @@ class Heads:
         Not just the difference: sets that both of them answered have the most to say.
         """
         here, there = self.level(local), self.level(other)
-        longer = np.clip(1.0 + self.slope * reading.length, 0.2, 2.0)
-        total = reading.shares[:, -1] * (there - here) * longer
+        apart = there - here
+        # Who is outside is asked because it should know more, though it may look the same.
+        sign = float(np.sign(apart) if local.outside == other.outside else other.outside * 2 - 1)
+        longer = self.slope * np.clip(reading.length, -3.0, 3.0) * max(abs(apart), _APART)
+        total = reading.shares[:, -1] * (apart + sign * longer)
         weights, gains = [], []
         for place, block in enumerate(self.blocks):
             near = [self.abilities.nearest(one, block.workers) for one in (local, other)]
