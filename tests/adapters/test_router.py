@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -295,6 +297,32 @@ async def test_a_cancelled_question_is_not_computed_and_not_owed(
     assert (await route(router, "hello")).estimate is not None
     monkeypatch.setattr(scorer, "STUCK_SECONDS", 0.0)
     assert await loaded(router) == pid
+
+
+def _stand_still() -> None:
+    """Keep the loop from turning, so that what comes next comes in its order."""
+    time.sleep(0.05)
+
+
+async def test_whoever_is_stopped_as_the_child_dies_leaves_nothing_unheard(make: Make) -> None:
+    router = make()
+    pid = await loaded(router)
+    unheard: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: unheard.append(what))
+    asked = [asyncio.create_task(route(router, "sleep 5")) for _ in range(12)]
+    await asyncio.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    while router.pid is not None:
+        _stand_still()
+    _stand_still()
+    for task in asked:
+        task.cancel()
+        await asyncio.sleep(0)
+    while asked:
+        await asyncio.wait([asked.pop()])
+    del task
+    gc.collect()
+    assert unheard == []
 
 
 async def test_broken_files_are_told_of_once_with_what_to_do(make: Make) -> None:

@@ -158,6 +158,8 @@ class Scorer:
             del self._asked[number]
             if not answer.done():
                 child.send("cancel", id=number)
+            elif not answer.cancelled():
+                answer.exception()  # heard, though the one who waited may just have been stopped
 
     async def _wait(self, answer: asyncio.Future[framing.Frame], slack: float) -> None:
         """Wait until there is an answer, or until waiting would keep somebody."""
