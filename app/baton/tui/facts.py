@@ -129,8 +129,8 @@ def author_of(run: RunView) -> StepView | None:
     if answering:
         return answering[-1]
     drafts = [step for step in run.steps if step.step.is_direct and step.number in wrote]
-    if drafts:
-        return drafts[-1]
+    if drafts and (run.before or run.status != "running"):
+        return next((draft for draft in drafts if draft.text == run.before), drafts[-1])
     return run.steps[0] if len(run.steps) == 1 else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from baton.domain.chat import Purpose
 from baton.domain.events import Called, Checked, Decision, Offered, Verdict, Weighed
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line, sanitise
@@ -42,6 +43,9 @@ def told_route(run: RunView, roster: Roster) -> str:
     workers = dict.fromkeys(name_of(s.worker, roster) for s in run.steps if s.began is not None)
     by = f", by {', '.join(one_line(name, 40) for name in workers)}" if workers else ""
     where = _WAYS.get(routed.where, one_line(routed.where, 40))
+    places = {place_of(s.worker, run, roster) for s in run.steps if s.began is not None}
+    if routed.where == "local" and places - {"", "local"}:
+        where = "with help from elsewhere"  # it only began here
     how = f" ({one_line(routed.strategy, 40)})" if routed.strategy else ""
     why = one_line(routed.why, 300).rstrip(".")
     return f"Answered {where}{by}{how}: {why}."
@@ -56,7 +60,9 @@ def summary(run: RunView, roster: Roster) -> Content:
         lines.append(_muted(f"{one_line(name_of(run.planning, roster), 40)} is planning."))
     elif planning := [call for call in run.calls if call.step == 0]:
         names = ", ".join(dict.fromkeys(one_line(name_of(c.worker, roster), 40) for c in planning))
-        lines.append(_muted(f"Planned and checked by {names}: {_figures(planning)}"))
+        plans = any(call.purpose is Purpose.PLAN for call in planning)
+        does = "Planned and checked" if plans else "Checked"
+        lines.append(_muted(f"{does} by {names}: {_figures(planning)}"))
     told = [step.why for step in run.steps] + ([run.failure.message] if run.failure else [])
     if run.notice and run.notice not in told:
         lines.append(_muted(one_line(run.notice, 300)))

@@ -22,7 +22,7 @@ from baton.engine.strategies.drafts import (
 )
 from baton.engine.strategies.short import wants_short
 
-_BACK = "The stronger worker had no answer, so the local one stays."
+_BACK = "Nothing came from the stronger worker, so the local answer stays."
 
 
 class Cascade:

@@ -23,7 +23,7 @@ from baton.engine.strategies.drafts import (
     written,
 )
 
-_STAYS = "The stronger worker had no answer, so the local one stays."
+_STAYS = "Nothing came from the stronger worker, so the local answer stays."
 
 _AGREED = "More of the local answers say this."
 
