@@ -32,25 +32,24 @@ def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -
 
     Each answer is tried on what was learned without it: where that does worse, nothing is changed.
     It begins anew from the router as it came, so conversations that you removed are out of it. The
-    last five versions can be gone back to with --undo.
+    last five versions, which --undo goes back to, go with --forget.
     """
     if sum((dry_run, undo, forget)) > 1:
         raise ConfigError("--dry-run, --undo and --forget exclude each other.", "Choose one.")
     if undo or forget:
-        return _take_back(undo, as_json, quiet)
+        return _take_back(undo, as_json)
     if sys.stderr.isatty() and not quiet and not as_json:
         talk("Learning from your answers ...")
     lesson = asyncio.run(_learn(dry_run))
     if as_json:
         return emit_json(lesson_object(lesson))
-    if not quiet:
-        from baton.engine.learning import told
+    from baton.engine.learning import told
 
-        undone = ["`baton learn --undo` takes that back."] if lesson.kept else []
-        emit("\n".join([*told(lesson), *undone]))
+    undone = ["`baton learn --undo` takes that back."] if lesson.kept else []
+    emit("\n".join([*told(lesson), *undone]))
 
 
-def _take_back(last: bool, as_json: bool, quiet: bool) -> None:
+def _take_back(last: bool, as_json: bool) -> None:
     from baton.adapters.router import Versions, learned_file
     from baton.engine.learning import forget, undo
 
@@ -58,8 +57,7 @@ def _take_back(last: bool, as_json: bool, quiet: bool) -> None:
     said = undo(versions) if last else forget(versions)
     if as_json:
         return emit_json({"schema": 1, "learned_at": versions.at, "message": said})
-    if not quiet:
-        emit(said)
+    emit(said)
 
 
 async def _learn(dry: bool) -> Lesson:
