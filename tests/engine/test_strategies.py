@@ -70,7 +70,9 @@ async def test_a_draft_that_will_do_stays() -> None:
     run = await play("hybrid", Desk(situation(TINY, CLOUD)), says("A tale."))
     assert run.workers == ["tiny"]
     assert not run.proposals[0].final
-    assert run.proposals[0].why == "Tiny runs on this machine."
+    assert (
+        run.proposals[0].why == "Tiny answers first, and its answer is looked at before it stays."
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,23 +77,24 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "terms", "limits"),
+    ("ceiling", "terms", "limits", "told"),
     [
-        (0, BUDGET, Limits()),
-        (1000, BUDGET, Limits()),
-        (NANO, {"policy": Policy.NEVER}, Limits()),
-        (NANO, {}, Limits(attended=False)),
-        (0, BUDGET, Limits(budget=NANO)),
+        (0, BUDGET, Limits(), "but nothing may be spent."),
+        (1000, BUDGET, Limits(), "but that is more than is left today."),
+        (NANO, {"policy": Policy.NEVER}, Limits(), "nothing may be spent: the policy is never."),
+        (NANO, {}, Limits(attended=False), "nothing may be spent: nobody is here to be asked."),
+        (0, BUDGET, Limits(budget=NANO), "but that is more than is left today."),
     ],
 )
 async def test_where_nothing_may_be_spent_nothing_is_worth_it(
-    ceiling: int, terms: dict[str, Any], limits: Limits
+    ceiling: int, terms: dict[str, Any], limits: Limits, told: str
 ) -> None:
     strategy = Weighs(1.0)
     there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
     async with there as here:
         event = await weighed(here, limits)
     assert (event.ok, event.bar, strategy.said) == (False, 1.0, [False])
+    assert event.why.endswith(told)
 
 
 async def test_a_typed_budget_pays_though_nobody_can_be_asked() -> None:

@@ -266,7 +266,9 @@ def _onnxruntime() -> Finding:
     from baton.adapters.local import probe
 
     found = asyncio.run(probe("onnxruntime"))
-    names = ", ".join(name.removesuffix("ExecutionProvider") for name in found["providers"])
+    # "Azure" is in every build, and would send questions elsewhere: it is never asked for.
+    all_names = (name.removesuffix("ExecutionProvider") for name in found["providers"])
+    names = ", ".join(name for name in all_names if name != "Azure")
     return Finding("onnxruntime", State.OK, f"{found['version']}, runs on {names}")
 
 

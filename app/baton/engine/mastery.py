@@ -142,9 +142,13 @@ def in_short(card: Card, table: Mapping[str, Mastery]) -> str:
 
 
 def known_by(card: Card, table: Mapping[str, Mastery]) -> str:
-    """Say on what a table mainly rests."""
-    if count := answers(table):
-        return own_answers(count)
+    """Say on what a table mainly rests: a few answers move a beginning, and don't replace it."""
+    count = answers(table)
+    own = [own_answers(count)] if count else []
+    return ", ".join([_begun_by(card, table), *own] if count < _WORTH[GUESS] else own)
+
+
+def _begun_by(card: Card, table: Mapping[str, Mastery]) -> str:
     bases = {one.basis for one in table.values()}
     if MEASURED in bases:
         return "partly measured"

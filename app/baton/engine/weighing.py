@@ -7,7 +7,7 @@ from dataclasses import replace
 from baton.domain.chat import Card
 from baton.domain.errors import StoreError
 from baton.domain.events import Weighed
-from baton.domain.ledger import Room, Scope, Standing
+from baton.domain.ledger import Policy, Room, Scope, Standing
 from baton.domain.plan import Material
 from baton.engine.pacing import is_open, sound
 from baton.engine.policy import must_ask
@@ -18,6 +18,8 @@ from baton.engine.stage import Stage
 _NOTHING = Standing(())
 _FREE = "It costs nothing."
 _ASKED = " You are asked first."
+_FORBIDDEN = {Policy.NEVER: "the policy is never."}
+_NOBODY = "nobody is here to be asked."
 
 
 async def funds(stage: Stage, spent: int) -> Funds:
@@ -43,8 +45,12 @@ async def weigh(
     cost = likely_cost(card, material, route)
     standing, pacer = await _standing(stage, spent), stage.house.pacer
     pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
-    asked = pace.ok and must_ask(stage.offers.policy, stage.purse.limits)
-    why = pace.why + _ASKED if asked else pace.why
+    leave = must_ask(stage.offers.policy, stage.purse.limits)
+    why = pace.why
+    if leave is None:
+        why = f"{why.rstrip('.')}: {_FORBIDDEN.get(stage.offers.policy, _NOBODY)}"
+    elif leave and pace.ok:
+        why += _ASKED
     return Weighed(0, card.id, gain, pace.bar, cost, pace.ok, why)
 
 

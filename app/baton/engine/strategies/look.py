@@ -53,8 +53,11 @@ class SecondLook:
         situation = desk.situation
         if len(self._workers) > 1:
             return drafted(situation, self._workers, _announced(situation, self._workers))
-        proposal = alone(situation, told(situation))
-        return replace(proposal, final=not may_be_helped(situation))
+        if not may_be_helped(situation):
+            return alone(situation, told(situation))
+        mine = situation.card(situation.worker).name
+        first = f"{mine} answers first, and its answer is looked at before it stays."
+        return replace(alone(situation, told(situation) or first), final=False)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose what stays of the drafts, or help, then what there was without it."""

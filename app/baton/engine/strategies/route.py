@@ -8,6 +8,9 @@ from baton.engine.strategies.ahead import gain, may_be_helped, told
 from baton.engine.strategies.drafts import alone
 from baton.engine.strategies.instead import Instead
 
+NOTABLE = 0.05
+"""With less to gain by the helper, the default worker is about as good."""
+
 
 class RouteAlone:
     """The default worker or the helper answers, by the gain that is expected of the helper."""
@@ -24,7 +27,9 @@ class RouteAlone:
             why = f"{name} is likelier to get this right, by about {points} %, which is worth it."
             return await Instead(situation.helper, why).first(desk)
         mine = situation.card(situation.worker).name
-        return alone(situation, told(situation) or f"{mine} will do, as far as can be told.")
+        will_do = f"{mine} will do, as far as can be told."
+        better = f"{name} is likelier to get this right, but isn't asked."
+        return alone(situation, told(situation) or (better if more > NOTABLE else will_do))
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the helper has nothing."""
