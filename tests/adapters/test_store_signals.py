@@ -56,11 +56,20 @@ async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> 
 async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
     store: Store, at: float
 ) -> None:
-    begun = await ask(store)
     for when in (0.5, at):  # an import may say anything
+        begun = await ask(store)
         await store.append(begun.run, ev.Weighed(when, "gpt", 0.3, 0.1, 1000, True))
     [known] = await store.weighed()
     assert abs(known.at - time.time()) < 3600
+
+
+async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Store) -> None:
+    runs = [(await ask(store)).run for _ in range(2)]
+    for run in runs:
+        await store.append(run, ev.Weighed(0.1, "gpt", 0.3, 0.5, 1000, False))
+        await store.append(run, ev.Weighed(2.0, "gpt", 0.9, 0.5, 1000, True))
+        await store.append(run, ev.Weighed(3.0, "lab", 0.2, 0.0, 0, True))  # it costs nothing
+    assert [(one.gain, one.ok) for one in await store.weighed()] == [(0.9, True)] * 2
 
 
 async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Store) -> None:

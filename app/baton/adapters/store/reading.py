@@ -88,7 +88,8 @@ _MONTH = 31 * _DAY
 def weighed(connection: Connection) -> list[Weighing]:
     """Return when help was weighed in the last month, the newest times, oldest first.
 
-    Those of conversations that are hidden count as well: their money was spent.
+    A prompt for which it was weighed twice counts once, as it was decided in the end. Those of
+    conversations that are hidden count as well: their money was spent.
     """
     now = time.time()
     found = connection.execute(
@@ -96,7 +97,10 @@ def weighed(connection: Connection) -> list[Weighing]:
             data ->> 'cost' AS cost, data ->> 'ok' AS ok
         FROM runs JOIN events ON events.run = runs.id AND events.kind = 'Weighed'
         WHERE runs.created BETWEEN ? AND ? AND data ->> 'cost' > 0
-            AND data ->> 'at' BETWEEN 0 AND ?
+            AND data ->> 'at' BETWEEN 0 AND ? AND seq = (
+                SELECT max(seq) FROM events AS last
+                WHERE last.run = runs.id AND last.kind = 'Weighed' AND last.data ->> 'cost' > 0
+            )
         ORDER BY runs.key DESC, seq DESC LIMIT ?""",
         [now - _MONTH, now + _DAY, _MONTH, _WEIGHED],
     )
