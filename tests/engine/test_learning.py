@@ -74,7 +74,7 @@ async def test_too_few_answers_change_nothing(versions: Versions) -> None:
     assert f"It takes {LEAST}" in lines[1]
     assert "What counts: " in lines[2]
     gone = told(await tutor(versions, teacher, *answers(1, worker="gone")).learn())
-    assert gone[1] == "1 was written by workers that are no longer here, and left out."
+    assert gone[1] == "1 was written by tools or workers that are no longer here, and left out."
     [none, *_] = told(await tutor(versions, teacher).learn())
     assert none == "There is no answer to learn from yet."
     [one, *_] = told(await tutor(versions, teacher, *answers(1, Signal.COPIED)).learn())
@@ -92,7 +92,7 @@ async def test_what_does_better_is_kept_and_can_be_taken_back(versions: Versions
     assert versions.file.read_text() == "numbers of 12 answers"
     assert told(lesson) == [
         "There are 12 answers to learn from: 8 you marked good, 4 you wanted again.",
-        "3 more were written by workers that are no longer here, and left out.",
+        "3 more were written by tools or workers that are no longer here, and left out.",
         "It trusts small more.",
         "Tried on 3 that it had not seen: its mistake is 0.180, and 0.200 as it came "
         "(0 is always right, 0.25 a coin toss).",

@@ -263,6 +263,8 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
         await stage.press("escape")
         await stage.send("/budget pace fast")
         await stage.until(lambda: "There is no pace 'fast'" in flat(stage))
+        await stage.send("/budget pace")
+        await stage.until(lambda: "Which pace? There are: frugal" in flat(stage))
 
 
 async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:

@@ -284,7 +284,9 @@ def _router(paths: Paths) -> Finding:
     text = f"{found.milliseconds:.0f} ms per question on {found.provider}"
     if found.note:
         return Finding("router", State.WARN, f"{text}. {found.note}")
-    own = f"with {file}" if found.learned else "as delivered, nothing learned from your answers yet"
+    own = "as delivered, nothing learned from your answers yet"
+    if found.learned:
+        own = f"with what was learned from your answers ({file})"
     return Finding("router", State.OK, f"{text}, {own}")
 
 

@@ -87,8 +87,8 @@ class Lesson:
     """What learning came to.
 
     `answers` could be learned from; `signals` says what was known of how many of them. `gone` more
-    were written by workers that are no longer here. `learned` is None where they were too few;
-    with `dry` nothing was to be kept.
+    were written by tools, or by workers that are no longer here. `learned` is None where they were
+    too few; with `dry` nothing was to be kept.
     """
 
     answers: int
@@ -175,7 +175,7 @@ def told(lesson: Lesson) -> list[str]:
     if lesson.gone:
         more = " more" if lesson.answers else ""
         were = f"1{more} was" if lesson.gone == 1 else f"{lesson.gone:,}{more} were"
-        lines.append(f"{were} written by workers that are no longer here, and left out.")
+        lines.append(f"{were} written by tools or workers that are no longer here, and left out.")
     learned = lesson.learned
     if learned is None:
         return [*lines, f"It takes {LEAST} to learn, so nothing was changed.", _COUNTS]

@@ -50,10 +50,12 @@ def parse(words: str) -> Order:
     match words.lower().replace("=", " ").split():
         case ["release"]:
             return Release()
+        case ["policy"]:
+            return SetPolicy(_policy(""))
         case ["policy", name, *rest] if rest in ([], ["here"]):
             return SetPolicy(_policy(name), bool(rest))
-        case ["pace", name]:
-            return SetPace(_pace(name))
+        case ["pace", *rest] if len(rest) < 2:
+            return SetPace(_pace("".join(rest)))
         case [scope, amount] if scope in _SCOPES:
             if amount in ("none", "off", "-"):
                 return SetCeiling(Scope(scope), None, "")
@@ -69,7 +71,8 @@ def _policy(name: str) -> Policy:
         return Policy(name)
     except ValueError:
         known = ", ".join(f"{policy} ({words})" for policy, words in POLICIES.items())
-        raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.") from None
+        what = f"There is no policy {name!r}." if name else "Which policy?"
+        raise ConfigError(what, f"There are: {known}.") from None
 
 
 def _pace(name: str) -> Thrift:
@@ -77,4 +80,5 @@ def _pace(name: str) -> Thrift:
         return Thrift(name)
     except ValueError:
         known = ", ".join(f"{pace} ({pace.told})" for pace in Thrift)
-        raise ConfigError(f"There is no pace {name!r}.", f"There are: {known}.") from None
+        what = f"There is no pace {name!r}." if name else "Which pace?"
+        raise ConfigError(what, f"There are: {known}.") from None
