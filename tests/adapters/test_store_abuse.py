@@ -235,6 +235,30 @@ def test_a_damaged_file_is_kept_and_what_can_be_read_is_recovered(
     assert asyncio.run(use(path)) == ("", conversations + 1)
 
 
+@pytest.mark.parametrize("older", [True, False], ids=["of an older Baton", "its marks broken"])
+def test_conversations_are_recovered_though_marks_on_them_can_not_be(
+    tmp_path: Path, sound_database: Path, older: bool
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    connection = sqlite.connect(path)
+    if older:
+        connection.execute("DROP INDEX events_of_plans")
+        connection.execute("DROP TABLE signals")
+        connection.execute("DELETE FROM migrations WHERE name = '0004_signals'")
+        connection.execute("PRAGMA user_version = 3")
+    else:
+        [root] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'signals'")
+    connection.close()
+    spoilt = bytearray(path.read_bytes())
+    page = spoilt.rindex(b"Finished") // 4096 if older else root[0] - 1
+    spoilt[page * 4096 : page * 4096 + 8] = b"\xff" * 8
+    path.write_bytes(spoilt)
+    warning, conversations = asyncio.run(use(path))
+    assert f"{conversations} conversations were recovered" in warning
+    assert conversations > (0 if older else 24)
+
+
 @pytest.mark.parametrize(
     "content", [b"not a database " * 1000, b"\0" * 50_000, b"SQLite format 3\0"]
 )

@@ -94,17 +94,22 @@ def _carry_over(aside: Path, connection: Connection) -> int:
         broken = connect(aside, mode="ro")  # what is kept stays as it was found
         found = broken.execute("SELECT id FROM conversations WHERE hidden_at IS NULL ORDER BY key")
         for row in found.fetchall():
-            try:
-                with transaction(connection):
-                    carried += transfer.import_(
-                        connection, transfer.export(broken, [row["id"]])
-                    ).conversations
-            except (BatonError, sqlite3.Error):
-                continue
+            # What was done with answers may be what can't be read; an older Baton kept none of it.
+            carried += any(_carried(broken, connection, row["id"], m) for m in (True, False))
         broken.close()
     except (BatonError, sqlite3.Error):
         pass  # the person is told how many there were
     return carried
+
+
+def _carried(broken: Connection, connection: Connection, id: str, marked: bool) -> bool:
+    """Copy a conversation; tell whether it could be read as a whole."""
+    try:
+        with transaction(connection):
+            document = transfer.export(broken, [id], marked=marked)
+            return transfer.import_(connection, document).conversations > 0
+    except (BatonError, sqlite3.Error):
+        return False
 
 
 def mark_lost(connection: Connection) -> None:

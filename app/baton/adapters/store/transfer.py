@@ -111,18 +111,23 @@ class Imported:
     skipped: int
 
 
-def export(connection: Connection, ids: Sequence[str] | None) -> dict[str, Any]:
-    """Return these conversations (None: all that aren't deleted) as plain data for JSON."""
+def export(
+    connection: Connection, ids: Sequence[str] | None, *, marked: bool = True
+) -> dict[str, Any]:
+    """Return these conversations (None: all that aren't deleted) as plain data for JSON.
+
+    Unless `marked`, without what a person did with the answers.
+    """
     if ids is None:
         found = connection.execute(
             "SELECT id FROM conversations WHERE hidden_at IS NULL ORDER BY created, id"
         )
         ids = [row["id"] for row in found]
-    document = Document(1, [_document(connection, id) for id in ids])
+    document = Document(1, [_document(connection, id, marked) for id in ids])
     return msgspec.to_builtins(document)  # type: ignore[no-any-return]
 
 
-def _document(connection: Connection, id: str) -> ConversationDocument:
+def _document(connection: Connection, id: str, marked: bool = True) -> ConversationDocument:
     found = rows.conversations(connection, "WHERE c.id = ?", id)
     if not found:
         raise ConfigError(f"There is no conversation {id!r}.")
@@ -131,7 +136,7 @@ def _document(connection: Connection, id: str) -> ConversationDocument:
         "SELECT at, old, label FROM label_changes WHERE conversation = ? ORDER BY key", [id]
     )
     turns = rows.turns(connection, "conversation = ?", id)
-    done = signals.of_turns(connection, [turn.id for turn in turns])
+    done = signals.of_turns(connection, [turn.id for turn in turns]) if marked else {}
     with rows.genuine():
         return ConversationDocument(
             id,
