@@ -63,7 +63,7 @@ async def test_what_will_surely_go_wrong_here_is_not_drafted() -> None:
     poor = {"tiny": 0.1, "gpt": 0.9}
     run = await hybrid(poor, TINY, CLOUD, said=("7",))
     assert (run.workers, run.proposals[0].where) == (["gpt"], "cloud")
-    assert run.why == "Questions like this go wrong here about 9 in 10 times."
+    assert run.why == "Local answers like this one are wrong about 9 in 10 times."
     run = await hybrid(poor, TINY, CLOUD, said=("8", "7"), novelty=0.9)
     assert run.workers == ["tiny", "gpt"], "where it isn't sure, a draft shows"
 

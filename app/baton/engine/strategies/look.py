@@ -158,10 +158,10 @@ def _plain(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> str
 def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
     """Say in a sentence why drafts that look well may still be wrong."""
     quality = judged.quality[judged.best]
-    seldom = f"questions like this go wrong here about {tenths(1 - quality)} times."
+    wrong = f"wrong about {tenths(1 - quality)} times."
     if len(drafts) > 1:
-        return f"Local answers agree, but {seldom}"
-    return seldom[0].upper() + seldom[1:]
+        return f"The local answers agree, but with such questions that is {wrong}"
+    return f"Local answers like this one are {wrong}"
 
 
 def _shown(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> int:
