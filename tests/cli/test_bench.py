@@ -220,6 +220,8 @@ def test_the_table_fits_a_terminal_and_the_plot_is_svg(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (["--workers", " , "], "--workers names none"),
+        (["--workers", SMALL, "--strategy", ","], "--strategy names none"),
         (["--workers", "nobody"], "no answers of 'nobody'"),
         (["--workers", SMALL, "--cloud", f"{BIG}@1,2"], "not among the workers"),
         (["--workers", BIG, "--cloud", BIG], "price of grand-1 is not known"),

@@ -51,6 +51,9 @@ class Round(NamedTuple):
     ceiling: int | None
 
 
+_EXAMPLES = {"workers": "--workers small,gpt", "strategy": "--strategy single,hybrid"}
+
+
 class Bench:
     """A dataset being played: what is there already is not played again."""
 
@@ -58,6 +61,9 @@ class Bench:
         self.options = options
         self.dataset = dataset
         self.workers = listed(options.workers)
+        for option, names in (("workers", self.workers), ("strategy", options.strategies)):
+            if not names:
+                raise ConfigError(f"--{option} names none.", f"For example: {_EXAMPLES[option]}.")
         self.results = Results(options.out or Path(f"{dataset.name}.results.jsonl"))
         questions = list(dataset.questions)
         if options.seed is not None:
