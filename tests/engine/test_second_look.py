@@ -63,9 +63,10 @@ async def test_what_will_surely_go_wrong_here_is_not_drafted() -> None:
     poor = {"tiny": 0.1, "gpt": 0.9}
     run = await hybrid(poor, TINY, CLOUD, said=("7",))
     assert (run.workers, run.proposals[0].where) == (["gpt"], "cloud")
-    assert run.why == "Local answers like this one are wrong about 9 in 10 times."
+    assert run.why == "Questions like this go wrong here about 9 in 10 times."
     run = await hybrid(poor, TINY, CLOUD, said=("8", "7"), novelty=0.9)
     assert run.workers == ["tiny", "gpt"], "where it isn't sure, a draft shows"
+    assert run.why == "Local answers like this one are wrong about 9 in 10 times."
 
 
 async def test_a_helper_that_fails_or_costs_too_much_leaves_the_default_worker() -> None:
@@ -146,7 +147,7 @@ async def test_what_two_weak_workers_agree_on_may_still_be_wrong() -> None:
     weak = {"llama": 0.15, "gemma": 0.15, "gpt": 0.6}
     run = await hybrid(weak, LLAMA, GEMMA, CLOUD, said=("7", "7", "8"))
     assert run.workers == ["llama", "gemma", "gpt"]
-    assert run.why.startswith("Local answers agree, but questions like this go wrong")
+    assert run.why.startswith("The local answers agree, but with such questions that is wrong")
 
 
 async def test_another_draft_replaces_the_first_only_where_that_is_no_answer() -> None:
