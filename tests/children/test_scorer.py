@@ -144,6 +144,7 @@ SPOILT = {
     "no words": ("tokenizer.json", b'{"version": "1.0"}'),
     "half the words": ("tokenizer.json", None),
     "no heads": ("heads.npz", b"PK\x03\x04 nothing"),
+    "no archive": ("heads.npz", b"nothing"),
     "half the heads": ("heads.npz", None),
     "other heads": ("heads.json", b'{"format": 999}'),
     "empty": ("heads.json", b""),
@@ -169,6 +170,9 @@ async def test_a_broken_file_leaves_it_to_the_rule_and_says_so(tmp_path: Path, s
     assert len(said) == 1
     assert "A rule of length and task decides" in said[0]
     assert "git checkout models/router" in said[0]
+    assert str(folder) in said[0]
+    assert "pickle" not in said[0]
+    assert ".." not in said[0]
 
 
 async def test_a_file_of_the_persons_own_that_is_broken_leaves_the_shipped_router(

@@ -198,9 +198,19 @@ def _load_with(folder: Path, learned: Path | None, threads: int) -> tuple[Router
     except RouterFileError as error:
         raise Failure(
             "ModelFileError",
-            f"The router's own file can't be used: {error}.",
+            f"The router's own files can't be used: {_broken(error, folder)}.",
             "Get it again: `git checkout models/router` in a checkout, else install anew.",
         ) from error
+
+
+def _broken(error: Exception, folder: Path) -> str:
+    """Say what is wrong with the router's files; not in numpy's words, which advise to trust it."""
+    cause = error.__cause__
+    if cause is None:
+        return str(error).rstrip(".")
+    if isinstance(cause, OSError) and cause.filename and cause.strerror:
+        return f"{cause.filename}: {cause.strerror}"
+    return f"one in {folder} is broken"
 
 
 def _fastest(
