@@ -20,6 +20,7 @@ from baton.domain.prices import FREE
 from baton.engine import part as parts
 from baton.engine.policy import ANYTHING, Limits
 from baton.engine.ports import Place, Question
+from baton.engine.strategies.instead import Instead
 from support.acting import (
     DOWN,
     Actor,
@@ -85,6 +86,13 @@ async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_
         view = await here.play(single("far"))
         assert (view.status, view.offers[0].why) == ("cancelled", "You asked for it.")
         assert here.actors["far"].requests == []
+
+
+async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_there() -> None:
+    strategy = Instead("far", "Questions like this go wrong here.")
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy) as here:
+        view = await here.play(None)
+        assert view.offers[0].why == "Questions like this go wrong here."
 
 
 async def test_not_sending_is_called_what_it_is() -> None:

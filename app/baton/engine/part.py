@@ -256,6 +256,8 @@ class Part:
             return self._playing.why
         if self._is_wanted:
             return "You asked for it."
+        if self.step.is_direct and self._playing.route:
+            return self._playing.route  # all there is goes to it
         return f"Step {self.number} of the plan is for it: {self.step.need.kind}."
 
     # A conversation that has grown too long

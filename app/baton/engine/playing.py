@@ -38,6 +38,7 @@ class Playing:
         self.plan: Plan | None = None
         self.final = True
         self.why = ""
+        self.route = ""
         self.waiting_to_hold: set[int] = set()
         self.trimming = asyncio.Lock()
         self._offering = asyncio.Lock()
@@ -104,6 +105,7 @@ class Playing:
         else:
             assert task.strategy is not None
             proposal = await task.strategy.first(self)
+            self.route = proposal.why
         await self.stage.emit(
             ev.Routed(
                 0,
