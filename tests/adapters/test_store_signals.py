@@ -63,6 +63,20 @@ async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
     assert abs(known.at - time.time()) < 3600
 
 
+async def test_private_answers_are_learned_from_here_and_count_for_no_skill(store: Store) -> None:
+    for label in Label:
+        begun = await ask(store, label=label)
+        step = direct("small", (), Need("math", 3))
+        await store.append(begun.run, ev.Planned(0.1, Plan((step,), (1,))))
+        await store.append(begun.run, ev.StepFinished(0.5, 1, Finish.STOP))
+        await store.rate(begun.answer, Signal.GOOD)
+    assert len(await store.answered()) == 3
+    assert [one.kind for one in await store.outcomes()] == ["math"]
+    [cloud] = [c for c in await store.conversations() if c.label is Label.CLOUD]
+    await store.relabel(cloud.id, Label.LOCAL)
+    assert await store.outcomes() == []
+
+
 async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Store) -> None:
     runs = [(await ask(store)).run for _ in range(2)]
     for run in runs:

@@ -29,9 +29,12 @@ from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope
 from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates
+from baton.domain.signals import Signal
+from baton.engine.mastery import SkillTable
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits, Terms
 from baton.engine.ports import NEW, Place, Question, Worker
+from support.acting import Actor, cloud, house, local, says, sees
 from support.adversary import Adversary
 from support.cloud import REFUSED, Cloud
 
@@ -310,3 +313,24 @@ async def test_nothing_private_reaches_a_cloud_over_the_wire(seeds: range, tmp_p
     assert {label for _, label in to_cloud} == {"cloud"}
     assert "local" not in {label for _, label in to_lab}
     assert to_lab
+
+
+@pytest.mark.parametrize("label", [Label.LOCAL, Label.CLOUD])
+async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(label: Label) -> None:
+    """A conductor elsewhere reads what workers are good at, by answers that may leave as well."""
+    far = Actor(cloud(), says("No plan."))
+    async with house(Actor(local(), says("7")), far, policy=Policy.BUDGET) as here:
+        here.orchestra.conductor = far.card.id
+
+        async def told() -> str:
+            here.orchestra.skills = SkillTable(outcomes=here.store.outcomes)
+            far.requests.clear()
+            await here.play(None, "Plan it.", Limits(strategy="conductor"))
+            return sees(far.requests[0])
+
+        before = await told()
+        assert "skills of 5" in before
+        for _ in range(12):
+            await here.play(None, "3 and 4?", Limits(label, strategy="single"))
+            await here.store.rate((await here.record()).answer, Signal.BAD)
+        assert (await told() == before) is (label is Label.LOCAL)

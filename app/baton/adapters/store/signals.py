@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from baton.adapters.store import rows
 from baton.domain.answers import agree, announced, extract
 from baton.domain.chat import TurnStatus
 from baton.domain.errors import ConfigError
+from baton.domain.labels import Label
 from baton.domain.signals import RATINGS, Answered, Signal
 from baton.domain.view import RunView, StepView, folded
 from baton.sqlite import Connection, Row
@@ -77,17 +78,20 @@ _KNOWN = """
     JOIN turns ON turns.id = known.answer AND turns.role = 'assistant'
     JOIN turns AS prompts ON prompts.id = turns.parent AND prompts.role = 'user'
     JOIN conversations AS c ON c.id = turns.conversation AND c.hidden_at IS NULL
+    WHERE turns.label IN (SELECT value FROM json_each(?))
     ORDER BY turns.key DESC LIMIT ?
 """
 
 
-def answered(connection: Connection, limit: int) -> list[Answered]:
-    """Return the newest answers of which anything is known, newest first.
+def answered(
+    connection: Connection, limit: int, labels: Collection[Label] = tuple(Label)
+) -> list[Answered]:
+    """Return the newest answers with these labels of which anything is known, newest first.
 
     That is what a person did with them, and for local drafts that a worker elsewhere replaced,
     whether both came to the same.
     """
-    listed = connection.execute(_KNOWN, [LONGEST, limit]).fetchall()
+    listed = connection.execute(_KNOWN, [LONGEST, rows.encode(list(labels)), limit]).fetchall()
     done = of_turns(connection, [row["id"] for row in listed])
     return [known for row in listed for known in _known(connection, row, done.get(row["id"], {}))]
 

@@ -235,9 +235,11 @@ class Store:
 
         Each has `worker`, `kind` (of the twelve), `good` (0 to 1), `weight` (a thumb 1 on the day
         it was given, a copy .4, half as much after half a year) and `at`. Workers that are no
-        longer here are among them. Several signals of one answer make one of these.
+        longer here are among them. Several signals of one answer make one of these. Only answers
+        that may leave this machine count: a conductor elsewhere is told what they come to.
         """
-        return experiences(await self.answered(limit), time.time())
+        known = await self._read(signals.answered, limit, (Label.CLOUD,))
+        return experiences(known, time.time())
 
     # Export and import
 
