@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from baton.domain import events as ev
 from baton.domain.chat import Card, Finish, Purpose
+from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.domain.plan import Plan, direct
 from baton.domain.view import RunView, folded
 from baton.tui import facts
+from baton.tui.playing import replay
 from baton.tui.workflow import summary, told_route
 
 GPT = Card("gpt", "cloud", "GPT", Label.CLOUD, remote=True)
@@ -66,3 +70,11 @@ def test_a_tool_that_checked_did_not_plan() -> None:
 
     assert "\nChecked by Small" in summary(begun(called(Purpose.VERIFY)), ROSTER).plain
     assert "\nPlanned and checked by Small" in summary(begun(called(Purpose.PLAN)), ROSTER).plain
+
+
+@pytest.mark.parametrize("status", ["finished", "lost", "running"])
+def test_only_what_goes_on_is_shown_as_going_on(status: str) -> None:
+    broken = ev.StepFinished(0.2, 99, Finish.STOP)  # an import may name any step
+    for events in ((ev.Planned(0.0, Plan(TWO, (1,))),), (ev.Planned(0.0, Plan(TWO, (1,))), broken)):
+        shown = replay(RunRecord("r", "c", "p", "a", status, 0.0, events))
+        assert (shown.status == "running") is (status == "running")

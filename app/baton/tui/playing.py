@@ -204,6 +204,7 @@ def context_used(run: RunView) -> float | None:
 
 
 def replay(record: RunRecord) -> RunView:
-    """Fold a stored run's events."""
+    """Fold a stored run's events; one that is over without saying so was lost, or imported."""
     view = folded(record.events)
-    return replace(view, status="lost") if record.status == "lost" else view
+    endless = view.status == "running" and record.status != "running"
+    return replace(view, status="lost") if endless else view
