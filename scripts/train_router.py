@@ -68,6 +68,11 @@ UNSHOWN = re.compile(r"math-?l5|\bmath$")
 SOME = 150
 """So many questions of each file tell what kinds are like; all of them would outweigh the rest."""
 
+USABLE = 0.35
+"""A group in which not one of several workers reaches this says more of how it was graded."""
+
+SEVERAL = 5
+
 PARTS = 3
 """So many parts are held out in turn, for stage B to see how good stage A is."""
 
@@ -103,6 +108,7 @@ def train(
     data: Sequence[Rows], out: Path, seed: int, shelf: Shelf, kinds_file: Path = KINDS_FILE
 ) -> None:
     """Fit everything and write the folder that RouterModel.load reads."""
+    data = [usable(rows) for rows in data]
     samples = [sampled(rows, shelf) for rows in data]
     heads = fitting.fit(samples, seed)
     agreement = fit_agreement(data, held_out(data, samples, heads.ways), seed, heads.abilities)
@@ -148,6 +154,20 @@ class Shelf:
             keys = sorted(self._known)
             table = np.array([self._known[key] for key in keys], np.float32)
             np.savez(self._file, stamp=self._stamp, keys=np.array(keys), vectors=table)
+
+
+def usable(rows: Rows) -> Rows:
+    """Return the rows without the groups that no worker was found to be any good at."""
+    groups, table = np.array(rows.groups), np.array(list(rows.quality.values()))
+    kept = np.ones(len(rows), bool)
+    for group in sorted(set(rows.groups)) if len(table) >= SEVERAL else ():
+        own = groups == group
+        reached = [
+            float(np.nanmean(column)) for column in table[:, own] if not np.isnan(column).all()
+        ]
+        if len(reached) >= SEVERAL and max(reached) < USABLE:
+            kept &= ~own
+    return rows if kept.all() else rows.take(np.flatnonzero(kept))
 
 
 def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:

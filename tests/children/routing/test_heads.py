@@ -83,14 +83,14 @@ def test_what_is_new_is_left_to_length(heads: Heads) -> None:
     assert (np.diff(heads.quality(reading, WEAK)) < 0).all()
 
 
-def test_an_unknown_worker_lies_between_known_ones(heads: Heads) -> None:
+def test_a_worker_below_all_that_were_measured_is_worse_than_they_are(heads: Heads) -> None:
     reading = heads.read(seen(heads, sample("first", 0)))
-    unknown = Candidate("nobody-13b", billions=13)
-    quality = heads.quality(reading, unknown)
-    assert ((quality >= 0) & (quality <= 1)).all()
-    known = [heads.quality(reading, one) for one in (WEAK, STRONG)]
-    assert (quality >= np.minimum(*known) - 1e-9).all()
-    assert (quality <= np.maximum(*known) + 1e-9).all()
+    usual, tiny = (
+        heads.quality(reading, Candidate(f"nobody-{size}b", billions=size)) for size in (8.0, 0.135)
+    )
+    assert ((tiny >= 0) & (usual <= 1)).all()
+    assert (tiny <= usual).all()
+    assert tiny.mean() < min(heads.quality(reading, one).mean() for one in (WEAK, STRONG)) / 2
 
 
 def test_answers_to_hard_questions_are_longer(heads: Heads) -> None:
@@ -194,7 +194,7 @@ def test_what_tells_most_weighs_most() -> None:
     ways = fitting.fit([one]).ways["first"]
     assert ways[2] > 0.3
     assert ways[2] > 2 * max(ways[:2])
-    assert fitting.fit([sample("first", 0)]).ways == {"first": (0.5, 0.5, 0.0)}
+    assert fitting.fit([sample("first", 0)]).ways == {"first": (1.0, 0.0, 0.0)}
 
 
 def test_trees_find_a_threshold_that_no_line_does() -> None:

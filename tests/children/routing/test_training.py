@@ -7,6 +7,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,10 @@ from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+import routing_rows  # noqa: E402
+import train_router  # noqa: E402
+
 WRITTEN = (ARRAYS, WORDS, "agreement.json", "kinds.npz", "skills.json")
 
 EASY = ("What is {} plus {}?", "Name a city that has {} bridges and {} parks.")
@@ -98,3 +103,14 @@ def test_other_files_workers_and_groups(tmp_path: Path, shelf: Path) -> None:
         for model in (first, second)
     ]
     assert np.isfinite(gains).all()
+
+
+def test_what_nobody_was_found_good_at_is_left_out() -> None:
+    rows = routing_rows.from_columns("set", {
+        "text": [f"question {n}" for n in range(8)],
+        "group": ["graded oddly", "usual"] * 4,
+        **{f"m:{n}": ["0.1", "0.9"] * 4 for n in range(5)},
+    })  # fmt: skip
+    assert set(train_router.usable(rows).groups) == {"usual"}
+    few = replace(rows, quality=dict(list(rows.quality.items())[:2]))
+    assert len(train_router.usable(few)) == 8, "two workers may both be bad at something"

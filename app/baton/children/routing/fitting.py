@@ -93,9 +93,9 @@ class Inputs:
         return Inputs(self.design[rows], self.alike[rows], self.asked[rows])
 
 
-def ridge(design: Floats, targets: Floats, penalty: float) -> Floats:
+def ridge(design: Floats, targets: Floats, penalty: float | Floats) -> Floats:
     """Return what each column of a design is worth; its first column isn't held down."""
-    held = np.full(design.shape[1], penalty)
+    held = np.ones(design.shape[1]) * penalty
     held[0] = 1e-6
     return np.asarray(np.linalg.solve(design.T @ design + np.diag(held), design.T @ targets))
 
@@ -209,7 +209,7 @@ class _Fitter:
         linear = np.zeros((inputs.design.shape[1], targets.shape[1]))
         near = np.zeros((inputs.alike.shape[1], targets.shape[1]))
         if ways[0]:
-            linear = ridge(inputs.design, targets, _LINEAR)
+            linear = ridge(inputs.design, targets, _LINEAR * _spread(inputs.design))
         if ways[1]:
             gram = inputs.alike.T @ inputs.alike + self._held
             near = np.asarray(np.linalg.solve(gram, inputs.alike.T @ targets))
@@ -221,7 +221,7 @@ class _Fitter:
         """Return what each way is worth on questions that it wasn't fitted on."""
         count = len(steer)
         if count < _MANY:
-            return 0.5, 0.5, 0.0
+            return 1.0, 0.0, 0.0
         ways = (1.0, 1.0, 1.0)
         part = np.random.default_rng(self._seed + 1).permutation(count) % PARTS
         asked = min(PARTS, -(-_ENOUGH * PARTS // count))
@@ -235,6 +235,17 @@ class _Fitter:
             told.append(np.column_stack(own))
             truth.append(steer[part == number] - mean)
         return _worth(np.vstack(told), np.concatenate(truth))
+
+
+def _spread(design: Floats) -> Floats:
+    """Return how much each figure varies within a set; 1 for the vectors' columns.
+
+    Held down by that, a figure counts by how unusual it is there: word problems are all of about
+    one length, and yet length is what tells most about them.
+    """
+    spread = np.ones(design.shape[1])
+    spread[1 + WIDTH :] = np.maximum(design[:, 1 + WIDTH :].var(axis=0), 1e-3)
+    return spread
 
 
 def _worth(told: Floats, truth: Floats) -> tuple[float, float, float]:
