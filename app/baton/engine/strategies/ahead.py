@@ -18,6 +18,9 @@ BIG = 0.5
 GOOD = 0.9
 """From this chance on one draft is enough, if the estimate is sure."""
 
+_TELLING = 0.2
+"""From this gain on it is worth telling that a worker is seldom right."""
+
 _HOPELESS = 0.1
 """With less chance than this a worker is no help in checking another."""
 
@@ -54,11 +57,17 @@ def gain(situation: Situation, worker: str) -> float:
 
 
 def told(situation: Situation) -> str:
-    """Say in a sentence how the default worker does with prompts like this; "" if unknown."""
+    """Say in a sentence how the default worker does with prompts like this; "" if unknown.
+
+    Where the helper wouldn't do much better, a low chance says more of how strictly such questions
+    were graded than of the worker.
+    """
     if not is_sure(situation):
         return ""
     chance = likely(situation, situation.card(situation.worker))
     if chance < 0.5:
+        if not situation.helper or gain(situation, situation.helper) < _TELLING:
+            return ""
         return f"Questions like this go wrong here about {tenths(1 - chance)} times."
     often = "usually" if chance >= 0.7 else "often"
     return f"Your local worker is {often} right with questions like this (about {tenths(chance)})."
