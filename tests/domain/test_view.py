@@ -99,3 +99,15 @@ def test_no_answer_says_who_was_not_asked_for_one(text: str, told: bool) -> None
         ev.Finished(0.5),
     )
     assert (view.notice == "gpt was not asked: Today more was spent than planned.") is told
+
+
+def test_what_an_offer_came_to_says_more_than_why_help_was_not_worth_it() -> None:
+    refused = ev.Decision.CEILING
+    view = fold(
+        *BEGINNING,
+        ev.StepFinished(0.3, 1, Finish.STOP),
+        ev.Weighed(0.4, "gpt", 0.9, 1.0, 9, False, "More than is left."),
+        ev.Offered(0.4, "gpt", "It is empty.", 9, 9, "", refused, "The ceiling is reached."),
+        ev.Finished(0.5),
+    )
+    assert view.notice == "The ceiling is reached."

@@ -179,9 +179,9 @@ class RunView:
     def _end(self, event: Terminal) -> RunView:
         failure = event if isinstance(event, Failed) else None
         view = replace(self, status=type(event).__name__.lower(), failure=failure)
-        last = self.weighed[-1] if self.weighed else None
+        last = self.weighed[-1] if self.weighed and not self.offers else None
         if isinstance(event, Finished) and not self.answer.strip() and last and not last.ok:
-            # Else nobody would know why there is nothing.
+            # Else nobody would know why there is nothing; an offer says that by itself.
             return replace(view, notice=f"{last.worker} was not asked: {last.why}")
         return view
 
