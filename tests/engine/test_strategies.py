@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from baton.adapters.templates import read_templates
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, BudgetExceeded, ConfigError
+from baton.domain.labels import Label
 from baton.domain.plan import MOST_STEPS, Need, Step
 from baton.engine.policy import Limits
 from baton.engine.ports import Funds, Proposal, Route, Situation
@@ -73,6 +74,14 @@ async def test_a_draft_that_will_do_stays() -> None:
     assert (
         run.proposals[0].why == "Tiny answers first, and its answer is looked at before it stays."
     )
+
+
+async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
+    private = Desk(situation(TINY, limits=Limits(label=Label.LOCAL)))
+    run = await play("hybrid", private, says("A tale."))
+    assert run.proposals[0].why == "This conversation is private, so nobody elsewhere is asked."
+    run = await play("route", Desk(situation(TINY, mode="local")), says("A tale."))
+    assert run.proposals[0].why == "The mode is local, so nobody elsewhere is asked."
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class Playing:
             task.helper if task.helper in allowed else "",
             roster,
             await self._routed(roster),
-            task.limits,
+            replace(task.limits, label=label),  # an older conversation may be stricter
             terms.mode,
             house.conductor if house.conductor in allowed else "",
             house.templates,

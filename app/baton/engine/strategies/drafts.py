@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from baton.domain.chat import Card, Finish
+from baton.domain.labels import Label
 from baton.domain.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct
 from baton.engine.policy import help_wanted, strength
 from baton.engine.ports import Proposal, Situation
@@ -24,11 +25,18 @@ def answered_by(situation: Situation, worker: str, *, optional: bool = False) ->
 def alone(situation: Situation, why: str = "") -> Proposal:
     """Propose that the default worker answers, and nobody else."""
     card = situation.card(situation.worker)
-    told = f"{card.name} runs on this machine."
+    told = bound(situation) or f"{card.name} runs on this machine."
     if card.is_outside:
         told = f"{card.name} was asked for."
     plan = Plan((answered_by(situation, card.id),), (1,))
     return Proposal(plan, "cloud" if card.remote else "local", why or told)
+
+
+def bound(situation: Situation) -> str:
+    """Say in a sentence what keeps the prompt on this machine, or return ""."""
+    if situation.limits.label is Label.LOCAL:
+        return "This conversation is private, so nobody elsewhere is asked."
+    return "The mode is local, so nobody elsewhere is asked." if situation.mode == "local" else ""
 
 
 def drafted(situation: Situation, workers: Iterable[str], why: str) -> Proposal:

@@ -16,6 +16,7 @@ from baton.engine.strategies.cascade import best, doubt
 from baton.engine.strategies.drafts import (
     alone,
     answered_by,
+    bound,
     drafted,
     is_lost,
     settled,
@@ -54,7 +55,7 @@ class SecondLook:
         if len(self._workers) > 1:
             return drafted(situation, self._workers, _announced(situation, self._workers))
         if not may_be_helped(situation):
-            return alone(situation, told(situation))
+            return alone(situation, bound(situation) or told(situation))
         mine = situation.card(situation.worker).name
         first = f"{mine} answers first, and its answer is looked at before it stays."
         return replace(alone(situation, told(situation) or first), final=False)
