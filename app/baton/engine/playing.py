@@ -441,13 +441,16 @@ class Playing:
         return offered, replace(request, max_tokens=cap)
 
     def _instead(self, card: Card, number: int) -> str:
-        """Say what becomes of a step of several that is not sent, where it will be done here."""
+        """Say what becomes of a step that is not sent, where it will be done here."""
         steps = self.plan.steps if self.plan is not None and number else ()
-        if len(steps) < 2 or steps[number - 1].optional or self.stage.task.limits.alone:
+        alone = len(steps) == 1
+        if not steps or steps[number - 1].optional != alone or self.stage.task.limits.alone:
             return ""
         wanted = card.id == self.stage.task.worker  # then no other one is
         others = any(not (c.is_outside or c.is_tool) for c in self.situation.roster)
-        return "Do it here" if others and not wanted else ""
+        if wanted or not others:
+            return ""
+        return "Answer here" if alone else "Do it here"
 
     def _is_named(self, card: Card, number: int) -> bool:
         """Tell whether the person named that worker: for answers, or for plans."""

@@ -37,7 +37,7 @@ class Instead:
         situation = desk.situation
         step = answered_by(situation, situation.worker)
         name = situation.card(situation.worker).name
-        return Proposal(outcome.plan.grown((step,), (2,)), why=f"So {name} answers.")
+        return Proposal(outcome.plan.grown((step,), (2,)), why=f"{name} answers.")
 
 
 def _computed(situation: Situation) -> Step:
