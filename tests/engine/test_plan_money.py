@@ -95,6 +95,9 @@ async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_
         assert view.offers[0].why == "Questions like this go wrong here."
         assert here.person.asked[-1].choices[0].label == "Answer here"
         assert (view.status, view.revisions) == ("finished", ("Small answers.",))
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy, choice="edit") as here:
+        view = await here.play(None)
+        assert (view.withdrawn, here.actors["small"].requests) == (True, [])
 
 
 async def test_not_sending_is_called_what_it_is() -> None:

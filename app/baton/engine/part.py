@@ -229,7 +229,8 @@ class Part:
             return request
         kept, edited = ev.Decision.KEPT, ev.Decision.EDIT
         told = offered.message or f"{card.name} was not asked, as you decided."
-        if self.step.optional:
+        again = offered.decision is edited and self._is_alone
+        if self.step.optional and not again:  # else there is an answer, or will be
             self.error = BudgetExceeded(told)
             await self._stage.emit(ev.StepSkipped(0, self.number, told, offered.most))
             raise Skipped
@@ -239,11 +240,14 @@ class Part:
         raise BudgetExceeded(told)
 
     @property
+    def _is_alone(self) -> bool:
+        """Whether there is no other step."""
+        return self._playing.plan is not None and len(self._playing.plan.steps) == 1
+
+    @property
     def _is_wanted(self) -> bool:
         """Whether the person asked for its worker, which is to do all there is."""
-        plan = self._playing.plan
-        only = plan is not None and len(plan.steps) == 1
-        return only and self.worker == self._stage.task.worker
+        return self._is_alone and self.worker == self._stage.task.worker
 
     @property
     def _why(self) -> str:
