@@ -309,6 +309,15 @@ def test_a_prompt_like_none_before_is_left_to_the_rule() -> None:
     assert found.scores["chance"] == ruled.scores["chance"]
 
 
+@pytest.mark.parametrize("text", ["Hi", "Thank you very much!", "Hello, how are you?", "Ciao!"])
+def test_nobody_is_asked_for_help_with_a_greeting(text: str) -> None:
+    strange = estimate(0.1, 0.9, "chat", novelty=1.0)
+    assert routed(material(text), ROSTER, strange).estimate is None
+    assert routed(material("What is a fjord?"), ROSTER, strange).estimate is strange
+    known = estimate(0.1, 0.9, "chat", novelty=0.1)
+    assert routed(material(text), ROSTER, known).estimate is known
+
+
 def test_what_it_is_about_is_known_of_new_prompts_too() -> None:
     found = routed(material("And now?"), ROSTER, estimate(0.9, 0.9, "planning", novelty=1.0))
     assert found.need.kind == "planning"

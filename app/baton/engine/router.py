@@ -72,6 +72,8 @@ _EASY = re.compile(
     re.IGNORECASE,
 )
 
+_SHORT = 60
+
 _NUMBERS = re.compile(r"\d+")
 
 _GOOD, _MORE = 0.5, 0.2
@@ -144,10 +146,13 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
 def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None = None) -> Route:
     """Return the route to models: by the rule, as far as no estimate says it better.
 
-    Where a prompt is like nothing that the estimate knows, only its task kind is taken from that.
+    Where a prompt is like nothing that the estimate knows, only its task kind is taken from that;
+    of a greeting not even that, for which nobody needs help whatever was measured of workers.
     """
-    known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
     text = seen(material.prompt)
+    known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
+    if known is None and _is_greeting(text):
+        estimate = None
     parts = _parts(text)
     kind = _kind(text, bool(material.files))
     if estimate is not None:
@@ -201,9 +206,13 @@ def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: i
     return max(1, min(5, round(ruled + (1 - estimate.novelty) * step)))
 
 
+def _is_greeting(text: str) -> bool:
+    return len(text) < _SHORT and _EASY.match(text) is not None
+
+
 def _kind(text: str, with_files: bool) -> str:
     """Return the task kind whose words come first and most often."""
-    if _EASY.match(text) and len(text) < 60:
+    if _is_greeting(text):
         return "chat"
     best, most = "", 0.0
     for kind, words in _KINDS.items():
@@ -230,7 +239,7 @@ def _parts(text: str) -> int:
 def _difficulty(text: str, length: int, kind: str, parts: int) -> int:
     hard = len({match.lower() for match in _HARD.findall(text)})
     value = ordinary(kind) + min(2, hard) + (parts > 2) + (length > 1200)
-    short = len(text) < 60 and not hard
+    short = len(text) < _SHORT and not hard
     return max(1, min(5, value - (short and kind not in ("math", "code"))))
 
 
