@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from baton.cli.models import fitting
 from baton.domain.signals import Signal
 from cli.calling import Call, Done
 from cli.lived import Said, live
@@ -112,3 +114,14 @@ def test_the_nearest_one_is_named(call: Call) -> None:
     assert "There is no model 'smal'. Did you mean 'small'?" in done.err
     assert "Did you mean 'small'?" in call("models", "show", "smollm2 135").err
     assert "`baton models ls`" in call("models", "show", "qqqqqq").err
+
+
+def test_on_a_screen_lines_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    whole = fitting("* small  best at chat 8/10, extraction 5/10", 9)
+    assert "\n" not in whole
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    line = "* small  on this machine  98.4 MB  best at chat 8/10, extraction 5/10, code 1/10"
+    first, *more = fitting(line, 9).splitlines()
+    assert first == "* small  on this machine  98.4 MB  best at chat 8/10,"
+    assert more == ["         extraction 5/10, code 1/10"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import shutil
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,7 +62,8 @@ def list_(as_json: bool) -> None:
     for card, table, _ in found:
         mark = "*" if card.id == default else " "
         facts = [_place(card), _size(card), in_short(card, table)]
-        emit(f"{mark} {one_line(card.id):{width}}  {'  '.join(filter(None, facts))}")
+        line = f"{mark} {one_line(card.id):{width}}  {'  '.join(filter(None, facts))}"
+        emit(fitting(line, min(width + 4, 24)))
 
 
 @models.command()
@@ -88,7 +92,16 @@ def show(model: str, as_json: bool) -> None:
         "Note": card.note,
         **_good_at(card, table, measured),
     }
-    emit("\n".join(f"{name + ':':14}{one_line(text)}" for name, text in facts.items() if text))
+    lines = (f"{name + ':':14}{one_line(text)}" for name, text in facts.items() if text)
+    emit("\n".join(fitting(line, 14) for line in lines))
+
+
+def fitting(line: str, indent: int) -> str:
+    """Break a line between words where it is for a screen, and go on in that column."""
+    if not sys.stdout.isatty():
+        return line
+    width = max(40, shutil.get_terminal_size().columns - 1)
+    return textwrap.fill(line, width, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 async def _look() -> tuple[list[Known], str]:
