@@ -239,6 +239,7 @@ def spoil_and_learn(call: Call, history: Callable[[int], Iterator[Said]], count:
 
     One-sided is one that would ask the cloud whatever the prompt is, or never.
     """
+    shipped = gains(learned=False)
     remember(history(count))
     found = told(call)
     assert found["notes"]
@@ -249,7 +250,7 @@ def spoil_and_learn(call: Call, history: Callable[[int], Iterator[Said]], count:
     assert len(after) == len(PROBES)
     assert max(after) - min(after) > 0.05, "prompts are told apart"
     assert max(after) > 0.05, "it isn't never"
-    assert min(after) < 0.5, "it isn't always"
+    assert min(after) < min(shipped) + 0.15, "it isn't always"
 
 
 @pytest.mark.parametrize("history", [all_bad, one_prompt, mixed])

@@ -119,11 +119,13 @@ class Desk:
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return alike(texts)
 
-    async def weigh(self, worker: str, gain: float) -> bool:
+    async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         self.weighed.append(worker)
         price = self.situation.card(worker).price
         if price is not None and price.is_free:
             return gain > 0
+        if plain and self.money.left == 0:
+            return True  # so that the person hears of it
         return self.money.left != 0 and gain > 0.05 + self.money.extra
 
 

@@ -116,7 +116,7 @@ class FakeDesk:
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         raise NotImplementedError
 
-    async def weigh(self, worker: str, gain: float) -> bool:
+    async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         raise NotImplementedError
 
 

@@ -26,13 +26,14 @@ BUDGET: dict[str, Any] = {"policy": Policy.BUDGET}
 class Weighs:
     """Weighs a gain before the local worker answers, and looks at the money."""
 
-    def __init__(self, gain: float) -> None:
+    def __init__(self, gain: float, plain: bool = False) -> None:
         self.gain = gain
+        self.plain = plain
         self.said: list[bool] = []
         self.money: list[Funds] = []
 
     async def first(self, desk: Desk) -> Proposal:
-        self.said.append(await desk.weigh("far", self.gain))
+        self.said.append(await desk.weigh("far", self.gain, plain=self.plain))
         self.money.append(await desk.funds())
         return Proposal(single(desk.situation.worker))
 
@@ -66,6 +67,25 @@ async def test_where_a_person_decides_that_is_said() -> None:
         assert (await weighed(here)).why.endswith("You are asked first.")
     async with house(Actor(local()), Actor(cloud()), strategy=Weighs(0.5), **BUDGET) as here:
         assert "asked first" not in (await weighed(here)).why
+
+
+@pytest.mark.parametrize(
+    ("terms", "ceiling", "ok"),
+    [
+        ({}, NANO, True),  # a person decides
+        (BUDGET, NANO, False),  # pace does
+        (BUDGET, 1000, True),  # less is left than it costs: an offer says so
+        ({"policy": Policy.NEVER}, NANO, True),  # the same
+    ],
+)
+async def test_where_a_draft_plainly_will_not_do_the_person_hears_of_help(
+    terms: dict[str, Any], ceiling: int, ok: bool
+) -> None:
+    strategy = Weighs(0.01, plain=True)
+    there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
+    async with there as here:
+        assert (await weighed(here)).ok is ok
+    assert strategy.said == [ok]
 
 
 async def test_what_costs_nothing_is_worth_any_gain() -> None:

@@ -387,10 +387,12 @@ class Playing:
 
         return sound_likeness(await self.stage.house.router.likeness(texts), len(texts))
 
-    async def weigh(self, worker: str, gain: float) -> bool:
-        """Tell whether asking a worker is worth its price for that gain, and record it."""
+    async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
+        """Tell whether asking a worker is worth its price; see engine.ports.Desk."""
         card, route = self.situation.card(worker), self.situation.route
-        weighed = await weighing.weigh(self.stage, card, self.material, route, gain, self.spent)
+        weighed = await weighing.weigh(
+            self.stage, card, self.material, route, gain, self.spent, plain=plain
+        )
         await self.stage.emit(weighed)
         return weighed.ok
 

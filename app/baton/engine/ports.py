@@ -315,10 +315,12 @@ class Desk(Protocol):
         """Return how alike each two texts are in meaning, from 0 to 1."""
         ...
 
-    async def weigh(self, worker: str, gain: float) -> bool:
+    async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         """Tell whether asking a worker is worth its price for that gain, and record it.
 
-        A worker that is free is worth any gain above 0; where nothing may be spent, none is.
+        A worker that is free is worth any gain above 0; where nothing may be spent, none is. Where
+        it is `plain` that what there is won't do, a person who is asked anyway decides, and hears
+        of it if less is left than it costs.
         """
         ...
 

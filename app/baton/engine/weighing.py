@@ -33,11 +33,20 @@ async def funds(stage: Stage, spent: int) -> Funds:
 
 
 async def weigh(
-    stage: Stage, card: Card, material: Material, route: Route, gain: float, spent: int
+    stage: Stage,
+    card: Card,
+    material: Material,
+    route: Route,
+    gain: float,
+    spent: int,
+    *,
+    plain: bool = False,
 ) -> Weighed:
     """Decide whether a worker should be asked, which likely makes a good answer so much likelier.
 
-    A run that has spent so much stays within what is left to it.
+    A run that has spent so much stays within what is left to it. Where it is `plain` that what
+    there is won't do, pace only decides where nobody is asked and there is enough: else the offer
+    tells the person what could be had, or what stands in the way.
     """
     gain = sound(gain)
     if card.price is not None and card.price.is_free:
@@ -46,12 +55,16 @@ async def weigh(
     standing, pacer = await _standing(stage, spent), stage.house.pacer
     pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
     leave = must_ask(stage.offers.policy, stage.purse.limits)
+    ok = pace.ok
+    if plain and not ok:
+        least = min((room.left for room in standing.rooms if room.left is not None), default=cost)
+        ok = leave is not False or least < cost
     why = pace.why
     if leave is None:
         why = f"{why.rstrip('.')}: {_FORBIDDEN.get(stage.offers.policy, _NOBODY)}"
-    elif leave and pace.ok:
+    elif leave and ok:
         why += _ASKED
-    return Weighed(0, card.id, gain, pace.bar, cost, pace.ok, why)
+    return Weighed(0, card.id, gain, pace.bar, cost, ok, why)
 
 
 async def _standing(stage: Stage, spent: int) -> Standing:

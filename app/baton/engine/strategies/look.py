@@ -10,7 +10,6 @@ from baton.domain.answers import extract, majority
 from baton.domain.plan import MOST_STEPS, Outcome, Plan
 from baton.domain.routing import Judgement
 from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.sizes import likely_cost
 from baton.engine.strategies.ahead import may_be_helped, may_pay, tenths, third, told
 from baton.engine.strategies.cascade import best, doubt
 from baton.engine.strategies.drafts import (
@@ -110,15 +109,7 @@ async def _is_worth(desk: Desk, gain: float, hopeless: bool) -> bool:
     situation = desk.situation
     if not situation.card(situation.helper).is_outside:
         return hopeless or gain > _NOTICED
-    left = (await desk.funds()).left
-    if hopeless and left is not None and left < _price(situation):
-        return True  # nothing is sent then, but the person is told what is in the way
-    return await desk.weigh(situation.helper, gain)
-
-
-def _price(situation: Situation) -> int:
-    helper = situation.card(situation.helper)
-    return likely_cost(helper, situation.material, situation.route)
+    return await desk.weigh(situation.helper, gain, plain=hopeless)
 
 
 async def _tried_first(desk: Desk, outcome: Outcome, gain: float) -> str:
