@@ -48,7 +48,7 @@ class Limits:
     """
 
     warm: float = 0.1
-    cold: float = 0.15
+    cold: float = 0.5
     idle: float = 3.0
 
 
