@@ -53,7 +53,7 @@ class Limits:
 
 
 USUAL = Limits()
-"""Short enough that nobody notices."""
+"""Nobody notices the first; the second is mostly spent beside a worker that loads."""
 
 
 @dataclass(frozen=True, slots=True)
