@@ -370,8 +370,11 @@ def test_without_a_cloud_worker_the_app_makes_no_socket(watch: Watch) -> None:
 def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
     watch: Watch, home: Path
 ) -> None:
-    """With a budget the app starts it, and litellm in it, before any call needs it."""
-    configure(home, CLOUD)
+    """With a budget the app starts it, and litellm in it, before any call needs it.
+
+    None does here: with the policy `budget` the router would have the cloud help so small a model.
+    """
+    configure(home, CLOUD.replace('policy = "budget"', 'policy = "never"'))
     seen = watch.app(environ=KEYS)
     assert any("/litellm/" in file for file in seen.files), "it was started"
     assert {host for host, _ in seen.reached} <= {"127.0.0.1"}

@@ -51,8 +51,9 @@ class Versions:
         with _told(self._folder):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for left in self._folder.glob(_UNDECIDED):
-                if time.time() - left.stat().st_mtime > STALE_SECONDS:
-                    left.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):  # another Baton's, which is done with it
+                    if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                        left.unlink()
             draft = self._folder / f"new-{os.getpid()}-{os.urandom(4).hex()}.npz"
             with suppress(FileNotFoundError):
                 _copy(self.file, draft)
