@@ -211,7 +211,9 @@ def test_a_killed_app_loses_nothing_older_than_a_quarter_second(home: Path, roun
     start_streaming(app)
     time.sleep((round_ * 0.041) % 0.6)
     app.read(0.01)
-    shown = answer_on(app)
+    while not (shown := answer_on(app)):  # its speed may be told before its words are shown
+        app.wait_for("tokens/s")
+        app.read(0.05)
     time.sleep(0.3)
     children = app.children()
     app.process.kill()

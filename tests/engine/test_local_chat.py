@@ -58,6 +58,14 @@ async def test_a_conversation_goes_on_where_it_was(orchestra: Orchestra, store: 
     assert [turn.status for turn in turns] == [TurnStatus.DONE] * 4
 
 
+def command(process: psutil.Process) -> list[str]:
+    """Return a process's command line; none of one that has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 async def test_what_a_killed_child_had_written_is_kept(orchestra: Orchestra, store: Store) -> None:
     seen = ""
     failed: ev.Failed | None = None
@@ -69,7 +77,8 @@ async def test_what_a_killed_child_had_written_is_kept(orchestra: Orchestra, sto
                 failed = event
             if isinstance(event, ev.StepText):
                 if not seen:
-                    [child] = psutil.Process().children()
+                    ours = psutil.Process().children()  # another test's may not be gone yet
+                    [child] = [one for one in ours if "baton.children.runner" in command(one)]
                     os.kill(child.pid, signal.SIGSEGV)
                 seen += event.text
     assert failed is not None
