@@ -36,6 +36,10 @@ def open_app(columns: int = 100, lines: int = 30) -> Terminal:
 def start_streaming(app: Terminal) -> None:
     app.send(STORY + "\r")
     app.wait_for("tokens/s")
+    for _ in range(200):  # its speed may be told before its first words are shown
+        if answer_on(app):
+            break
+        app.read(0.05)
 
 
 def child_of(app: Terminal, name: str) -> psutil.Process:
@@ -211,9 +215,7 @@ def test_a_killed_app_loses_nothing_older_than_a_quarter_second(home: Path, roun
     start_streaming(app)
     time.sleep((round_ * 0.041) % 0.6)
     app.read(0.01)
-    while not (shown := answer_on(app)):  # its speed may be told before its words are shown
-        app.wait_for("tokens/s")
-        app.read(0.05)
+    shown = answer_on(app)
     time.sleep(0.3)
     children = app.children()
     app.process.kill()
