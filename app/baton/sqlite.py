@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -257,11 +257,11 @@ def version(connection: Connection) -> int:
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
-    """Apply what is missing, each migration in one transaction. Safe while others do the same."""
-    for number, migration in enumerate(migrations, start=1):
-        with transaction(connection):
+    """Apply what is missing in one transaction: nobody ever meets a schema that is half there."""
+    with transaction(connection):
+        for number, migration in enumerate(migrations, start=1):
             if version(connection) >= number:
-                continue
+                continue  # also when another Baton was faster
             for statement in migration.statements:
                 connection.execute(statement)
             connection.execute(
@@ -333,16 +333,21 @@ def _prepare(
 
 
 def _back_up(connection: Connection, path: Path, migration: str) -> None:
-    """Copy the database as it is before a migration, for the case that the migration is wrong."""
+    """Copy the database as it is before a migration, for the case that the migration is wrong.
+
+    Under the write lock, so that of two Batons that start at once only one writes the copy; through
+    a connection of its own, since SQLite doesn't copy from one that holds that lock.
+    """
     part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)
-    os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    copy = sqlite3.connect(part)
-    try:
-        connection.backup(copy)
-    finally:
-        copy.close()
-    part.replace(path.with_name(f"{path.name}.before-{migration}"))
+    seen = version(connection)
+    with transaction(connection):
+        if version(connection) > seen:
+            return  # the other one has made the copy, and the migration too
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(connect(path)) as source, closing(sqlite3.connect(part)) as copy:
+            source.backup(copy)
+        part.replace(path.with_name(f"{path.name}.before-{migration}"))
 
 
 def stamp(path: Path) -> Path:

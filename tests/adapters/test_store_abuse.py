@@ -366,6 +366,31 @@ def test_a_migration_keeps_everything_and_a_copy(
     assert not copy.stat().st_mode & 0o077
 
 
+def age(path: Path) -> None:
+    """Make the database what an older Baton, of two migrations, would have left."""
+    connection = sqlite.connect(path)
+    connection.execute("DELETE FROM migrations WHERE name >= '0003_steps'")
+    connection.execute("DROP TABLE signals")
+    connection.execute("DROP INDEX events_of_plans")
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+
+def test_many_batons_may_meet_an_older_database_at_once(
+    tmp_path: Path, sound_database: Path
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    age(path)
+    before = kept_texts(path)
+    crowd = [process(f"talk.chat(pathlib.Path({str(path)!r}), 'P{n}', 1)") for n in range(6)]
+    assert [one.communicate(timeout=60)[1] for one in crowd] == [""] * 6
+    assert len(kept_texts(path) - before) == 12
+    assert kept_texts(path.with_name("baton.db.before-0003_steps")) == before
+    assert [file.name for file in tmp_path.glob("*.part")] == []
+    assert broken_files(path) == []
+
+
 def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
     tmp_path: Path, sound_database: Path
 ) -> None:
@@ -377,11 +402,8 @@ def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
         "INSERT INTO events VALUES (?, ?, 'Drafted', ?)",
         [run, last + 1, '{"at": 1.5, "step": 1, "text": "as it was"}'],
     )
-    connection.execute("DELETE FROM migrations WHERE name >= '0003_steps'")
-    connection.execute("DROP TABLE signals")
-    connection.execute("DROP INDEX events_of_plans")
-    connection.execute("PRAGMA user_version = 2")
     connection.close()
+    age(path)
 
     async def read() -> RunRecord:
         store = Store.open(path)
