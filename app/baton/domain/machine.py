@@ -1,0 +1,35 @@
+"""What a machine has to run models on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that the engine here can use; memory in bytes. `driver` is "" where unknown."""
+
+    name: str
+    free: int
+    total: int
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """This machine, or the container that Baton is in if that has less. Sizes in bytes.
+
+    `available` is the memory that could be used now without swapping, `disk` what is free where
+    models lie. `battery` is how full it is, from 0 to 1 (None: there is none), `plugged` whether it
+    is being charged.
+    """
+
+    memory: int
+    available: int
+    cores: int
+    threads: int
+    processor: str = ""
+    gpus: tuple[Gpu, ...] = ()
+    disk: int = 0
+    battery: float | None = None
+    plugged: bool = True
