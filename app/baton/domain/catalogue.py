@@ -47,6 +47,10 @@ class Source:
         return self.url or f"{self.repo}/{self.file}"
 
 
+NOWHERE = Source()
+"""A file of which nobody knows where it came from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """A published measurement: its name, its value in points of 100, and who published it."""

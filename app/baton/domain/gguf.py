@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class Cut(Exception):
-    """The data ends within the header: `needed` is how many bytes from the file's start, at least."""
+    """The data ends within the header, which needs at least `needed` bytes from the start."""
 
     def __init__(self, needed: int) -> None:
         super().__init__(f"the header goes on after {needed:,} bytes")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from baton.domain.catalogue import Role, Source
+from baton.domain.catalogue import NOWHERE, Role, Source
 
 
 class State(StrEnum):
@@ -46,7 +46,7 @@ class Record:
     id: str
     name: str
     file: str
-    source: Source = Source()
+    source: Source = NOWHERE
     size: int = 0
     sha256: str = ""
     licence: str = ""
@@ -111,4 +111,4 @@ class Foreign:
     size: int
     program: str
     sha256: str = ""
-    source: Source = Source()
+    source: Source = NOWHERE
