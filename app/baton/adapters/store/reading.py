@@ -112,6 +112,44 @@ def weighed(connection: Connection) -> list[Weighing]:
     return newest[::-1]
 
 
+_RECENT = 500
+_MEASURED = 20
+_TELLING = range(8, 1_000_000)
+
+
+def use_of_workers(connection: Connection) -> dict[str, tuple[float | None, float]]:
+    """Return how fast workers wrote in their newest calls, and when they were called last.
+
+    In tokens/s (None: nothing long enough was written) and seconds since the epoch; those that had
+    no call in the newest runs are not there.
+    """
+    now = time.time()
+    found = connection.execute(
+        """SELECT data ->> 'worker' AS worker, newest.created, data ->> 'at' AS at,
+            data ->> 'tokens_out' AS tokens, (data ->> 'seconds') - (data ->> 'first_token') AS took
+        FROM (SELECT key, id, created FROM runs ORDER BY key DESC LIMIT ?) AS newest
+        JOIN events ON events.run = newest.id AND events.kind = 'Called'
+        ORDER BY newest.key DESC, seq DESC""",
+        [_RECENT],
+    )
+    last: dict[str, float] = {}
+    wrote: dict[str, list[tuple[int, float]]] = {}
+    with rows.genuine():
+        for worker, created, at, tokens, took in found:
+            after = at if 0 <= at <= _MONTH else 0  # an import may say anything
+            last[worker] = max(last.get(worker, 0.0), min(created + after, now))
+            calls = wrote.setdefault(worker, [])
+            if tokens in _TELLING and took is not None and took > 0 and len(calls) < _MEASURED:
+                calls.append((tokens, took))
+    return {worker: (_speed(wrote[worker]), at) for worker, at in last.items()}
+
+
+def _speed(calls: list[tuple[int, float]]) -> float | None:
+    """Return tokens per second; the first token of a call came before its time began."""
+    seconds = sum(took for _, took in calls)
+    return sum(tokens - 1 for tokens, _ in calls) / seconds if seconds else None
+
+
 def hidden_runs(connection: Connection, older_than_seconds: float) -> list[str]:
     """Return the ids of the runs of conversations that were deleted so long ago."""
     found = connection.execute(

@@ -139,6 +139,13 @@ class Store:
         """Return when help was weighed in the last month, the newest times, oldest first."""
         return await self._read(reading.weighed)
 
+    async def use_of_workers(self) -> dict[str, tuple[float | None, float]]:
+        """Return by worker how many tokens/s it wrote lately (None: unknown), and its last use.
+
+        In seconds since the epoch. Those without a call in the newest runs are not there.
+        """
+        return await self._read(reading.use_of_workers)
+
     async def last_run(self, conversation: str | None = None) -> RunRecord | None:
         """Return the newest run, of one conversation or of all."""
         return await self._read(reading.last_run, conversation)
