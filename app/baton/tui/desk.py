@@ -12,7 +12,9 @@ from baton.engine.policy import ANYTHING, Limits
 if TYPE_CHECKING:
     from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
+    from baton.domain.library import Held
     from baton.engine.learning import Tutor
+    from baton.engine.library import Library
     from baton.engine.orchestra import Orchestra
 
 
@@ -24,6 +26,15 @@ def _never(_: Callable[[str], object]) -> None:
     """Nothing turns out later."""
 
 
+def _nobody(_: Held) -> str:
+    """Nobody new answers."""
+    return ""
+
+
+def _stays(_: str) -> None:
+    """Nobody leaves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Desk:
     """Everything behind the screens.
@@ -32,6 +43,11 @@ class Desk:
     needed. `warm_cloud` starts what a call elsewhere will need, if there can be one. `tell_later`
     takes what says something to the person, for what only turns out while prompts are played.
     `tutor` makes what has the router learn from answers (None: there is none).
+
+    `library` holds the models (None: there are only the workers). `join` makes a model that has
+    arrived a worker, in the roles of its record, and returns the line that says so; `leave` is told
+    the id of one whose file is about to go. `state` is the folder for what the app remembers of
+    what was decided in it.
     """
 
     orchestra: Orchestra
@@ -47,3 +63,7 @@ class Desk:
     warm_cloud: Callable[[], None] = _nothing
     tell_later: Callable[[Callable[[str], object]], None] = _never
     tutor: Callable[[], Tutor] | None = None
+    library: Library | None = None
+    join: Callable[[Held], str] = _nobody
+    leave: Callable[[str], None] = _stays
+    state: Path | None = None
