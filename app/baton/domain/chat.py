@@ -167,7 +167,8 @@ class Card:
     `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
     would look for on a bill; `remote` is whether using it connects to anything but this machine.
     `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
-    may be, from 1 to 5; kinds that aren't there are judged by its size.
+    may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
+    are in neither are judged by its size.
     """
 
     id: str
@@ -188,6 +189,7 @@ class Card:
     remote: bool = False
     slots: int = 1
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
+    published: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def is_tool(self) -> bool:

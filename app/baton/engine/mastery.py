@@ -24,9 +24,9 @@ from baton.engine.skills import billions, chance_at, level_at, ordinary, skill, 
 Scores = Mapping[str, Mapping[str, tuple[float, int]]]
 """By model and task kind: how good its answers were on average, from 0 to 1, and how many."""
 
-TYPED, MEASURED, GUESS = "typed", "measured", "guess"
+TYPED, MEASURED, PUBLISHED, GUESS = "typed", "measured", "published", "guess"
 
-_WORTH = {MEASURED: 12.0, GUESS: 6.0}
+_WORTH = {MEASURED: 12.0, PUBLISHED: 8.0, GUESS: 6.0}
 """How many of the person's answers a prior is worth."""
 
 _MOST = 40.0
@@ -105,7 +105,7 @@ def masteries(card: Card, scores: Scores, own: Sequence[Experience]) -> dict[str
 def levels(card: Card, scores: Scores, own: Sequence[Experience]) -> dict[str, float]:
     """Return a card's skills, as far as more is known than its size."""
     found = masteries(card, scores, own)
-    told = scores_of(card, scores) or any(one.worker == card.id for one in own)
+    told = card.published or scores_of(card, scores) or any(one.worker == card.id for one in own)
     return {kind: round(one.level, 3) for kind, one in found.items() if told or one.basis == TYPED}
 
 
@@ -152,6 +152,8 @@ def _begun_by(card: Card, table: Mapping[str, Mastery]) -> str:
     bases = {one.basis for one in table.values()}
     if MEASURED in bases:
         return "partly measured"
+    if PUBLISHED in bases:
+        return "partly published"
     return "partly set by you" if TYPED in bases else f"a guess from {guessed_from(card)}"
 
 
@@ -178,7 +180,7 @@ def _priors(card: Card, scores: Scores) -> dict[str, Mastery]:
         for kind, (mean, count) in scores_of(card, scores).items()
         if kind in KINDS and count > 0
     }
-    bare = replace(card, skills={})
+    bare = replace(card, skills={}, published={})
     better = [level - skill(bare, kind) for kind, level in measured.items()]
     general = _GENERAL * sum(better) / len(better) if better else 0.0
     found = {}
@@ -187,6 +189,8 @@ def _priors(card: Card, scores: Scores) -> dict[str, Mastery]:
             level, basis = skill(card, kind), TYPED
         elif kind in measured:
             level, basis = measured[kind], MEASURED
+        elif kind in card.published:
+            level, basis = card.published[kind], PUBLISHED
         else:
             level, basis = skill(bare, kind) + general, GUESS
         level = min(5.0, max(1.0, level))

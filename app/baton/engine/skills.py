@@ -71,8 +71,9 @@ def skill(card: Card, kind: str) -> float:
     """Return the difficulty, 1 to 5, up to which a worker does tasks of a kind well."""
     if card.is_tool:
         return 5.0 if tool_for(card, kind) else 1.0
-    if kind in card.skills:
-        return min(5.0, max(1.0, card.skills[kind]))
+    for known in (card.skills, card.published):
+        if kind in known:
+            return min(5.0, max(1.0, known[kind]))
     return _leaning(_general(card), kind)
 
 
