@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from baton.domain.catalogue import Entry
+from baton.domain.gguf import Header
 from baton.domain.machine import Machine
 
 
@@ -54,4 +56,14 @@ class Verdict:
 
 def judge(loads: Sequence[Load], machine: Machine) -> Verdict:
     """Tell whether models fit this machine together, as it is right now."""
+    raise NotImplementedError
+
+
+def load_of(header: Header, size: int, context: int, kv_bits: float = 16) -> Load:
+    """Return what a model takes, by its file's header and size in bytes."""
+    raise NotImplementedError
+
+
+def load_of_entry(entry: Entry, context: int) -> Load:
+    """Return what a model of the catalogue takes, as far as that tells."""
     raise NotImplementedError

@@ -2,90 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-from baton.domain.catalogue import Entry, Offer, Role, Source
+from baton.domain.catalogue import FREE_LICENCES, Entry, Offer, Role
 from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.fit import Verdict
-from baton.domain.gguf import Header
-from baton.domain.library import Foreign, Held, Progress, Record
+from baton.domain.fit import Fit, Load, Verdict, judge, load_of, load_of_entry
+from baton.domain.library import Foreign, Held, Progress, Record, State
 from baton.domain.machine import Machine
-from baton.engine.recommend import Recommendation
+from baton.engine.recommend import Recommendation, recommend
+from baton.engine.supply import Shelf, Supply
+from baton.engine.wanted import Wanted, choose, id_for, parse
 
-
-class Supply(Protocol):
-    """Where model files come from. The only part of Baton that connects to a hub.
-
-    Raises ModelFileError where a file is wrong, WorkerUnavailable where nothing could be reached,
-    ConfigError for what doesn't exist or in offline mode.
-    """
-
-    async def look(self, source: Source) -> Offer:
-        """Return what the hub says of a file now, pinned to a revision.
-
-        A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
-        """
-        ...
-
-    async def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
-        """Return the GGUF files of a repository, all pinned to the same revision."""
-        ...
-
-    async def header(self, offer: Offer) -> Header:
-        """Return a file's header, read by ranged requests before the file itself is fetched."""
-        ...
-
-    def fetch(self, offer: Offer, target: Path) -> AsyncGenerator[Progress]:
-        """Fetch a file to `target`, going on where an earlier attempt ended.
-
-        `target` appears only when its contents have been verified. Closing the generator pauses;
-        what has come stays, as `<sha256>.partial` in `target`'s folder.
-        """
-        ...
-
-    def digest(self, path: Path) -> AsyncGenerator[Progress | str]:
-        """Read a file; progress as it goes, then its sha256 in hex."""
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of processes. Downloads stop, and can go on later."""
-        ...
-
-
-class Shelf(Protocol):
-    """The folder where models lie. Its methods are quick: none reads a whole file.
-
-    Names that would lead out of the folder are refused with ConfigError.
-    """
-
-    def held(self) -> Sequence[Held]:
-        """Return the models there are, by id; folders of nobody's are left out."""
-        ...
-
-    def get(self, id: str) -> Held | None:
-        """Return one model, None if it isn't there."""
-        ...
-
-    def put(self, record: Record) -> Held:
-        """Keep a record, new or changed; replaced as a whole."""
-        ...
-
-    def remove(self, id: str) -> int:
-        """Take a model away, with what has come of it; return the bytes freed.
-
-        A linked file stays where it is.
-        """
-        ...
-
-    def orphans(self) -> Sequence[Path]:
-        """Return what lies in the folder and belongs to no model, or to one that is here anyway."""
-        ...
-
-    def foreign(self) -> Sequence[Foreign]:
-        """Return the model files of other programs on this machine that aren't linked yet."""
-        ...
+MARGIN = 1.1
+"""So much more than a file's size must be free on the disk."""
 
 
 class NeedsAgreement(ConfigError):
@@ -135,27 +69,39 @@ class Library:
 
     def models(self) -> Sequence[Held]:
         """Return the models on this machine, and those on their way."""
-        raise NotImplementedError
+        return self._shelf.held()
 
     def get(self, id: str) -> Held:
         """Return one of them. Raises ConfigError that names the nearest."""
-        raise NotImplementedError
+        if (held := self._shelf.get(id)) is not None:
+            return held
+        known = [held.id for held in self._shelf.held()]
+        near = difflib.get_close_matches(id, known, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "`baton models ls` lists them."
+        raise ConfigError(f"There is no model {id!r} on this machine.", hint)
 
     def entries(self) -> Mapping[str, Entry]:
         """Return the catalogue by id."""
-        raise NotImplementedError
+        return {entry.id: entry for entry in self._entries()}
 
     def foreign(self) -> Sequence[Foreign]:
         """Return model files of other programs that could be used where they lie."""
-        raise NotImplementedError
+        return self._shelf.foreign()
 
     async def verdict(self, id: str) -> Verdict:
         """Tell whether a model (of the catalogue, or here) fits this machine now."""
-        raise NotImplementedError
+        if (held := self._shelf.get(id)) is not None and held.state.usable:
+            return judge([self._load(held)], self._look())
+        if (entry := self.entries().get(id)) is None:
+            raise ConfigError(f"There is no model {id!r}.", "`baton models ls --all` lists all.")
+        return judge([load_of_entry(entry, self._context)], self._look())
 
     async def recommend(self, speed: float | None = None) -> Recommendation:
         """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
-        raise NotImplementedError
+        here = [held.id for held in self._shelf.held() if held.state.usable]
+        return recommend(
+            list(self._entries()), self._look(), speed=speed, here=here, context=self._context
+        )
 
     # What comes
 
@@ -174,18 +120,37 @@ class Library:
         Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
         what doesn't exist and in offline mode.
         """
-        raise NotImplementedError
+        entries = self.entries()
+        wanted = parse(model, entries)
+        held = self._shelf.get(wanted.entry.id) if wanted.entry is not None else None
+        if held is not None and held.state not in _LOST:
+            return self._again(held, roles, force)
+        if self.offline:
+            raise _offline()
+        offer = await self._offer(wanted)
+        if (held := self._same(offer)) is not None:
+            return self._again(held, roles, force)
+        record = self._record(wanted, offer, roles)
+        if offer.licence.lower() not in FREE_LICENCES and not agreed:
+            raise NeedsAgreement(record.name, offer.licence)
+        machine = self._look()
+        verdict = judge([await self._expected(wanted, offer)], _emptied(machine))
+        if verdict.fit is Fit.WONT and not force:
+            raise DoesNotFit(verdict)
+        if 0 < machine.disk < offer.size * MARGIN:
+            raise _no_room(record.name, offer.size, machine.disk)
+        return self._shelf.put(replace(record, forced=verdict.fit is Fit.WONT))
 
     def fetch(self, id: str) -> AsyncGenerator[Progress | Held]:
         """Fetch a wanted model, or go on with it; yields the model when it has arrived.
 
         Closing the generator stops it; what has come is kept.
         """
-        raise NotImplementedError
+        return self._fetch(id)
 
     def pause(self, id: str, paused: bool = True) -> Held:
         """Record that a download shall not go on by itself (or that it shall)."""
-        raise NotImplementedError
+        return self._shelf.put(replace(self.get(id).record, paused=paused))
 
     def add(
         self, path: Path, *, id: str = "", link: bool = False, force: bool = False
@@ -194,26 +159,248 @@ class Library:
 
         Yields each model when it has been verified. Raises ModelFileError and ConfigError.
         """
-        raise NotImplementedError
+        return self._add(path.expanduser().absolute(), id, link, force)
 
     # What goes, and what is looked after
 
     def remove(self, id: str) -> int:
         """Take a model away; return the bytes freed. Conversations with it stay as they are."""
-        raise NotImplementedError
+        return self._shelf.remove(self.get(id).id)
 
     def prune(self) -> Sequence[tuple[Path, int]]:
         """Delete what belongs to no model; return what it was, and its bytes."""
-        raise NotImplementedError
+        return [(path, self._shelf.discard(path)) for path in self._shelf.orphans()]
 
     def verify(self, id: str) -> AsyncGenerator[Progress | Held]:
         """Read a model's file again; yields how it stands then."""
-        raise NotImplementedError
+        return self._verify(self.get(id))
 
     def export(self, ids: Sequence[str], folder: Path) -> AsyncGenerator[Progress | Path]:
         """Copy models into a folder that `add` can take elsewhere; yields each file written."""
-        raise NotImplementedError
+        return self._export([self.get(id) for id in ids], folder.expanduser().absolute())
+
+    async def ready(self, id: str) -> None:
+        """Make sure that a model's file is as it was verified, before it is loaded.
+
+        Raises ModelFileError. Quick where nothing has changed since.
+        """
+        held = self.get(id)
+        if held.state is State.CHANGED:
+            async with aclosing(self._verify(held)) as steps:
+                async for step in steps:
+                    held = step if isinstance(step, Held) else held
+        if held.state is State.GONE:
+            raise ModelFileError(f"The file of {held.record.name} isn't there any more.", _ANEW)
+        if held.state is State.BROKEN:
+            raise ModelFileError(f"{held.record.name} is not used: {held.record.wrong}.", _ANEW)
 
     async def aclose(self) -> None:
         """Let go of processes; downloads stop, and can go on later."""
         await self._supply.aclose()
+
+    # How it is done
+
+    async def _offer(self, wanted: Wanted) -> Offer:
+        """Return the file that is wanted, pinned: from the catalogue alone where that says all."""
+        entry, source = wanted.entry, wanted.source
+        if entry is not None and entry.size and entry.sha256 and _is_pinned(source.revision):
+            return Offer(source, entry.size, entry.sha256, entry.licence)
+        if source.file or source.url:
+            offer = await self._supply.look(source)
+        else:
+            files = await self._supply.files(source.repo, source.revision)
+            offer = choose(files, wanted.quant, source.repo)
+        if entry is None:
+            return offer
+        if entry.sha256 and offer.sha256 and offer.sha256 != entry.sha256:
+            raise ModelFileError(
+                f"The hub's {offer.source.file} isn't the file that the catalogue knows, so nothing"
+                " was fetched.",
+                f"To have it all the same, name it: hf.co/{source.repo}/{source.file}.",
+            )
+        return replace(
+            offer, sha256=offer.sha256 or entry.sha256, licence=entry.licence or offer.licence
+        )
+
+    def _same(self, offer: Offer) -> Held | None:
+        """Return the model that this file is, if it is here or on its way."""
+        for held in self._shelf.held():
+            record = held.record
+            same = record.sha256 == offer.sha256 if offer.sha256 else record.source == offer.source
+            if same and held.state not in _LOST:
+                return held
+        return None
+
+    def _again(self, held: Held, roles: Sequence[Role] | None, force: bool) -> Held:
+        """Return a model that was wanted before, with what is wanted of it now."""
+        record = replace(held.record, paused=False, forced=held.record.forced or force)
+        if roles is not None:
+            record = replace(record, roles=tuple(roles))
+        return held if record == held.record else self._shelf.put(record)
+
+    def _record(self, wanted: Wanted, offer: Offer, roles: Sequence[Role] | None) -> Record:
+        entry, file = wanted.entry, offer.source.file.rpartition("/")[2]
+        taken = {held.id: held for held in self._shelf.held()} | {"small": None}
+        known = entry.roles if entry is not None else (Role.CHAT,)
+        return Record(
+            id=entry.id if entry is not None else id_for(file, taken | dict(self.entries())),
+            name=entry.name if entry is not None else file.removesuffix(".gguf"),
+            file=file,
+            source=offer.source,
+            size=offer.size,
+            sha256=offer.sha256,
+            licence=offer.licence,
+            roles=tuple(known if roles is None else roles),
+            added=time.time(),
+        )
+
+    async def _expected(self, wanted: Wanted, offer: Offer) -> Load:
+        """Return what a model will take, before its file is here."""
+        if wanted.entry is not None and wanted.entry.kv_bytes:
+            return load_of_entry(replace(wanted.entry, size=offer.size), self._context)
+        return load_of(await self._supply.header(offer), offer.size, self._context)
+
+    def _load(self, held: Held) -> Load:
+        return load_of(self._shelf.header(held.path), held.record.size, self._context)
+
+    async def _fetch(self, id: str) -> AsyncGenerator[Progress | Held]:
+        held = self.get(id)
+        if held.state is State.CHANGED:  # all of it came, and nobody has looked at it yet
+            async with aclosing(self._verify(held)) as steps:
+                async for step in steps:
+                    held = step if isinstance(step, Held) else held
+                    yield step
+        if held.state.usable:
+            if held.state is not State.CHANGED:
+                yield held
+            return
+        if self.offline:
+            raise _offline()
+        record = replace(held.record, wrong="", stamp=None, paused=False)
+        held = self._shelf.put(record)
+        if held.path.exists():
+            self._shelf.discard(held.path)  # what was found to be wrong
+        offer = Offer(record.source, record.size, record.sha256, record.licence)
+        async with aclosing(self._supply.fetch(offer, held.path)) as coming:
+            async for news in coming:
+                yield self._arrived(record, held.path, news) if isinstance(news, str) else news
+
+    def _arrived(self, record: Record, path: Path, sha256: str) -> Held:
+        """Record that a file is here and verified."""
+        stamp = self._shelf.stamp(path)
+        size = stamp.size if stamp is not None else record.size
+        return self._shelf.put(replace(record, sha256=sha256, size=size, stamp=stamp, wrong=""))
+
+    async def _verify(self, held: Held) -> AsyncGenerator[Progress | Held]:
+        record = held.record
+        if held.state not in (State.HERE, State.LINKED, State.CHANGED, State.BROKEN):
+            yield held
+            return
+        stamp = self._shelf.stamp(held.path)
+        async with aclosing(self._supply.digest(held.path)) as steps:
+            async for step in steps:
+                if not isinstance(step, str):
+                    yield step
+                elif record.sha256 in ("", step):
+                    yield self._arrived(record, held.path, step)
+                else:
+                    wrong = "its contents aren't what they were when it came"
+                    yield self._shelf.put(replace(record, stamp=stamp, wrong=wrong))
+
+    async def _add(
+        self, path: Path, id: str, link: bool, force: bool
+    ) -> AsyncGenerator[Progress | Held]:
+        found = self._shelf.bundle(path) if path.is_dir() else [(self._unknown(path, id), path)]
+        for record, file in found:
+            async with aclosing(self._take(record, file, link, force)) as steps:
+                async for step in steps:
+                    yield step
+
+    def _unknown(self, path: Path, id: str) -> Record:
+        """Return a record for a file of which nothing is known but what its header says."""
+        header = self._shelf.header(path)
+        taken = {held.id: held for held in self._shelf.held()} | {"small": None}
+        if id in taken:
+            raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
+        return Record(
+            id=id or id_for(path.name, taken | dict(self.entries())),
+            name=header.name or path.stem,
+            file=path.name,
+            size=path.stat().st_size,
+            licence=header.licence,
+            roles=(Role.CHAT,),
+        )
+
+    async def _take(
+        self, record: Record, file: Path, link: bool, force: bool
+    ) -> AsyncGenerator[Progress | Held]:
+        """Link a file or copy it, verified in any case."""
+        load = load_of(self._shelf.header(file), record.size, self._context)
+        verdict = judge([load], _emptied(self._look()))
+        if verdict.fit is Fit.WONT and not force:
+            raise DoesNotFit(verdict)
+        forced = verdict.fit is Fit.WONT
+        record = replace(record, added=time.time(), forced=forced, paused=False, wrong="")
+        steps = self._supply.digest(file)
+        if not link:
+            record = self._shelf.put(replace(record, link="", stamp=None)).record
+            steps = self._supply.copy(file, self.get(record.id).path, record.sha256)
+        async with aclosing(steps):
+            async for step in steps:
+                if not isinstance(step, str):
+                    yield step
+                elif record.sha256 not in ("", step):
+                    raise ModelFileError(
+                        f"{file.name} isn't what it should be, so it was not taken.",
+                        "Copy it anew from where it came.",
+                    )
+                elif link:
+                    yield self._arrived(replace(record, link=str(file)), file, step)
+                else:
+                    yield self._arrived(record, self.get(record.id).path, step)
+
+    async def _export(
+        self, models: Sequence[Held], folder: Path
+    ) -> AsyncGenerator[Progress | Path]:
+        for held in models:
+            await self.ready(held.id)
+            if not held.state.usable:
+                raise ModelFileError(f"{held.record.name} isn't all here yet.", "Fetch it first.")
+        for held in models:
+            target = folder / held.record.file
+            async with aclosing(self._supply.copy(held.path, target, held.record.sha256)) as steps:
+                async for step in steps:
+                    if isinstance(step, str):
+                        self._shelf.write_bundle(folder, [replace(held.record, sha256=step)])
+                        yield target
+                    else:
+                        yield step
+
+
+_LOST = (State.BROKEN, State.GONE)
+_ANEW = "`baton models pull` gets it anew, `baton models rm` takes it off the list."
+
+
+def _is_pinned(revision: str) -> bool:
+    return len(revision) == 40
+
+
+def _emptied(machine: Machine) -> Machine:
+    """Return the machine as it would be with little else running: a model comes to stay."""
+    return replace(machine, available=max(machine.available, int(machine.memory * 0.85)))
+
+
+def _offline() -> ConfigError:
+    return ConfigError(
+        "Baton is offline, so nothing was fetched.",
+        "Leave offline, or carry models over: `baton models export DIR` where there is a network,"
+        " `baton models import DIR` here.",
+    )
+
+
+def _no_room(name: str, size: int, free: int) -> ModelFileError:
+    return ModelFileError(
+        f"{name} needs {size * MARGIN / 1e9:.1f} GB on the disk, and {free / 1e9:.1f} GB are free;"
+        " nothing was fetched.",
+        "`baton models ls` shows what takes room, `baton models rm` frees it.",
+    )
