@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ class Library:
         shelf: Shelf,
         supply: Supply,
         entries: Callable[[], Sequence[Entry]],
-        look: Callable[[], Machine],
+        look: Callable[[], Awaitable[Machine]],
         *,
         context: int = 8192,
         offline: bool = False,
@@ -91,16 +91,16 @@ class Library:
     async def verdict(self, id: str) -> Verdict:
         """Tell whether a model (of the catalogue, or here) fits this machine now."""
         if (held := self._shelf.get(id)) is not None and held.state.usable:
-            return judge([self._load(held)], self._look())
+            return judge([self._load(held)], await self._look())
         if (entry := self.entries().get(id)) is None:
             raise ConfigError(f"There is no model {id!r}.", "`baton models ls --all` lists all.")
-        return judge([load_of_entry(entry, self._context)], self._look())
+        return judge([load_of_entry(entry, self._context)], await self._look())
 
     async def recommend(self, speed: float | None = None) -> Recommendation:
         """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
         here = [held.id for held in self._shelf.held() if held.state.usable]
         return recommend(
-            list(self._entries()), self._look(), speed=speed, here=here, context=self._context
+            list(self._entries()), await self._look(), speed=speed, here=here, context=self._context
         )
 
     # What comes
@@ -116,7 +116,8 @@ class Library:
         """Look a model up and record that it is wanted; `fetch` then gets it.
 
         `model` is an id of the catalogue, `hf.co/USER/REPO[:QUANT]` (or a file's name there) or an
-        address. `roles` None are the catalogue's. One that is here already comes back as it is.
+        address. `roles` are those it takes when it arrives, None those that suit it and nobody has
+        yet. One that is here already comes back as it is.
         Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
         what doesn't exist and in offline mode.
         """
@@ -133,7 +134,7 @@ class Library:
         record = self._record(wanted, offer, roles)
         if offer.licence.lower() not in FREE_LICENCES and not agreed:
             raise NeedsAgreement(record.name, offer.licence)
-        machine = self._look()
+        machine = await self._look()
         verdict = judge([await self._expected(wanted, offer)], _emptied(machine))
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
@@ -159,7 +160,9 @@ class Library:
 
         Yields each model when it has been verified. Raises ModelFileError and ConfigError.
         """
-        return self._add(path.expanduser().absolute(), id, link, force)
+        path = path.expanduser().absolute()
+        found = self._shelf.bundle(path) if path.is_dir() else [(self._unknown(path, id), path)]
+        return self._add(found, link, force)
 
     # What goes, and what is looked after
 
@@ -178,6 +181,11 @@ class Library:
     def export(self, ids: Sequence[str], folder: Path) -> AsyncGenerator[Progress | Path]:
         """Copy models into a folder that `add` can take elsewhere; yields each file written."""
         return self._export([self.get(id) for id in ids], folder.expanduser().absolute())
+
+    def suited(self, id: str) -> tuple[Role, ...]:
+        """Return the roles that a model is good for; to talk, if nothing else is known."""
+        entry = self.entries().get(id)
+        return entry.roles if entry is not None else (Role.CHAT,)
 
     async def ready(self, id: str) -> None:
         """Make sure that a model's file is as it was verified, before it is loaded.
@@ -241,7 +249,6 @@ class Library:
     def _record(self, wanted: Wanted, offer: Offer, roles: Sequence[Role] | None) -> Record:
         entry, file = wanted.entry, offer.source.file.rpartition("/")[2]
         taken = {held.id: held for held in self._shelf.held()} | {"small": None}
-        known = entry.roles if entry is not None else (Role.CHAT,)
         return Record(
             id=entry.id if entry is not None else id_for(file, taken | dict(self.entries())),
             name=entry.name if entry is not None else file.removesuffix(".gguf"),
@@ -250,7 +257,7 @@ class Library:
             size=offer.size,
             sha256=offer.sha256,
             licence=offer.licence,
-            roles=tuple(known if roles is None else roles),
+            roles=tuple(roles or ()),
             added=time.time(),
         )
 
@@ -308,9 +315,8 @@ class Library:
                     yield self._shelf.put(replace(record, stamp=stamp, wrong=wrong))
 
     async def _add(
-        self, path: Path, id: str, link: bool, force: bool
+        self, found: Sequence[tuple[Record, Path]], link: bool, force: bool
     ) -> AsyncGenerator[Progress | Held]:
-        found = self._shelf.bundle(path) if path.is_dir() else [(self._unknown(path, id), path)]
         for record, file in found:
             async with aclosing(self._take(record, file, link, force)) as steps:
                 async for step in steps:
@@ -328,7 +334,6 @@ class Library:
             file=path.name,
             size=path.stat().st_size,
             licence=header.licence,
-            roles=(Role.CHAT,),
         )
 
     async def _take(
@@ -336,7 +341,7 @@ class Library:
     ) -> AsyncGenerator[Progress | Held]:
         """Link a file or copy it, verified in any case."""
         load = load_of(self._shelf.header(file), record.size, self._context)
-        verdict = judge([load], _emptied(self._look()))
+        verdict = judge([load], _emptied(await self._look()))
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
         forced = verdict.fit is Fit.WONT
