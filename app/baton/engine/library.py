@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -88,6 +89,10 @@ class Library:
         """Return model files of other programs that could be used where they lie."""
         return self._shelf.foreign()
 
+    async def machine(self) -> Machine:
+        """Return this machine as it is now; looked at in a thread, since that may take seconds."""
+        return await asyncio.to_thread(self._look)
+
     async def verdict(self, id: str) -> Verdict:
         """Tell whether a model (of the catalogue, or here) fits this machine now."""
         if (held := self._shelf.get(id)) is not None and held.state.usable:
@@ -163,6 +168,10 @@ class Library:
         path = path.expanduser().absolute()
         found = self._shelf.bundle(path) if path.is_dir() else [(self._unknown(path, id), path)]
         return self._add(found, link, force)
+
+    def assign(self, id: str, roles: Sequence[Role]) -> Held:
+        """Record which roles a model has from now on."""
+        return self._shelf.put(replace(self.get(id).record, roles=tuple(roles)))
 
     # What goes, and what is looked after
 

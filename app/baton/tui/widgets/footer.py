@@ -20,13 +20,16 @@ LEAST_STATUS = 24
 class Footer(Line):
     """The bottom line. `status` is what is happening; `said` covers it for a while.
 
-    `asking` covers it while a question is open: nothing goes on until that is answered.
+    `asking` covers it while a question is open: nothing goes on until that is answered. `beside` is
+    what goes on besides, shown in place of the status unless the person waits (`busy`).
     """
 
     ALLOW_SELECT = False
     status: reactive[str] = reactive("")
     said: reactive[str] = reactive("")
     asking: reactive[bool] = reactive(False)
+    beside: reactive[str] = reactive("")
+    busy: reactive[bool] = reactive(False)
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +60,14 @@ class Footer(Line):
         """Show who is waited for."""
         self._fill()
 
+    def watch_beside(self) -> None:
+        """Show what goes on in the background."""
+        self._fill()
+
+    def watch_busy(self) -> None:
+        """Show what the person waits for, or else what goes on besides."""
+        self._fill()
+
     def on_resize(self) -> None:
         """Choose the keys anew that fit."""
         self._fill()
@@ -76,7 +87,8 @@ class Footer(Line):
 
     def _fill(self) -> None:
         """Show as many keys as fit beside what is said."""
-        status = "waiting for your choice" if self.asking else self.status
+        status = self.status if self.busy else self.beside or self.status
+        status = "waiting for your choice" if self.asking else status
         self.left = Content(one_line(self.said or status))
         room = self.content_size.width - max(LEAST_STATUS, self.left.cell_length) - self.GAP
         keys = Content("")
