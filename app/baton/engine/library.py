@@ -93,6 +93,12 @@ class Library:
         """Return this machine as it is now; looked at in a thread, since that may take seconds."""
         return await asyncio.to_thread(self._look)
 
+    def load(self, path: Path, context: int = 0) -> Load:
+        """Return what a model's file takes of memory once it is loaded. Raises ModelFileError."""
+        stamp = self._shelf.stamp(path)
+        size = stamp.size if stamp is not None else 0
+        return load_of(self._shelf.header(path), size, context or self._context)
+
     async def verdict(self, id: str) -> Verdict:
         """Tell whether a model (of the catalogue, or here) fits this machine now."""
         if (held := self._shelf.get(id)) is not None and held.state.usable:
@@ -178,6 +184,14 @@ class Library:
     def remove(self, id: str) -> int:
         """Take a model away; return the bytes freed. Conversations with it stay as they are."""
         return self._shelf.remove(self.get(id).id)
+
+    def orphans(self) -> Sequence[tuple[Path, int]]:
+        """Return what `prune` would delete, and its bytes."""
+        found = []
+        for path in self._shelf.orphans():
+            files = [path] if path.is_file() else path.rglob("*")
+            found.append((path, sum(file.lstat().st_size for file in files if file.is_file())))
+        return found
 
     def prune(self) -> Sequence[tuple[Path, int]]:
         """Delete what belongs to no model; return what it was, and its bytes."""
