@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -90,8 +89,8 @@ class Library:
         return self._shelf.foreign()
 
     async def machine(self) -> Machine:
-        """Return this machine as it is now; looked at in a thread, since that may take seconds."""
-        return await asyncio.to_thread(self._look)
+        """Return this machine as it is now."""
+        return await self._look()
 
     def load(self, path: Path, context: int = 0) -> Load:
         """Return what a model's file takes of memory once it is loaded. Raises ModelFileError."""
@@ -174,10 +173,6 @@ class Library:
         path = path.expanduser().absolute()
         found = self._shelf.bundle(path) if path.is_dir() else [(self._unknown(path, id), path)]
         return self._add(found, link, force)
-
-    def assign(self, id: str, roles: Sequence[Role]) -> Held:
-        """Record which roles a model has from now on."""
-        return self._shelf.put(replace(self.get(id).record, roles=tuple(roles)))
 
     # What goes, and what is looked after
 

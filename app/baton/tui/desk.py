@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from baton.engine.policy import ANYTHING, Limits
 if TYPE_CHECKING:
     from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
+    from baton.domain.catalogue import Role
     from baton.domain.library import Held
     from baton.engine.learning import Tutor
     from baton.engine.library import Library
@@ -31,6 +32,11 @@ def _nobody(_: Held) -> str:
     return ""
 
 
+def _as_it_was(_: str, __: Sequence[Role]) -> str:
+    """Roles stay as they are."""
+    return ""
+
+
 def _stays(_: str) -> None:
     """Nobody leaves."""
 
@@ -46,7 +52,8 @@ class Desk:
 
     `library` holds the models (None: there are only the workers). `join` makes a model that has
     arrived a worker, in the roles of its record, and returns the line that says so; `leave` is told
-    the id of one whose file is about to go. `state` is the folder for what the app remembers of
+    the id of one whose file is about to go; `assign` gives a worker roles, and returns a line, too.
+    `state` is the folder for what the app remembers of
     what was decided in it.
     """
 
@@ -66,4 +73,5 @@ class Desk:
     library: Library | None = None
     join: Callable[[Held], str] = _nobody
     leave: Callable[[str], None] = _stays
+    assign: Callable[[str, Sequence[Role]], str] = _as_it_was
     state: Path | None = None
