@@ -85,6 +85,18 @@ class Orchestra:
             raise ConfigError(f"There is no worker {wanted!r}.", f"Known workers: {known}.{hint}")
         return self._workers[wanted]
 
+    def add(self, worker: Worker) -> None:
+        """Make a worker available from the next prompt on; one of the same id is replaced."""
+        self._workers[worker.card.id] = worker
+
+    async def dismiss(self, name: str) -> None:
+        """Let a worker go for good, with its memory; the default one is then the first there is."""
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            await worker.aclose()
+        if self.default not in self._workers:
+            self.default = next(iter(self._workers), self.default)
+
     def stronger(self, name: str | None = None, label: Label = Label.CLOUD) -> Card | None:
         """Return the worker to ask when that one's answer (or the default's) won't do, or None.
 

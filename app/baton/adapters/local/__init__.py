@@ -2,7 +2,7 @@
 
 from baton.adapters.local.files import STARTER, ModelFile, check_gguf, find_model, starter
 from baton.adapters.local.memory import Memory
-from baton.adapters.local.probe import probe
+from baton.adapters.local.probe import gpus, probe
 from baton.adapters.local.worker import LocalWorker
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "ModelFile",
     "check_gguf",
     "find_model",
+    "gpus",
     "probe",
     "starter",
 ]

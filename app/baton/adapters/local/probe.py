@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from baton.children.framing import Frame
 from baton.children.process import Child, Died, environment
 from baton.domain.errors import WorkerUnavailable
+from baton.domain.machine import Gpu
+from baton.domain.sanitise import one_line
 
 
 async def probe(what: str, environ: Mapping[str, str] = os.environ) -> Frame:
@@ -32,3 +34,27 @@ async def probe(what: str, environ: Mapping[str, str] = os.environ) -> Frame:
     if frame.get("type") != "info":
         raise WorkerUnavailable(str(frame.get("message", f"{what} can't be loaded.")))
     return frame
+
+
+_no_gpus = False
+"""Whether llama.cpp has said that it can use no GPU: that stays so as long as Baton runs."""
+
+
+async def gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
+    """Return the GPUs that llama.cpp can use here, and what is free on them; none if it can't say.
+
+    Their drivers are looked up by whoever wants to know.
+    """
+    global _no_gpus
+    if _no_gpus:
+        return ()
+    try:
+        devices = (await probe("llama", environ)).get("devices") or []
+        found = tuple(
+            Gpu(one_line(str(one["description"]), 80), int(one["free"]), int(one["total"]))
+            for one in devices
+        )
+    except (WorkerUnavailable, KeyError, TypeError, ValueError):
+        return ()
+    _no_gpus = not found
+    return found
