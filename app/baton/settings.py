@@ -217,6 +217,11 @@ class Paths:
         return self.data / "ledger.db"
 
     @property
+    def models(self) -> Path:
+        """The models that were fetched, each in a folder of its own."""
+        return self.data / "models"
+
+    @property
     def keys_file(self) -> Path:
         """Keys as plain text, where there is no keyring and the person said yes to that."""
         return self.config / "keys.toml"
