@@ -1,0 +1,165 @@
+"""The models folder: a folder for each model, with its record and its file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from baton.adapters.shelf.names import RECORD, check_id, is_id, is_made
+from baton.adapters.shelf.records import Unreadable, check, encode, load, tidied
+from baton.adapters.shelf.removing import delete
+from baton.adapters.shelf.writing import (
+    downloads_stopped,
+    make_folder,
+    replace_whole,
+    settle,
+    writing,
+)
+from baton.domain.errors import ConfigError
+from baton.domain.library import Held, Record, Stamp, State
+
+
+class FolderShelf:
+    """The models in a folder, as `baton.engine.supply.Shelf` says.
+
+    `environ` says where other programs keep their models. Every change is made by one Baton at a
+    time; reading waits for nobody.
+    """
+
+    def __init__(self, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
+        self.folder = folder
+        self._environ = environ
+
+    def held(self) -> Sequence[Held]:
+        """Return the models there are, by id.
+
+        Folders without a record that can be read are left out: `problems` tells of them.
+        """
+        return [self._held(found) for _, found in self._records() if isinstance(found, Record)]
+
+    def get(self, id: str) -> Held | None:
+        """Return one model; None if it isn't there, or can't be a model's id at all."""
+        folder = self.folder / id
+        if not is_id(id) or folder.is_symlink():
+            return None
+        try:
+            record = load(folder)
+        except Unreadable:
+            return None
+        return self._held(record) if record is not None else None
+
+    def put(self, record: Record) -> Held:
+        """Keep a record, new or changed; replaced as a whole.
+
+        Raises ConfigError for names that would lead out of the folder, ModelFileError where it
+        can't be written.
+        """
+        record = tidied(record)
+        check(record)
+        data = encode(record)
+        folder = self.folder / record.id
+        with writing(self.folder):
+            self._refuse_link(folder)
+            make_folder(folder)
+            replace_whole(folder / RECORD, data)
+        return self._held(record)
+
+    def remove(self, id: str) -> int:
+        """Take a model away, with what has come of it; return the bytes freed.
+
+        A linked file stays where it is, and so does what Baton didn't write. Raises ConfigError
+        while the model is being downloaded.
+        """
+        check_id(id)
+        folder = self.folder / id
+        if not folder.is_dir():
+            return 0
+        self._refuse_link(folder)
+        with writing(self.folder):
+            with downloads_stopped(folder, id):
+                gone = delete(self._own(folder))
+                # The record goes last: killed before that, the model is still listed.
+                gone += delete([folder / RECORD])
+                with suppress(PermissionError):  # some systems keep what is open
+                    delete(folder.glob("*.lock"))
+            delete(folder.glob("*.lock"))
+            with suppress(OSError):  # something of somebody else's is in it
+                folder.rmdir()
+            settle(self.folder)
+        return gone
+
+    def stamp(self, path: Path) -> Stamp | None:
+        """Return how a file looks now, None where there is none."""
+        return stamp_of(path)
+
+    def _own(self, folder: Path) -> list[Path]:
+        """Return what Baton wrote into a model's folder, but its record and locks."""
+        own = [path for path in folder.iterdir() if is_made(path.name) and path.suffix != ".lock"]
+        with suppress(Unreadable):
+            record = load(folder)
+            if record is not None and not record.link:
+                own.append(folder / record.file)
+        return own
+
+    def _refuse_link(self, folder: Path) -> None:
+        if folder.is_symlink():
+            raise ConfigError(
+                f"{folder} is a link to somewhere else, so Baton leaves it alone.",
+                "Delete the link if you don't need it, or move what it leads to in its place.",
+            )
+
+    def _records(self) -> Iterator[tuple[Path, Record | str | None]]:
+        """Yield each folder with its record, or with why it can't be read, by name."""
+        try:
+            with os.scandir(self.folder) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir())
+        except OSError:
+            return
+        for name in names:
+            folder = self.folder / name
+            try:
+                if folder.is_symlink():
+                    yield folder, "it is a link to somewhere else"
+                else:
+                    yield folder, load(folder) if is_id(name) else None
+            except Unreadable as error:
+                yield folder, str(error)
+
+    def _held(self, record: Record) -> Held:
+        folder = self.folder / record.id
+        path = Path(record.link) if record.link else folder / record.file
+        there = stamp_of(path)
+        return Held(record, path, _state(record, there), self._bytes(record, folder, there))
+
+    def _bytes(self, record: Record, folder: Path, there: Stamp | None) -> int:
+        if record.link:
+            return 0
+        if there is not None:
+            return there.size
+        partial = stamp_of(folder / f"{record.sha256}.partial") if record.sha256 else None
+        return partial.size if partial is not None else 0
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return how an ordinary file looks now, None where there is none."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return Stamp(status.st_size, status.st_mtime_ns)
+
+
+def _state(record: Record, there: Stamp | None) -> State:
+    """Tell how a model stands, by its record and by how its file looks now."""
+    if record.wrong:
+        return State.BROKEN
+    if there is None:
+        return State.GONE if record.stamp is not None or record.link else State.COMING
+    if there != record.stamp:
+        return State.CHANGED
+    return State.LINKED if record.link else State.HERE

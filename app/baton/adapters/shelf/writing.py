@@ -1,0 +1,127 @@
+"""How the models folder is changed: by one Baton at a time, each file as a whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from baton.adapters.shelf.names import LOCK
+from baton.domain.errors import ConfigError, ModelFileError
+
+PATIENCE = 10.0
+"""How many seconds another Baton may take to change the folder; it needs a few milliseconds."""
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Keep other Batons from changing the models folder meanwhile; it is made if need be.
+
+    Raises ModelFileError, also where the system refuses what is done inside.
+    """
+    from filelock import FileLock, Timeout
+
+    with told(folder):
+        make_folder(folder)
+        try:
+            with FileLock(folder / LOCK, timeout=PATIENCE, poll_interval=0.01, mode=0o600):
+                yield
+        except Timeout:
+            raise ModelFileError(
+                f"Another Baton has kept {folder} locked for {PATIENCE:.0f} seconds, so nothing"
+                " was changed.",
+                "Wait for it, or end it, and try again.",
+            ) from None
+
+
+@contextmanager
+def told(folder: Path) -> Iterator[None]:
+    """Turn what the system refuses into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise ModelFileError(
+            f"The models folder {folder} can't be changed: {error.strerror or error}. What was"
+            " recorded before is kept.",
+            "Check its owner and permissions, and that the disk isn't full.",
+        ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that only this person can open, where there is none."""
+    if not folder.is_dir():
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        settle(folder.parent)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is the old one or the new one, whatever happens meanwhile."""
+    draft = path.with_name(f".model-{uuid4().hex}.json")
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+    settle(path.parent)
+
+
+def settle(folder: Path) -> None:
+    """Make sure that a folder's names outlast a power cut, where the system can do that."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def downloads_stopped(folder: Path, what: str) -> Iterator[None]:
+    """Hold the locks of a model's downloads. Raises ConfigError if one is under way."""
+    with ExitStack() as held:
+        for lock in sorted(folder.glob("*.lock")):
+            if not hold(lock, held):
+                raise ConfigError(
+                    f"{what} is being downloaded, so it was not removed.",
+                    "Stop the download first, or wait for it.",
+                )
+        yield
+
+
+def is_busy(lock: Path) -> bool:
+    """Tell whether somebody holds a lock now."""
+    with ExitStack() as held:
+        return not hold(lock, held)
+
+
+def hold(lock: Path, until: ExitStack) -> bool:
+    """Take a lock, if it is one and nobody has it; tell whether nobody had."""
+    from filelock import FileLock, Timeout
+
+    if not is_file(lock):
+        return True
+    try:
+        until.enter_context(FileLock(lock, timeout=0, mode=0o600))
+    except Timeout:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether there is an ordinary file; a link to one is none."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
