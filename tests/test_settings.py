@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from baton.domain.errors import ConfigError
-from baton.settings import Settings, find_paths, load
+from baton.settings import LocalWorker, Settings, find_paths, load
 from baton.settings import write as change
 
 
@@ -58,6 +58,17 @@ def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
         ('[budget]\nday = "lots"', "not an amount"),
         ("mode = ", "not valid TOML"),
         ('[[workers]]\nmodel = "x"', "'workers"),
+        ('[[workers]]\nid = "a"\ntop_p = 1.5', "'workers[0].top_p' is wrong"),
+        ('[[workers]]\nid = "a"\ntop_k = -1', "'workers[0].top_k' is wrong"),
+        ('[[workers]]\nid = "a"\nmin_p = 2', "'workers[0].min_p' is wrong"),
+        ('[[workers]]\nid = "a"\nrepeat_penalty = 0', "'workers[0].repeat_penalty' is wrong"),
+        ('[[workers]]\nid = "a"\ntemperature = -1', "'workers[0].temperature' is wrong"),
+        ('[[workers]]\nid = "a"\nseed = 4294967296', "'workers[0].seed' is wrong"),
+        ('[[workers]]\nid = "a"\nthinking = "maybe"', "'workers[0].thinking' is wrong"),
+        ('[[workers]]\nid = "a"\nkv = "q4"', "'workers[0].kv' is wrong"),
+        ('[[workers]]\nid = "a"\nadapter_scale = 99', "'workers[0].adapter_scale' is wrong"),
+        ('[local]\nkv = "q4"', "'local.kv' is wrong"),
+        ('[prefer]\ncod = "a"', "'prefer' is wrong"),
         ("local = 3", "'local' is wrong"),
         ("workers = 3", "'workers' is wrong"),
     ],
@@ -67,6 +78,36 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, says: str) ->
         load(write(tmp_path, text), {})
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_how_a_worker_here_writes(tmp_path: Path) -> None:
+    text = """
+[prefer]
+code = "mine"
+[[workers]]
+id = "mine"
+model = "base.gguf"
+temperature = 0.6
+top_p = 0.95
+top_k = 20
+min_p = 0
+repeat_penalty = 1.05
+seed = 7
+thinking = true
+kv = "q8_0"
+adapter = "sql.gguf"
+adapter_scale = 0.5
+force = true
+"""
+    settings = load(write(tmp_path, text), {"BATON_PREFER__MATH": "small"})
+    mine = settings.roster[-1]
+    assert isinstance(mine, LocalWorker)
+    assert (mine.temperature, mine.top_p, mine.top_k, mine.min_p) == (0.6, 0.95, 20, 0)
+    assert (mine.repeat_penalty, mine.seed, mine.thinking) == (1.05, 7, True)
+    assert (mine.kv, mine.adapter, mine.adapter_scale) == ("q8_0", "sql.gguf", 0.5)
+    assert mine.force
+    assert settings.prefer == {"code": "mine", "math": "small"}
+    assert (settings.local.kv, LocalWorker("x").kv, LocalWorker("x").force) == ("f16", None, False)
 
 
 def test_an_empty_variable_lifts_no_ceiling(tmp_path: Path) -> None:

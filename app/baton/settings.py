@@ -17,7 +17,7 @@ from baton.domain.errors import ConfigError
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
-from baton.domain.plan import Kind
+from baton.domain.plan import KINDS, Kind
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -26,6 +26,13 @@ Theme = Literal["dark", "light", "high-contrast"]
 Tokens = Annotated[int, msgspec.Meta(ge=1)]
 Skill = Annotated[float, msgspec.Meta(ge=1, le=5)]
 Slots = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Temperature = Annotated[float, msgspec.Meta(ge=0, le=5)]
+TopK = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Penalty = Annotated[float, msgspec.Meta(ge=0.1, le=10)]
+Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+Scale = Annotated[float, msgspec.Meta(ge=-10, le=10)]
+Kv = Literal["f16", "q8_0"]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,20 +132,34 @@ class ServerWorker(_WorkerStruct, frozen=True, tag="server"):
 
 
 class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
-    """A worker on this machine: `model` is a GGUF file's path or `smollm2-135m`.
+    """A worker on this machine: `model` is a GGUF file's path, `smollm2-135m` or a model's id.
 
-    None in `context` (tokens), `threads` and `gpu_layers` means as in `[local]`; in `max_output`
-    (tokens), `temperature` and `system` what suits the model.
+    None in `context` (tokens), `threads`, `gpu_layers` and `kv` means as in `[local]`; in
+    `max_output` (tokens), `system` and how it chooses its words (`temperature`, `top_p`, `top_k`,
+    `min_p`, `repeat_penalty`) what suits the model; in `seed` chance. `thinking` says whether it
+    writes thoughts before its answers; None: only if it can't do otherwise. `adapter` is a LoRA
+    adapter's GGUF file, put on with the strength `adapter_scale`. Workers that load the same model
+    in the same way share it in memory. With `force` it is loaded however little memory is free.
     """
 
     id: str
     model: str = "smollm2-135m"
     system: str | None = None
-    context: int | None = None
-    max_output: int | None = None
-    temperature: float | None = None
+    context: Tokens | None = None
+    max_output: Tokens | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: TopK | None = None
+    min_p: Share | None = None
+    repeat_penalty: Penalty | None = None
+    seed: Seed | None = None
+    thinking: bool | None = None
     threads: int | None = None
     gpu_layers: int | None = None
+    kv: Kv | None = None
+    adapter: str = ""
+    adapter_scale: Scale = 1.0
+    force: bool = False
 
 
 Worker = LocalWorker | CloudWorker | ServerWorker
@@ -148,13 +169,15 @@ class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How local models run.
 
     `threads` 0 is one per physical core; `gpu_layers` -1 is as many as fit; `context` is in tokens;
-    `memory_gb` 0 is four fifths of this machine's; a model that has been idle for `idle_minutes`
-    is unloaded (0: never).
+    `kv` is how the context is kept: "q8_0" takes half the memory of "f16", and rounds. `memory_gb`
+    0 is four fifths of this machine's; a model that has been idle for `idle_minutes` is unloaded
+    (0: never).
     """
 
     threads: int = 0
     gpu_layers: int = -1
     context: int = 8192
+    kv: Kv = "f16"
     memory_gb: float = 0
     idle_minutes: float = 10
 
@@ -170,13 +193,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set.
 
     `worker` is the id of the default worker, `conductor` of the one that draws plans ("": Baton
-    chooses). With `tools` off, nothing is computed or executed besides the models.
+    chooses). `prefer` names the worker for tasks of a kind ({code = "qwen2.5-coder-7b"}). With
+    `tools` off, nothing is computed or executed besides the models.
     """
 
     mode: Mode = "auto"
     offline: bool = False
     worker: str = "small"
     conductor: str = ""
+    prefer: dict[Kind, str] = {}
     tools: bool = True
     budget: Budget = Budget()
     cloud: Cloud = Cloud()
@@ -409,8 +434,18 @@ def _convert(raw: dict[str, Any], source: str) -> Settings:
     try:
         return msgspec.convert(raw, Settings, strict=False)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$.")
-        raise ConfigError(
-            f"The setting {where.rstrip('`')!r} is wrong (in {source}): {what}.",
-            "`baton config show` lists what is in force.",
-        ) from error
+        raise _wrong(str(error), source) from error
+
+
+def _wrong(said: str, source: str) -> ConfigError:
+    what, _, where = said.partition(" - at `")
+    if where.startswith("key` in `$."):
+        name = where.removeprefix("key` in `$.").rstrip("`")
+        return ConfigError(
+            f"A name in the setting {name!r} is wrong (in {source}): {what}.",
+            f"The kinds of tasks are {', '.join(KINDS)}.",
+        )
+    return ConfigError(
+        f"The setting {where.removeprefix('$.').rstrip('`')!r} is wrong (in {source}): {what}.",
+        "`baton config show` lists what is in force.",
+    )

@@ -26,10 +26,13 @@ TEMPLATE = """\
 # offline = false
 # worker = "small"            # who answers unless -m says otherwise
 
+# [prefer]                    # who takes tasks of a kind, where it may: code = "mine"
+
 # [local]                     # how models on this machine run
 # threads = 0                 # 0: one for each physical core
 # gpu_layers = -1             # -1: as many as fit
 # context = 8192              # tokens
+# kv = "f16"                  # "q8_0": the context takes half the memory, a little less exact
 # memory_gb = 0               # for all loaded models; 0: four fifths of this machine's
 # idle_minutes = 10           # unload a model after that long; 0: never
 
@@ -53,6 +56,12 @@ TEMPLATE = """\
 # id = "mine"
 # kind = "local"              # on this machine
 # model = "~/models/some-model.gguf"
+# temperature = 0.7           # and top_p, top_k, min_p, repeat_penalty, seed: how it picks words
+# thinking = true             # thoughts before each answer; false: none; unset: if it must
+# adapter = "~/models/sql-lora.gguf"        # a LoRA adapter, put on the model
+# adapter_scale = 1.0         # how strongly
+# kv = "q8_0"                 # as in [local], for this worker
+# force = true                # load it however little memory is free
 
 # [[workers]]
 # id = "gpt"
