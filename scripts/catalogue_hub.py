@@ -1,0 +1,120 @@
+"""What a hub says of the catalogue's models: compared with it, or taken into it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from baton.adapters.catalogue import Model
+
+SECONDS = 15
+"""How long a hub may take to say what it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file as the hub has it."""
+
+    revision: str
+    size: int
+    sha256: str
+    licence: str
+
+
+class Unreachable(Exception):
+    """No hub answered; the text is a sentence."""
+
+
+def compare(found: Sequence[Model]) -> list[str]:
+    """Tell where the hub says something else, a line for each."""
+    try:
+        return [f"{model.id}: {what}" for model in found for what in differences(model)]
+    except Unreachable as error:
+        return [str(error)]
+
+
+def pin(file: Path, found: Sequence[Model]) -> list[str]:
+    """Write what entries lack into the file; tell what couldn't be found out."""
+    text = file.read_text("utf-8")
+    wrong: list[str] = []
+    try:
+        for model in found:
+            if (model.revision and model.size and model.sha256) or not model.repo:
+                continue
+            here = list(differences(model))
+            wrong += [f"{model.id}: {what}" for what in here]
+            if not here:
+                text = filled(text, model, look(model))
+    except Unreachable as error:
+        wrong.append(str(error))
+    if text != file.read_text("utf-8"):
+        file.write_text(text, "utf-8")
+    return wrong
+
+
+def differences(model: Model) -> Iterator[str]:
+    """Tell where the hub says something else of one model."""
+    if not model.repo:
+        return
+    try:
+        there = look(model)
+    except LookupError as error:
+        yield str(error)
+        return
+    for name in ("revision", "size", "sha256"):
+        known, said = getattr(model, name), getattr(there, name)
+        if known and known != said:
+            yield f"the hub's {name} is {said or 'not told'}, not {known}"
+    if there.licence and there.licence != model.licence:
+        yield f"the hub's licence is {there.licence}, not {model.licence}"
+
+
+def look(model: Model) -> Found:
+    """Ask the hub for a model's file. Raises LookupError and Unreachable."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    import httpx
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    where = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+    try:
+        told = HfApi(where).model_info(
+            str(model.repo),
+            revision=model.revision or None,
+            files_metadata=True,
+            timeout=SECONDS,
+        )
+    except (httpx.TransportError, OfflineModeIsEnabled) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise Unreachable(
+            f"No hub answers at {where}, so nothing was compared: {reason}"
+        ) from error
+    except HfHubHTTPError as error:
+        raise LookupError(f"the hub says: {str(error).strip().splitlines()[0]}") from error
+    file = next((one for one in told.siblings or () if one.rfilename == model.file), None)
+    if file is None:
+        raise LookupError(f"the hub's {model.repo} has no {model.file}")
+    licence = str((told.card_data.get("license") if told.card_data else "") or "").lower()
+    sha256 = file.lfs.sha256 if file.lfs else ""
+    return Found(str(told.sha or ""), file.size or 0, sha256, "" if licence == "other" else licence)
+
+
+def filled(text: str, model: Model, there: Found) -> str:
+    """Return the catalogue's text with what one entry lacked, below its file."""
+    parts = re.split(r"(?m)^(?=\[\[model\]\])", text)
+    mine = f'id = "{model.id}"\n'
+    lines = {
+        "revision": f'revision = "{there.revision}"\n',
+        "size": f"size = {there.size:_}\n",
+        "sha256": f'sha256 = "{there.sha256}"\n',
+    }
+    for place, part in enumerate(parts):
+        if mine in part:
+            for name in lines:  # those that are there move along, so that the order stays
+                part = re.sub(rf"(?m)^{name} = .*\n", "", part)
+            known = "".join(lines[name] for name in lines if getattr(there, name))
+            parts[place] = re.sub(r"(?m)^(file = .*\n)", rf"\g<1>{known}", part, count=1)
+    return "".join(parts)
