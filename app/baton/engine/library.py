@@ -106,6 +106,14 @@ class Library:
             raise ConfigError(f"There is no model {id!r}.", "`baton models ls --all` lists all.")
         return judge([load_of_entry(entry, self._context)], await self._look())
 
+    def verdicts(self, machine: Machine) -> Mapping[str, Verdict]:
+        """Tell of every model of the catalogue whether it fits such a machine by itself."""
+        roomy = _emptied(machine)
+        return {
+            id: judge([load_of_entry(entry, self._context)], roomy)
+            for id, entry in self.entries().items()
+        }
+
     async def recommend(self, speed: float | None = None) -> Recommendation:
         """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
         here = [held.id for held in self._shelf.held() if held.state.usable]

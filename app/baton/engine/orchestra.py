@@ -85,6 +85,10 @@ class Orchestra:
             raise ConfigError(f"There is no worker {wanted!r}.", f"Known workers: {known}.{hint}")
         return self._workers[wanted]
 
+    def resident(self, name: str) -> int:
+        """Return how many bytes of this machine's memory a worker's model takes now."""
+        return int(getattr(self._workers.get(name), "resident", 0))
+
     def add(self, worker: Worker) -> None:
         """Make a worker available from the next prompt on; one of the same id is replaced."""
         self._workers[worker.card.id] = worker

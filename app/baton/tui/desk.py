@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +37,13 @@ def _as_it_was(_: str, __: Sequence[Role]) -> str:
     return ""
 
 
-def _stays(_: str) -> None:
+async def _stays(_: str) -> None:
     """Nobody leaves."""
+
+
+def _no_roles() -> Mapping[Role, str]:
+    """Nobody has a role."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,9 @@ class Desk:
     `tutor` makes what has the router learn from answers (None: there is none).
 
     `library` holds the models (None: there are only the workers). `join` makes a model that has
-    arrived a worker, in the roles of its record, and returns the line that says so; `leave` is told
-    the id of one whose file is about to go; `assign` gives a worker roles, and returns a line, too.
-    `state` is the folder for what the app remembers of
-    what was decided in it.
+    arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
+    worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
+    and returns a line, too. `state` is the folder for what the app remembers of what was decided.
     """
 
     orchestra: Orchestra
@@ -72,6 +76,7 @@ class Desk:
     tutor: Callable[[], Tutor] | None = None
     library: Library | None = None
     join: Callable[[Held], str] = _nobody
-    leave: Callable[[str], None] = _stays
+    leave: Callable[[str], Awaitable[None]] = _stays
+    roles: Callable[[], Mapping[Role, str]] = _no_roles
     assign: Callable[[str, Sequence[Role]], str] = _as_it_was
     state: Path | None = None

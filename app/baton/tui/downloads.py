@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,10 +28,14 @@ STOP_SECONDS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """A model that is being fetched or verified, and how far that is."""
+    """A model that is being fetched or verified, and how far that is.
+
+    `label` names it in few columns.
+    """
 
     id: str
     name: str
+    label: str
     progress: Progress
 
 
@@ -83,18 +87,18 @@ class Downloads:
     def fetch(self, held: Held) -> None:
         """Fetch a wanted model, or go on with it."""
         waits = Progress(Phase.WAITING, held.bytes, held.record.size)
-        coming = Coming(held.id, held.record.name, waits)
+        coming = Coming(held.id, held.record.name, held.id, waits)
         self._begin(coming, lambda: self._library.fetch(held.id), self._receiver.arrived)
 
     def verify(self, held: Held) -> None:
         """Read a model's file again."""
         begins = Progress(Phase.VERIFYING, 0, held.record.size)
-        coming = Coming(held.id, held.record.name, begins)
+        coming = Coming(held.id, held.record.name, held.id, begins)
         self._begin(coming, lambda: self._library.verify(held.id), self._receiver.verified)
 
     def link(self, path: Path, name: str, size: int) -> None:
         """Use another program's file where it lies, once it has been verified."""
-        coming = Coming(str(path), name, Progress(Phase.VERIFYING, 0, size))
+        coming = Coming(str(path), name, name, Progress(Phase.VERIFYING, 0, size))
         self._begin(coming, lambda: self._library.add(path, link=True), self._receiver.arrived)
 
     async def pause(self, held: Held) -> None:
@@ -147,7 +151,7 @@ class Downloads:
 
     def _note(self, coming: Coming, progress: Progress) -> None:
         before = self._coming[coming.id].progress
-        self._coming[coming.id] = Coming(coming.id, coming.name, progress)
+        self._coming[coming.id] = replace(coming, progress=progress)
         now = time.monotonic()
         if before.phase is not progress.phase or now - self._told >= TOLD_SECONDS:
             self._told = now
@@ -191,7 +195,7 @@ def told_one(coming: Coming) -> str:
         Phase.DOWNLOADING: "downloading",
         Phase.VERIFYING: "verifying",
     }[progress.phase]
-    return f"{what} {coming.name} {told_progress(progress)}".rstrip()
+    return f"{what} {coming.label} {told_progress(progress)}".rstrip()
 
 
 def told_progress(progress: Progress) -> str:
