@@ -1,0 +1,13 @@
+"""What the fetcher does: it asks hubs (`metadata`), fetches (`transfer`) and reads (`digest`) files.
+
+The child calls, in a thread of its own for each:
+
+    transfer.fetch(offer: Offer, target: Path, progress, stopped) -> str
+    transfer.copy(source: Path, target: Path, sha256: str, progress, stopped) -> str
+    digest.digest(path: Path, progress, stopped) -> str
+
+`progress` takes a `domain.library.Progress` (as often as one likes), `stopped` tells whether to
+end, which is asked at least once a second. Each returns the sha256 in hex, and raises
+`wire.Stopped` or `front.Failure` (ModelFileError where a file is wrong or finds no room,
+WorkerUnavailable where trying again may work).
+"""
