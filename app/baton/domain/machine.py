@@ -21,7 +21,7 @@ class Machine:
 
     `available` is the memory that could be used now without swapping, `disk` what is free where
     models lie. `battery` is how full it is, from 0 to 1 (None: there is none), `plugged` whether it
-    is being charged.
+    is being charged. `idle_gpus` names GPUs that are there, but that the engine here can't use.
     """
 
     memory: int
@@ -33,3 +33,9 @@ class Machine:
     disk: int = 0
     battery: float | None = None
     plugged: bool = True
+    idle_gpus: tuple[str, ...] = ()
+
+    @property
+    def on_battery(self) -> bool:
+        """Whether it runs on its battery alone."""
+        return self.battery is not None and not self.plugged
