@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from baton.adapters.shelf.names import RECORD, check_file, check_id, is_plain, is_sha256
+from baton.adapters.shelf.names import RECORD, check_file, check_id, is_id, is_plain, is_sha256
 from baton.domain.errors import ConfigError
 from baton.domain.library import Record
 from baton.domain.sanitise import one_line
@@ -48,6 +48,28 @@ def load(folder: Path) -> Record | None:
     if record.id != folder.name:
         raise Unreadable(f"it is the record of {one_line(record.id, 80)!r}")
     return record
+
+
+def survey(folder: Path) -> Iterator[tuple[Path, Record | str | None]]:
+    """Yield each folder of the models folder with its record, by name.
+
+    In a record's place stands a part of a sentence where it can't be used, None where there is
+    none.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return
+    for name in names:
+        model = folder / name
+        try:
+            if model.is_symlink():
+                yield model, "it is a link to somewhere else"
+            else:
+                yield model, load(model) if is_id(name) else None
+        except Unreadable as error:
+            yield model, str(error)
 
 
 def read_small(path: Path, limit: int) -> bytes | None:

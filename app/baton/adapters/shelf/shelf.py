@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from baton.adapters.shelf.bundle import packed, read_bundle, write_bundle
+from baton.adapters.shelf.heading import header_of
+from baton.adapters.shelf.leftovers import discard, leftovers, problems
 from baton.adapters.shelf.names import RECORD, check_id, is_id, is_made
-from baton.adapters.shelf.records import Unreadable, check, encode, load, tidied
+from baton.adapters.shelf.records import Unreadable, check, encode, load, survey, tidied
 from baton.adapters.shelf.removing import delete
 from baton.adapters.shelf.writing import (
     downloads_stopped,
@@ -19,6 +22,7 @@ from baton.adapters.shelf.writing import (
     writing,
 )
 from baton.domain.errors import ConfigError
+from baton.domain.gguf import Header
 from baton.domain.library import Held, Record, Stamp, State
 
 
@@ -38,7 +42,7 @@ class FolderShelf:
 
         Folders without a record that can be read are left out: `problems` tells of them.
         """
-        return [self._held(found) for _, found in self._records() if isinstance(found, Record)]
+        return [self._held(found) for _, found in survey(self.folder) if isinstance(found, Record)]
 
     def get(self, id: str) -> Held | None:
         """Return one model; None if it isn't there, or can't be a model's id at all."""
@@ -95,6 +99,54 @@ class FolderShelf:
         """Return how a file looks now, None where there is none."""
         return stamp_of(path)
 
+    def header(self, path: Path) -> Header:
+        """Return a file's header. Raises ModelFileError."""
+        return header_of(path)
+
+    def orphans(self) -> Sequence[Path]:
+        """Return what lies in the folder and belongs to no model, or to one that is here anyway.
+
+        What is being written now is never among it, nor what Baton didn't write: a folder of
+        somebody else's, or one whose record can't be read, is a problem instead.
+        """
+        if not self.folder.is_dir():
+            return []
+        with writing(self.folder):
+            return list(leftovers(self.folder))
+
+    def discard(self, path: Path) -> int:
+        """Delete one of those, or a model's file; return the bytes freed.
+
+        Raises ConfigError for everything else.
+        """
+        with writing(self.folder):
+            return discard(self.folder, path)
+
+    def problems(self) -> Sequence[str]:
+        """Return a sentence for each thing in the folder that can't be used as it is."""
+        return list(problems(self.folder))
+
+    def bundle(self, folder: Path) -> Sequence[tuple[Record, Path]]:
+        """Return the models of a folder that `write_bundle` described, and where their files are.
+
+        Raises ModelFileError.
+        """
+        return read_bundle(folder)
+
+    def packed(self, folder: Path, record: Record) -> Record:
+        """Return a record as it goes into such a folder, with the name its file is to have there.
+
+        Raises ModelFileError.
+        """
+        return packed(folder, record)
+
+    def write_bundle(self, folder: Path, records: Sequence[Record]) -> None:
+        """Describe the models whose files lie in a folder, beside what it held before.
+
+        Raises ConfigError and ModelFileError.
+        """
+        write_bundle(folder, records)
+
     def _own(self, folder: Path) -> list[Path]:
         """Return what Baton wrote into a model's folder, but its record and locks."""
         own = [path for path in folder.iterdir() if is_made(path.name) and path.suffix != ".lock"]
@@ -110,23 +162,6 @@ class FolderShelf:
                 f"{folder} is a link to somewhere else, so Baton leaves it alone.",
                 "Delete the link if you don't need it, or move what it leads to in its place.",
             )
-
-    def _records(self) -> Iterator[tuple[Path, Record | str | None]]:
-        """Yield each folder with its record, or with why it can't be read, by name."""
-        try:
-            with os.scandir(self.folder) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_dir())
-        except OSError:
-            return
-        for name in names:
-            folder = self.folder / name
-            try:
-                if folder.is_symlink():
-                    yield folder, "it is a link to somewhere else"
-                else:
-                    yield folder, load(folder) if is_id(name) else None
-            except Unreadable as error:
-                yield folder, str(error)
 
     def _held(self, record: Record) -> Held:
         folder = self.folder / record.id

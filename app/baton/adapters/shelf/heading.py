@@ -1,0 +1,52 @@
+"""Reads the header of a file on this machine, and no more of it than need be."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from baton.domain.errors import ModelFileError
+from baton.domain.gguf import Cut, Header, Malformed, read
+from baton.domain.sanitise import one_line
+
+FIRST = 1 << 20
+"""How many bytes are read at first; large vocabularies need sixteen times as many."""
+
+MOST = 1 << 27
+"""No header is longer, in bytes."""
+
+
+def header_of(path: Path) -> Header:
+    """Return a file's header. Raises ModelFileError; a pipe is never waited for."""
+    name = one_line(path.name, 120)
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelFileError(f"{name} is not an ordinary file.", "Name a .gguf file.")
+            return _read(file, status.st_size)
+    except Malformed as error:
+        raise ModelFileError(
+            f"{name} is no model that can be used: {one_line(str(error))}.",
+            "Baton runs GGUF files: look for one of that kind, or get this one anew.",
+        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ModelFileError(
+            f"{name} can't be read: {why}.", "Check its path, its owner and its folder's."
+        ) from error
+
+
+def _read(file: BinaryIO, size: int) -> Header:
+    data, wanted = b"", FIRST
+    while True:
+        data += file.read(wanted - len(data))
+        try:
+            return read(data, size)
+        except Cut as cut:
+            if len(data) < wanted or cut.needed > MOST:
+                raise Malformed("its header goes on beyond its end") from cut
+            wanted = min(MOST, max(cut.needed, 4 * wanted))
