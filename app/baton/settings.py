@@ -33,6 +33,7 @@ Penalty = Annotated[float, msgspec.Meta(ge=0.1, le=10)]
 Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 Scale = Annotated[float, msgspec.Meta(ge=-10, le=10)]
 Kv = Literal["f16", "q8_0"]
+KindName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(KINDS)})$")]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,7 +202,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offline: bool = False
     worker: str = "small"
     conductor: str = ""
-    prefer: dict[Kind, str] = {}
+    prefer: dict[KindName, str] = {}
     tools: bool = True
     budget: Budget = Budget()
     cloud: Cloud = Cloud()
@@ -442,8 +443,8 @@ def _wrong(said: str, source: str) -> ConfigError:
     if where.startswith("key` in `$."):
         name = where.removeprefix("key` in `$.").rstrip("`")
         return ConfigError(
-            f"A name in the setting {name!r} is wrong (in {source}): {what}.",
-            f"The kinds of tasks are {', '.join(KINDS)}.",
+            f"A name in the setting {name!r} is wrong: no task is of that kind (in {source}).",
+            f"The kinds are {', '.join(KINDS)}.",
         )
     return ConfigError(
         f"The setting {where.removeprefix('$.').rstrip('`')!r} is wrong (in {source}): {what}.",

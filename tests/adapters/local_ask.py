@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from baton.adapters.local import LocalWorker, Memory, starter
+from baton.adapters.local import LocalWorker, Manner, Memory, starter
 from baton.domain.chat import Chunk, Message, Request, Role, Text, Usage
 
 SYSTEM = Message(Role.SYSTEM, starter().card.system)
@@ -48,5 +48,5 @@ async def ask(worker: LocalWorker, *texts: str, max_tokens: int | None = None) -
 def small(memory: Memory | None = None, **settings: object) -> LocalWorker:
     """Return a worker with the starter model."""
     model = starter()
-    options = {"temperature": model.temperature, **settings}
+    options = {"manner": Manner(model.temperature), **settings}
     return LocalWorker(model.card, model.path, memory or Memory(), **options)  # type: ignore[arg-type]

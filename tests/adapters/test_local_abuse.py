@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from adapters.local_ask import CAPITAL, ask, request, small
-from baton.adapters.local import LocalWorker, Memory, starter
+from baton.adapters.local import LocalWorker, Manner, Memory, starter
 from baton.adapters.local import worker as local_worker
 from baton.children import process
 from baton.domain.chat import Loading, Reading, Retrying, Text
@@ -129,7 +129,7 @@ async def load_mutated(file: Path, rng: random.Random) -> str:
             changes.append((at, model.read(1)))
             model.seek(at)
             model.write(bytes([rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])]))
-    worker = LocalWorker(starter().card, file, Memory(), temperature=0)
+    worker = LocalWorker(starter().card, file, Memory(), manner=Manner(0))
     try:
         async with asyncio.timeout(60):
             await ask(worker, CAPITAL, max_tokens=4)
@@ -151,7 +151,7 @@ async def survive_mutations(folder: Path, times: int, seed: int = 0) -> None:
     outcomes = [await load_mutated(file, rng) for _ in range(times)]
     assert "ModelFileError" in outcomes
     assert set(outcomes) <= {"answered", "ModelFileError", "WorkerError", "WorkerUnavailable"}
-    worker = LocalWorker(starter().card, file, Memory(), temperature=0)
+    worker = LocalWorker(starter().card, file, Memory(), manner=Manner(0))
     assert "Paris" in (await ask(worker, CAPITAL)).text
     await worker.aclose()
     assert children() == []

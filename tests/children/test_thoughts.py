@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.thoughts import Thoughts, known, opened, without
+from baton.children.thoughts import Mark, Thoughts, known, opened, without
 
 QWEN = known("{{ '<think>' }}", lambda _: False)
 GEMMA = known("<|channel>thought\n<channel|>", lambda _: False)
@@ -46,7 +46,7 @@ ANSWERS = ["Paris.", "Use <think> and </think> for that.", "a < b", "[THINK] is 
 )
 @given(thought=free, places=cuts)
 def test_the_answer_is_what_comes_after(
-    marks: tuple, opens: str, closes: str, answer: str, thought: str, places: list[int]
+    marks: tuple[Mark, ...], opens: str, closes: str, answer: str, thought: str, places: list[int]
 ) -> None:
     mark = next(m for m in marks if m.opens in opens)
     if mark.closes in thought + closes[: len(mark.closes) - 1]:
@@ -116,7 +116,7 @@ def test_an_answer_at_once() -> None:
     ("marks", "opens"),
     [(QWEN, "<think>"), (GEMMA, "<|channel>thought"), (CHANNELS, "<|channel|>analysis<|message|>")],
 )
-def test_thoughts_can_be_brought_to_an_end(marks: tuple, opens: str) -> None:
+def test_thoughts_can_be_brought_to_an_end(marks: tuple[Mark, ...], opens: str) -> None:
     thoughts = Thoughts(marks)
     assert thoughts.ending == ""
     thoughts.feed(f"{opens}Well, ")

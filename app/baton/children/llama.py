@@ -213,6 +213,10 @@ class Model:
             size = c.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
         return buffer.raw[: max(size, 0)]
 
+    def adapter(self, path: str) -> Any:
+        """Load a LoRA adapter, which stays as long as the model; None if it isn't one for this."""
+        return c.llama_adapter_lora_init(self._model, os.fsencode(path))
+
     def is_end(self, token: int) -> bool:
         """Tell whether a token ends an answer."""
         return bool(c.llama_vocab_is_eog(self._vocab, token))
@@ -255,7 +259,30 @@ class Context:
         self._ctx: Any = None
         self._size = 0
         self._watching = False
+        self._adapter: Any = None
+        self._scale = 0.0
         self._fit(1)
+
+    def adapt(self, adapter: Any, scale: float) -> None:
+        """Compute with an adapter from now on, None: with none. What was read before is forgotten.
+
+        Taking the one that is on already changes nothing.
+        """
+        scale = scale if adapter else 0.0
+        if (adapter, scale) == (self._adapter, self._scale):
+            return
+        self._adapter, self._scale = adapter, scale
+        self._keep(0)
+        self._put_on()
+
+    def _put_on(self) -> None:
+        """Have the llama.cpp context compute with the adapter."""
+        adapters = scales = None
+        if self._adapter:
+            adapters = (c.llama_adapter_lora_p_ctypes * 1)(self._adapter)
+            scales = (ctypes.c_float * 1)(self._scale)
+        if c.llama_set_adapters_lora(self._ctx, adapters, 1 if adapters else 0, scales):
+            raise LlamaError("llama.cpp can't put the adapter on")
 
     def read(self, prompt: Sequence[int], progress: Callable[[int, int], None]) -> int:
         """Read a prompt; return how many of its tokens were known from before.
@@ -337,6 +364,8 @@ class Context:
             c.llama_free(self._ctx)
         self._ctx, self._size = ctx, size
         self._watch(self._watching)
+        if self._adapter:
+            self._put_on()
 
 
 def _carry_over(old: Any, new: Any) -> bool:

@@ -2,19 +2,19 @@
 
 `python -m baton.children.runner` speaks frames on stdin and stdout. Frames to it:
 
-    load    path, context, threads, gpu_layers, gpu_share, idle_seconds
-    ask     id, messages, max_tokens, max_output, temperature, seed, grammar
+    load    path, context, threads, gpu_layers, gpu_share, kv, idle_seconds
+    ask     id, messages, max_tokens, max_output, grammar, thinking, adapter, adapter_scale, and
+            temperature, top_k, top_p, min_p, repeat_penalty, seed
     cancel  id
     info    what: llama or onnxruntime
 
-Frames from it: beat each second; loading, loaded; reading, text, speed, done or stopped for an
-ask; info; failed with the name of the error that the front shall raise. It never prints to its
-pipes otherwise, holds no secret, connects nowhere, and ends at once when its parent does.
+Frames from it: beat each second; loading, loaded; reading, thinking, text, speed, done or stopped
+for an ask; info; failed with the name of the error that the front shall raise. It never prints to
+its pipes otherwise, holds no secret, connects nowhere, and ends at once when its parent does.
 """
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import importlib
 import itertools
@@ -31,31 +31,24 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
-from baton.children import framing
+from baton.children import framing, lora
 from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
 
 if TYPE_CHECKING:
     from baton.children import llama
-    from baton.children.sampling import Sampler, Sampling
+    from baton.children.sampling import Sampler
     from baton.children.template import ChatTemplate, Messages
+    from baton.children.thoughts import Mark, Thoughts
 
-TEXT_SECONDS = 0.03
-"""Text goes out at once at first, then this often: a frame per token would cost speed."""
-
-SPEED_SECONDS = 0.5
 LOADING_SECONDS = 0.05
 RENDER_SECONDS = 10.0
 """How long a chat template may take; one that never ends is the model file's fault."""
-
-TINY = 1_000_000_000
-TINY_PENALTY = 1.1
-"""A model with fewer parameters is kept from repeating itself, unless its file says otherwise."""
 
 MOST_BYTES_PER_TOKEN = 32
 """A text with more than this isn't counted exactly: endless spaces would take minutes."""
 
 USEFUL_TOKENS = 256
-"""Less room than this for an answer is none."""
+"""Less room than this for an answer is none, and none for thoughts before it."""
 
 
 class Inbox:
@@ -96,6 +89,10 @@ class Runner:
         self._model: llama.Model
         self._context: llama.Context
         self._template: ChatTemplate
+        self._marks: tuple[Mark, ...]
+        self._mark_tokens: set[int]
+        self._thoughts: Thoughts
+        self._adapters: lora.Adapters
 
     def serve(self) -> None:
         """Do what is asked, until nothing was for too long."""
@@ -117,7 +114,7 @@ class Runner:
     def _load(self, frame: framing.Frame) -> None:
         self._front.send("loading", fraction=0.0)
         # While the model is read, natively and on one core, the other imports what comes after.
-        modules = ("psutil", "baton.children.template")
+        modules = ("psutil", "baton.children.template", "baton.children.writing")
         importing = threading.Thread(target=lambda: [importlib.import_module(m) for m in modules])
         importing.start()
         # This one is only wanted with the first word, so nothing waits for it here.
@@ -165,6 +162,8 @@ class Runner:
         self._template, note = compile_template(
             model.template, model.special("bos"), model.special("eos")
         )
+        self._adapters = lora.Adapters(model)
+        self._know_marks(model)
         on_gpu = f"{model.gpu_layers}/{model.layers} layers on GPU"
         self._front.send(
             "loaded",
@@ -176,18 +175,31 @@ class Runner:
             note=note,
         )
 
+    def _know_marks(self, model: llama.Model) -> None:
+        """Find out what the model puts around its thoughts."""
+        from baton.children.thoughts import known
+
+        def tokens(text: str) -> list[int]:
+            return model.tokenise(text, special=True)
+
+        self._marks = known(model.template or "", lambda text: len(tokens(text)) == 1)
+        named = (t for mark in self._marks for text in mark[:2] for t in tokens(text))
+        self._mark_tokens = {t for t in named if not model.piece(t)}
+
     def _answer(self, frame: framing.Frame) -> None:
         from baton.children.native import LlamaError
-        from baton.children.sampling import GrammarRefused
+        from baton.children.sampling import GrammarRefused, suited
 
         self._ask = frame["id"]
         try:
-            prompt = self._tokens(frame["messages"])
+            prompt = self._tokens(frame)
             cap = self._cap(len(prompt), frame)
-            sampler = self._model.sampler(self._sampling(frame), frame["grammar"])
+            self._context.adapt(self._adapters.get(frame["adapter"]), frame["adapter_scale"])
+            how = suited(frame, self._model.metadata, self._model.parameters)
+            sampler = self._model.sampler(how, frame["grammar"])
             with contextlib.closing(sampler):
                 known = self._context.read(prompt, self._every(0, "reading", "done", "total"))
-                written = self._write(sampler, cap)
+                written = self._write(sampler, prompt, cap)
                 confidence = sampler.sureness.mean
         except GrammarRefused as error:
             raise Failure(
@@ -203,7 +215,7 @@ class Runner:
             "done",
             tokens_in=len(prompt),
             tokens_out=written,
-            finish="length" if written == cap else "stop",
+            finish="length" if written >= cap else "stop",
             cached=known,
             context=self._limit,
             confidence=confidence,
@@ -212,20 +224,33 @@ class Runner:
     def _is_cancelled(self) -> bool:
         return self._inbox.has_cancelled(self._ask)
 
-    def _tokens(self, messages: list[dict[str, str]]) -> list[int]:
+    def _tokens(self, frame: framing.Frame) -> list[int]:
         """Turn messages into the tokens of a prompt."""
+        messages = frame["messages"]
         size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
         if size > self._limit * MOST_BYTES_PER_TOKEN:
             raise Failure("ContextTooLong", "", needed=size // 4, limit=self._limit)
-        return encode(self._model, self._render, messages)
+        brief = frame["max_tokens"] is not None and frame["max_tokens"] < USEFUL_TOKENS
+        thinking = False if frame["grammar"] or brief else frame["thinking"]
+        return encode(self._model, lambda shown: self._begun(shown, thinking), messages)
 
-    def _render(self, messages: Messages) -> str:
+    def _begun(self, messages: Messages, thinking: bool | None) -> str:
+        """Return the prompt, up to where the answer begins, or thoughts do."""
+        from baton.children import thoughts
+
+        prompt = self._render(messages, thinking)
+        if thinking is False:
+            prompt += thoughts.without(prompt, self._marks)
+        self._thoughts = thoughts.Thoughts(self._marks, thoughts.opened(prompt, self._marks))
+        return prompt
+
+    def _render(self, messages: Messages, thinking: bool | None) -> str:
         from baton.children.template import TemplateRefused
 
         slow = threading.Timer(RENDER_SECONDS, self._give_up_rendering)
         slow.start()
         try:
-            return self._template.render(messages)
+            return self._template.render(messages, thinking)
         except TemplateRefused as error:
             raise Failure(
                 "WorkerError",
@@ -261,38 +286,31 @@ class Runner:
             )
         return asked or min(most, room)
 
-    def _sampling(self, frame: framing.Frame) -> Sampling:
-        """Return what was asked for, else what the model file recommends, else our own."""
-        from baton.children.sampling import Sampling
+    def _write(self, sampler: Sampler, prompt: list[int], cap: int) -> int:
+        """Send the answer's text as it comes; return how many tokens it has, thoughts included.
 
-        ours = Sampling()
-        # A tiny model that takes the likeliest word each time soon goes round in circles.
-        repeat = TINY_PENALTY if self._model.parameters < TINY else ours.repeat_penalty
-        temperature = frame["temperature"]
-        if temperature is None:
-            temperature = self._recommended("temp", ours.temperature)
-        return Sampling(
-            temperature,
-            top_k=int(self._recommended("top_k", ours.top_k)),
-            top_p=self._recommended("top_p", ours.top_p),
-            min_p=self._recommended("min_p", ours.min_p),
-            repeat_penalty=self._recommended("penalty_repeat", repeat) or ours.repeat_penalty,
-            seed=frame["seed"],
-        )
+        Thoughts that would leave no room for the answer are brought to an end, and so are those at
+        which the model itself stops.
+        """
+        from baton.children.writing import Text
 
-    def _recommended(self, key: str, default: float) -> float:
-        try:
-            number = float(self._model.metadata(f"general.sampling.{key}") or default)
-        except ValueError:
-            return default
-        return number if 0 <= number < 1000 else default
-
-    def _write(self, sampler: Sampler, cap: int) -> int:
-        """Send the answer's text as it comes; return how many tokens it has."""
-        text = Text(self._front)
-        with contextlib.closing(self._context.write(sampler)) as tokens:
-            for token in itertools.islice(tokens, cap):
-                text.add(self._model.piece(token))
+        text = Text(self._front, self._thoughts)
+        tokens = list(prompt)
+        most = cap - cap // 4
+        while True:
+            with contextlib.closing(self._context.write(sampler)) as new:
+                for token in itertools.islice(new, cap - text.written):
+                    tokens.append(token)
+                    text.add(self._model.piece(token, token in self._mark_tokens))
+                    if self._thoughts.thinking and text.thought == most:
+                        break
+            ending = self._model.tokenise(self._thoughts.ending, special=True)
+            if not ending or self._is_cancelled() or len(ending) >= cap - text.written:
+                break
+            for token in ending:
+                text.add(self._model.piece(token, token in self._mark_tokens))
+            tokens += ending
+            self._context.read(tokens, lambda *_: None)
         text.finish()
         return text.written
 
@@ -308,41 +326,6 @@ class Runner:
                 self._front.send(kind, **dict(zip(names, values, strict=True)))
 
         return report
-
-
-class Text:
-    """Gathers an answer's bytes into whole characters, and characters into frames."""
-
-    def __init__(self, front: Front) -> None:
-        self.written = 0
-        self._front = front
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._pending = ""
-        self._tokens = 0
-        self._sent = 0.0
-        self._began = self._told = time.monotonic()
-
-    def add(self, piece: bytes) -> None:
-        """Take one token's bytes."""
-        self.written += 1
-        self._tokens += 1
-        self._pending += self._decoder.decode(piece)
-        now = time.monotonic()
-        if now - self._sent >= TEXT_SECONDS and self._pending:
-            self._send(now)
-        if now - self._told >= SPEED_SECONDS:
-            self._told = now
-            self._front.send("speed", tokens_per_second=self.written / (now - self._began))
-
-    def finish(self) -> None:
-        """Send what is left."""
-        self._pending += self._decoder.decode(b"", final=True)
-        if self._tokens:
-            self._send(time.monotonic())
-
-    def _send(self, now: float) -> None:
-        self._front.send("text", text=self._pending, tokens=self._tokens)
-        self._pending, self._tokens, self._sent = "", 0, now
 
 
 def encode(model: llama.Model, render: Callable[[Messages], str], messages: Messages) -> list[int]:
@@ -368,6 +351,11 @@ def encode(model: llama.Model, render: Callable[[Messages], str], messages: Mess
     return model.begin(tokens)
 
 
+def _hear(text: str) -> None:
+    lora.heard.append(text)
+    print(text, end="", file=sys.stderr, flush=True)
+
+
 def _start_llama() -> ModuleType:
     """Import llama.cpp now that the front's end would be noticed, and quieten it."""
     try:
@@ -378,7 +366,7 @@ def _start_llama() -> ModuleType:
             f"llama.cpp can't be loaded: {error}.",
             "Run `baton doctor`; installing Baton anew mends most of it.",
         ) from error
-    llama.start(lambda text: print(text, end="", file=sys.stderr, flush=True))
+    llama.start(_hear)
     return llama
 
 

@@ -26,6 +26,9 @@ CHATML = (
 MOST_REPEATED = 100_000
 """How long a text or list a template may make by multiplying, in items."""
 
+_EFFORTS = {True: ("medium", "high"), False: ("none", "no_think", "minimal", "low")}
+"""How much a model shall think, for templates that know steps: the first of these they name."""
+
 Messages = Sequence[dict[str, str]]
 """Messages as templates know them: `role` and `content`."""
 
@@ -66,6 +69,7 @@ class ChatTemplate:
         )
         environment.filters["tojson"] = _to_json
         self._template = environment.from_string(source)
+        self._source = source
         self._known = {
             "bos_token": bos,
             "eos_token": eos,
@@ -76,18 +80,31 @@ class ChatTemplate:
             "strftime_now": lambda text: datetime.now().strftime(text),
         }
 
-    def render(self, messages: Messages) -> str:
-        """Return the prompt. Raises TemplateRefused."""
+    def render(self, messages: Messages, thinking: bool | None = None) -> str:
+        """Return the prompt; the model writes thoughts first if `thinking`, and if it can.
+
+        With None it does where its template has no switch for that. Raises TemplateRefused.
+        """
         try:
-            return self._render(messages)
+            return self._render(messages, thinking)
         except TemplateRefused:
             if len(messages) < 2 or messages[0]["role"] != "system":
                 raise
-            return self._render(_without_system(messages))
+            return self._render(_without_system(messages), thinking)
 
-    def _render(self, messages: Messages) -> str:
+    def _switches(self, thinking: bool | None) -> dict[str, Any]:
+        """Return what templates of all families look for, each in its own word."""
+        found: dict[str, Any] = {"enable_thinking": bool(thinking), "thinking": bool(thinking)}
+        if thinking is not None and "reasoning_effort" in self._source:
+            named = (e for e in _EFFORTS[thinking] if f"'{e}'" in self._source.replace('"', "'"))
+            if effort := next(named, "" if thinking else "low"):
+                found["reasoning_effort"] = effort
+        return found
+
+    def _render(self, messages: Messages, thinking: bool | None) -> str:
+        known = {**self._known, **self._switches(thinking)}
         try:
-            return self._template.render(messages=messages, **self._known)
+            return self._template.render(messages=messages, **known)
         except TemplateRefused:
             raise
         except Exception as error:  # a template can fail in as many ways as a program

@@ -70,7 +70,8 @@ class Request:
     shape: Shape | None = None
 
 
-# What a worker yields, in order: any Loading, Reading and Sent, then Text and Writing, then Usage.
+# What a worker yields, in order: any Loading, Reading and Sent, any Thinking, then Text and Writing,
+# then Usage.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,17 @@ class Reading:
 
     done: int
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The worker writes thoughts, which are no part of its answer: so many tokens since the last.
+
+    Comes now and then, with how fast it writes them.
+    """
+
+    tokens: int
+    tokens_per_second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +166,7 @@ class Usage:
     confidence: float | None = None
 
 
-Chunk = Loading | Reading | Retrying | Sent | Declined | Text | Writing | Usage
+Chunk = Loading | Reading | Retrying | Sent | Declined | Thinking | Text | Writing | Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ class Phase(StrEnum):
 
     LOADING = "loading"
     READING = "reading"
+    THINKING = "thinking"
     WRITING = "writing"
 
 

@@ -294,5 +294,6 @@ def _phase(step: StepView, view: RunView) -> str:
         case Phase.READING:
             return f"reading prompt{done}"
         case _:
+            what = "thinking" if step.status == Phase.THINKING else "writing"
             speed = step.tokens_per_second
-            return f"writing {speed:.0f} tokens/s" if speed else "writing"
+            return f"{what} {speed:.0f} tokens/s" if speed else what

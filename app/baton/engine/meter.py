@@ -21,6 +21,7 @@ from baton.domain.chat import (
     Request,
     Sent,
     Text,
+    Thinking,
     Usage,
     input_bound,
 )
@@ -219,6 +220,8 @@ def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:
     match chunk:
         case Loading():
             tally.loading = elapsed
+        case Thinking(tokens=tokens):
+            tally.tokens_out += tokens
         case Text(tokens=tokens):
             tally.tokens_out += tokens
             if tally.first_token is None:

@@ -20,6 +20,7 @@ from baton.domain.chat import (
     Retrying,
     Sent,
     Text,
+    Thinking,
     Turn,
     Usage,
     Writing,
@@ -314,7 +315,7 @@ class Part:
                 await emit(ev.StepRetried(0, number, reason, delay))
             case Declined():
                 pass  # the error that follows says why
-            case Loading() | Reading() | Writing():
+            case Loading() | Reading() | Thinking() | Writing():
                 await emit(_progress(number, chunk))
 
 
@@ -333,12 +334,14 @@ def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
     return estimate * error.limit // (2 * max(error.needed, 1))
 
 
-def _progress(number: int, chunk: Loading | Reading | Writing) -> ev.Progress:
+def _progress(number: int, chunk: Loading | Reading | Thinking | Writing) -> ev.Progress:
     match chunk:
         case Loading(fraction=fraction):
             return ev.Progress(0, number, ev.Phase.LOADING, fraction)
         case Reading(done=done, total=total):
             read = done / total if total else None
             return ev.Progress(0, number, ev.Phase.READING, read)
+        case Thinking(tokens_per_second=speed):
+            return ev.Progress(0, number, ev.Phase.THINKING, None, speed)
         case Writing(tokens_per_second=speed):
             return ev.Progress(0, number, ev.Phase.WRITING, None, speed)

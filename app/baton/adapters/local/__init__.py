@@ -3,11 +3,12 @@
 from baton.adapters.local.files import STARTER, ModelFile, check_gguf, find_model, starter
 from baton.adapters.local.memory import Memory
 from baton.adapters.local.probe import gpus, probe
-from baton.adapters.local.worker import LocalWorker
+from baton.adapters.local.worker import LocalWorker, Manner
 
 __all__ = [
     "STARTER",
     "LocalWorker",
+    "Manner",
     "Memory",
     "ModelFile",
     "check_gguf",

@@ -1,0 +1,414 @@
+"""A model in a child process on this machine, and the requests that take turns with it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from baton.adapters.local.files import check_gguf
+from baton.adapters.local.memory import Crowded, Memory
+from baton.children import framing
+from baton.children.process import Child, Died, environment
+from baton.domain.chat import (
+    Chunk,
+    Finish,
+    Loading,
+    Reading,
+    Retrying,
+    Text,
+    Thinking,
+    Usage,
+    Writing,
+)
+from baton.domain.errors import (
+    BatonError,
+    ContextTooLong,
+    ModelFileError,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.domain.sanitise import one_line
+
+if TYPE_CHECKING:
+    import asyncio
+
+BACKOFF = (1.0, 2.0, 4.0)
+"""Seconds before each further try while no text has come."""
+
+DEATHS = 3
+DEATHS_SECONDS = 600.0
+"""A model that died so often in that time, with no answer in between, is left alone."""
+
+GRACE_SECONDS = 1.5
+"""How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
+
+ENDS = ("stopped", "done", "failed")
+"""The frames after which a child is at rest."""
+
+
+class Facts(NamedTuple):
+    """What a child says of the model that it has loaded."""
+
+    context: int
+    parameters: int
+    hardware: str
+    licence: str
+    note: str
+
+
+class Ask(NamedTuple):
+    """What a child is to be asked: who asks, and the fields of the frame."""
+
+    name: str
+    fields: Mapping[str, Any]
+
+
+class Host:
+    """Holds one GGUF model, and answers with it, one request at a time.
+
+    The child process is started by the first request (or `warm`), ends when it has been idle for
+    `idle_seconds` (0: never), and is started again when it died. `context` is the most that may
+    grow to, in tokens; see LocalWorker for the rest.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        memory: Memory,
+        context: int,
+        *,
+        threads: int = 0,
+        gpu_layers: int = -1,
+        kv: str = "f16",
+        force: bool = False,
+        idle_seconds: float = 600.0,
+        environ: Mapping[str, str] = os.environ,
+        ready: Callable[[], Awaitable[None]] | None = None,
+        trusted: Callable[[], bool] | None = None,
+    ) -> None:
+        self.facts: Facts | None = None
+        self.force = force
+        self._path = path
+        self._memory = memory
+        self._context = context
+        self._threads = threads
+        self._gpu_layers = gpu_layers
+        self._kv = kv
+        self._idle_seconds = idle_seconds
+        self._environ = environ
+        self._ready = ready
+        self._trusted = trusted
+        self._slot: asyncio.Lock | None = None
+        self._child: Child | None = None
+        self._loaded = False
+        self._bytes = 0
+        self._gpu_share = 1.0
+        self._ask = 0
+        self._deaths: list[float] = []
+
+    def warm(self, name: str) -> None:
+        """Begin to load the model, unless its file would have to be read first to be trusted."""
+        if self._ready is not None and not (self._trusted is not None and self._trusted()):
+            return
+        with suppress(BatonError):  # the first request meets it again, and tells
+            self._running(name)
+
+    async def stream(self, ask: Ask) -> AsyncGenerator[Chunk]:
+        """Answer what is asked, when those before it have been; see engine.ports.Worker."""
+        import asyncio
+
+        self._slot = self._slot or asyncio.Lock()
+        try:
+            async with self._slot, aclosing(self._persistently(ask)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._memory.freed()
+
+    async def _persistently(self, ask: Ask) -> AsyncGenerator[Chunk]:
+        """Answer, and try again as long as no text has come."""
+        import asyncio
+
+        self._refuse_in_quarantine(ask.name)
+        wrote = False
+        for delay in (*BACKOFF, None):
+            try:
+                async with aclosing(self._with_room(ask)) as chunks:
+                    async for chunk in chunks:
+                        wrote = wrote or isinstance(chunk, Text)
+                        yield chunk
+                self._deaths.clear()
+                return
+            except Died as death:
+                self._mourn()
+                if wrote or delay is None:
+                    raise _unavailable(ask.name, str(death), wrote) from death
+                yield Retrying(f"{ask.name} fell over. {death}", delay)
+                await asyncio.sleep(delay)
+
+    async def _with_room(self, ask: Ask) -> AsyncGenerator[Chunk]:
+        """Answer once there is room beside the models that are answering."""
+        while True:
+            rests = self._memory.rests
+            try:
+                async with aclosing(self._attempt(ask)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                return
+            except Crowded:  # nothing of it is loaded now, so nobody waits for it meanwhile
+                await self._memory.change(rests)
+
+    async def aclose(self) -> None:
+        """Unload the model and forgive its deaths; it may be used again."""
+        child, self._child = self._child, None
+        self._deaths.clear()
+        self._gpu_share = 1.0
+        if child is not None:
+            child.kill()
+            await child.gone()
+        self._memory.freed()
+
+    @property
+    def loading(self) -> bool:
+        """Whether its model is being read, and nobody has been told yet that it is there."""
+        if self._child is None or self._child.ended or self._loaded:
+            return False
+        return all(frame.get("type") == "loading" for frame in list(self._child.inbox))
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory the model may take now."""
+        return self._bytes if self._child is not None and not self._child.ended else 0
+
+    @property
+    def process(self) -> int | None:
+        """The id of the process that holds the model now, None if there is none."""
+        return self._child.pid if self._child is not None and not self._child.ended else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is answering."""
+        return self._slot is not None and self._slot.locked()
+
+    def unload(self) -> None:
+        """Let the model's memory go."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _living(self) -> Child | None:
+        """Return the child, if there is one that hasn't ended."""
+        if self._child is not None and self._child.ended:
+            if not self._child.went_idle:
+                self._mourn()
+            self._child = None
+        return self._child
+
+    def _running(self, name: str) -> Child:
+        """Return the child, started if need be."""
+        child = self._living()
+        if child is None:
+            child = self._child = self._start(name)
+        return child
+
+    def _start(self, name: str) -> Child:
+        self._bytes = max(check_gguf(self._path), self._bytes)
+        self._memory.make_room(self, self._bytes)
+        try:
+            child = Child("runner", environment(self._environ))
+        except OSError as error:
+            raise WorkerUnavailable(
+                f"{name} can't be started: {error.strerror}.",
+                "Close other programs, then try again.",
+            ) from error
+        self._loaded = False
+        child.send(
+            "load",
+            path=str(self._path),
+            context=self._context,
+            threads=self._threads,
+            gpu_layers=self._gpu_layers,
+            gpu_share=self._gpu_share,
+            kv=self._kv,
+            idle_seconds=self._idle_seconds or None,
+        )
+        return child
+
+    async def _attempt(self, ask: Ask) -> AsyncGenerator[Chunk]:
+        """Ask once. Raises Died. Whichever way it ends, the child is ready again or gone."""
+        if self._ready is not None and self._living() is None:
+            await self._ready()
+        child = self._running(ask.name)
+        try:
+            async with aclosing(self._load(child)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            on_cpu = self.facts is not None and self.facts.hardware == "CPU only"
+            turn = self._memory.processor.share(self._threads) if on_cpu else nullcontext()
+            async with turn, aclosing(self._answer(child, ask)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except Unfit:
+            raise  # the model itself is well
+        except (Died, ModelFileError):
+            child.kill()
+            raise
+
+    async def _load(self, child: Child) -> AsyncGenerator[Chunk]:
+        """Wait until the model is loaded."""
+        from baton.engine.meter import uninterrupted
+
+        try:
+            while not self._loaded:
+                chunk = self._chunk(await child.receive())
+                if chunk is not None:
+                    yield chunk
+        finally:
+            if not self._loaded:
+                await uninterrupted(self._stop(child))
+
+    async def _answer(self, child: Child, ask: Ask) -> AsyncGenerator[Chunk]:
+        """Ask the child, and listen to the end. Raises framing.FrameError for too long a text."""
+        from baton.engine.meter import uninterrupted
+
+        self._ask += 1
+        at_rest = True
+        try:
+            child.send("ask", id=self._ask, **ask.fields)
+            at_rest = False
+            while not at_rest:
+                chunk = self._chunk(await child.receive())
+                at_rest = isinstance(chunk, Usage)
+                if chunk is not None:
+                    yield chunk
+        except Unfit:
+            at_rest = True
+            raise
+        except (Died, ModelFileError):
+            child.kill()
+            raise
+        except BatonError:
+            at_rest = self._loaded  # it refused this request, and is ready for the next
+            raise
+        finally:
+            if not at_rest:
+                await uninterrupted(self._stop(child))
+
+    async def _stop(self, child: Child) -> None:
+        """Make the child stop within the grace time, else end it."""
+        import asyncio
+
+        if self._loaded and not child.killed:
+            child.send("cancel", id=self._ask)
+            with suppress(TimeoutError, Died):
+                async with asyncio.timeout(GRACE_SECONDS):
+                    while (await child.receive()).get("type") not in ENDS:
+                        pass
+                    return
+        child.kill()
+        await child.gone()
+        if self._child is child:
+            self._child = None
+
+    def _chunk(self, frame: framing.Frame) -> Chunk | None:
+        """Read a frame. A child is as trustworthy as its model file: Died if it makes no sense."""
+        match frame:
+            case {"type": "loaded"}:
+                self._note(frame)
+                return None
+            case {"type": "failed"}:
+                raise _error(frame)
+        return _chunk(frame)
+
+    def _note(self, frame: framing.Frame) -> None:
+        """Learn from the child what has been loaded. Raises ModelFileError if it is too large."""
+        match frame:
+            case {
+                "parameters": int(parameters),
+                "context": int(context),
+                "bytes": int(size),
+                "hardware": str(hardware),
+                "licence": str(licence),
+                "note": str(note),
+            }:
+                self._bytes = size
+                self._memory.make_room(self, size)
+                self._loaded = True
+                licence, hardware = one_line(licence, 60), one_line(hardware)
+                self.facts = Facts(context, parameters, hardware, licence, note)
+            case _:
+                raise Died("It answered nonsense.")
+
+    def _mourn(self) -> None:
+        """Count a death, and try with less on the GPU if it died over loading."""
+        self._deaths.append(time.monotonic())
+        self._child = None
+        if not self._loaded:
+            self._gpu_share = 0.5 if self._gpu_share == 1 else 0.0
+
+    def _refuse_in_quarantine(self, name: str) -> None:
+        since = time.monotonic() - DEATHS_SECONDS
+        self._deaths = [death for death in self._deaths if death > since]
+        if len(self._deaths) < DEATHS:
+            return
+        minutes = max(1, round((self._deaths[-DEATHS] - since) / 60))
+        raise WorkerUnavailable(
+            f"{name} fell over {len(self._deaths)} times within ten minutes and is left alone for"
+            " now.",
+            f"Choose another worker, try again in {minutes} minutes, or run `baton doctor`.",
+        )
+
+
+class Unfit(ModelFileError):
+    """An adapter that can't be put on the model."""
+
+
+def _chunk(frame: framing.Frame) -> Chunk:
+    """Read what a child says while it answers. Raises Died if that makes no sense."""
+    match frame:
+        case {"type": "text", "text": str(text), "tokens": int(tokens)}:
+            return Text(text, tokens)
+        case {"type": "speed", "tokens_per_second": float(speed)}:
+            return Writing(speed)
+        case {"type": "thinking", "tokens": int(tokens), "tokens_per_second": float(speed)}:
+            return Thinking(tokens, speed)
+        case {"type": "reading", "done": int(done), "total": int(total)}:
+            return Reading(done, total)
+        case {"type": "loading", "fraction": float(fraction)}:
+            return Loading(min(max(fraction, 0.0), 1.0))
+        case {
+            "type": "done",
+            "tokens_in": int(tokens_in),
+            "tokens_out": int(tokens_out),
+            "finish": "stop" | "length" as finish,
+            "cached": int(cached),
+            "context": int(context),
+            "confidence": float() | None as confidence,
+        }:
+            counted = (tokens_in, tokens_out, Finish(finish), cached, context)
+            return Usage(*counted, confidence=confidence)
+    raise Died("It answered nonsense.")
+
+
+def _unavailable(name: str, reason: str, wrote: bool) -> WorkerUnavailable:
+    kept = " What it had written is kept." if wrote else ""
+    return WorkerUnavailable(f"{name} fell over. {reason}{kept}", "Try again.")
+
+
+def _error(frame: framing.Frame) -> BatonError:
+    """Turn a child's failure into the error it stands for."""
+    match frame:
+        case {"error": "ContextTooLong", "needed": int(needed), "limit": int(limit)}:
+            return ContextTooLong(needed, limit)
+        case {"error": str(name), "message": str(message), "hint": str(hint)}:
+            kinds: dict[str, type[BatonError]] = {
+                "ModelFileError": ModelFileError,
+                "WorkerUnavailable": WorkerUnavailable,
+                "Unfit": Unfit,
+            }
+            return kinds.get(name, WorkerError)(one_line(message, 500), one_line(hint, 500))
+    return WorkerError("The model failed without saying why.", "Try again.")

@@ -1,0 +1,57 @@
+"""LoRA adapters: small files that change how a model writes, put on it answer by answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import MutableSequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from baton.children.front import Failure
+
+if TYPE_CHECKING:
+    from baton.children import llama
+
+heard: MutableSequence[str] = deque(maxlen=20)
+"""What llama.cpp complained of last: the only place where it says why an adapter doesn't fit."""
+
+
+class Adapters:
+    """The adapters that were put on a model. They stay in memory with it: they are small."""
+
+    def __init__(self, model: llama.Model) -> None:
+        self._model = model
+        self._loaded: dict[tuple[str, int], Any] = {}
+
+    def get(self, path: str) -> Any:
+        """Return an adapter, None for the path "". Raises Failure where it isn't one for this."""
+        if not path:
+            return None
+        try:
+            key = (path, Path(path).stat().st_mtime_ns)
+        except OSError as error:
+            raise _unfit(path, f"it can't be read: {error.strerror}") from error
+        if key not in self._loaded:
+            heard.clear()
+            adapter = self._model.adapter(path)
+            if not adapter:
+                raise _unfit(path, _why("".join(heard)))
+            self._loaded[key] = adapter
+        return self._loaded[key]
+
+
+def _unfit(path: str, why: str) -> Failure:
+    return Failure(
+        "Unfit",
+        f"The adapter {Path(path).name} can't be put on this model: {why}.",
+        "Choose one that was made for it, or take `adapter` out of the worker's settings.",
+    )
+
+
+def _why(said: str) -> str:
+    """Put llama.cpp's complaint into plain words."""
+    if any(word in said for word in ("general.type", "adapter.type", "unexpected suffix")):
+        return "it isn't a LoRA adapter"
+    if any(word in said for word in ("mismatch", "base model", "transposed")):
+        return "it was made for another one"
+    return "the file is broken, or there is no memory for it"
