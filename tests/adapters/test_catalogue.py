@@ -50,7 +50,7 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
 
 
 def test_what_ships_is_sound_and_sets_are_possible() -> None:
-    entries = catalogue.read()
+    entries = catalogue.read_catalogue()
     assert 25 <= len(entries) <= 35
     free = [entry for entry in entries if entry.free]
     assert 3 <= len(entries) - len(free) <= 5
@@ -67,10 +67,10 @@ def test_what_ships_is_sound_and_sets_are_possible() -> None:
 
 
 def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
-    theirs = catalogue.read()
+    theirs = catalogue.read_catalogue()
     own = MINE + MINE.replace('"mine"', f'"{theirs[0].id}"')
     (tmp_path / "catalogue.toml").write_text(own, "utf-8")
-    entries = {entry.id: entry for entry in catalogue.read(tmp_path)}
+    entries = {entry.id: entry for entry in catalogue.read_catalogue(tmp_path / "catalogue.toml")}
     assert list(entries) == [*(entry.id for entry in theirs), "mine"]
     assert entries[theirs[0].id].name == "Mine"
     mine = entries["mine"]
@@ -79,8 +79,8 @@ def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
     assert (mine.active, mine.roles) == (10**9, (Role.CODER, Role.CHAT))
     assert (mine.thinking, mine.skills) == (Thinking.ALWAYS, {"code": 3})
     (tmp_path / "catalogue.toml").write_text(MINE.replace('"Mine"', '"Yours"'), "utf-8")
-    assert catalogue.read(tmp_path)[-1].name == "Yours"
-    assert catalogue.read(tmp_path / "nothing") == theirs
+    assert catalogue.read_catalogue(tmp_path / "catalogue.toml")[-1].name == "Yours"
+    assert catalogue.read_catalogue(tmp_path / "nothing") == theirs
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_broken_file_is_told_in_a_sentence(tmp_path: Path, old: str, new: str,
     file = tmp_path / "catalogue.toml"
     file.write_text(MINE.replace(old, new, 1), "utf-8")
     with pytest.raises(ModelFileError, match=said.replace("[", r"\[")) as told:
-        catalogue.read(tmp_path)
+        catalogue.read_catalogue(tmp_path / "catalogue.toml")
     assert str(file) in told.value.message
     assert "\n" not in told.value.message
     assert str(file) in told.value.hint
@@ -132,11 +132,11 @@ def test_what_is_no_text_is_told(tmp_path: Path) -> None:
     for content in (b"\xff\xfe", b"\0", b"#" * 5_000_000):
         file.write_bytes(content)
         with pytest.raises(ModelFileError, match=re.escape(str(file))):
-            catalogue.read(tmp_path)
+            catalogue.read_catalogue(tmp_path / "catalogue.toml")
     file.unlink()
     file.mkdir()
     with pytest.raises(ModelFileError, match="can't be read"):
-        catalogue.read(tmp_path)
+        catalogue.read_catalogue(tmp_path / "catalogue.toml")
 
 
 def test_a_file_cut_or_flipped_anywhere_is_read_or_refused(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_file_cut_or_flipped_anywhere_is_read_or_refused(tmp_path: Path) -> No
             raw[dice.randrange(len(raw))] = dice.randrange(256)
         file.write_bytes(raw)
         try:
-            entries = catalogue.read(tmp_path)
+            entries = catalogue.read_catalogue(tmp_path / "catalogue.toml")
         except ModelFileError:
             continue
         read += 1

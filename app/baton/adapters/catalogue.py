@@ -70,14 +70,14 @@ def shipped() -> Path:
     return inside if inside.is_file() else package.parents[1] / "models" / NAME
 
 
-def read(config: Path | None = None) -> tuple[Entry, ...]:
-    """Return the catalogue, with the person's own entries from their configuration folder.
+def read_catalogue(own: Path | None = None) -> tuple[Entry, ...]:
+    """Return the catalogue, with the person's own entries from a file that need not be there.
 
     An own entry replaces one of the same id. Raises ModelFileError that says what is wrong where.
     """
     entries = {entry.id: entry for entry in _read(shipped(), must=True)}
-    if config is not None:
-        entries |= {entry.id: entry for entry in _read(config / NAME, must=False)}
+    if own is not None:
+        entries |= {entry.id: entry for entry in _read(own, must=False)}
     return tuple(entries.values())
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -18,6 +18,7 @@ from baton import __version__
 from baton.adapters import hardware
 from baton.cli.output import emit, emit_json, show_size
 from baton.domain.errors import BatonError, ConfigError
+from baton.domain.machine import Gpu
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
 from baton.settings import CloudWorker, LocalWorker, Paths, Settings, find_paths, load
@@ -109,9 +110,11 @@ def _settings_text(file: Path) -> str:
 def _machine() -> Finding:
     machine = hardware.machine()
     text = (
-        f"{show_size(machine.available)} of {show_size(machine.memory)} memory free,"
-        f" {machine.cores} cores, {machine.threads} threads"
+        f"{machine.processor}, {machine.cores} cores, {machine.threads} threads;"
+        f" {show_size(machine.available)} of {show_size(machine.memory)} memory free"
     )
+    if machine.battery is not None:
+        text += f"; battery {machine.battery:.0%}{', in use' if machine.on_battery else ''}"
     return Finding("machine", State.WARN if machine.available < _LITTLE else State.OK, text)
 
 
@@ -299,7 +302,19 @@ def _llama_cpp() -> Finding:
         f"{device['description']} ({show_size(device['free'])} free)" for device in found["devices"]
     )
     gpu = f"can use {devices or 'a GPU, but found none'}" if found["gpu"] else "CPU only"
-    return Finding("llama.cpp", State.OK, f"build {found['version']}, {gpu}; {abilities}")
+    text = f"build {found['version']}, {gpu}; {abilities}"
+    known = [Gpu(one["description"], one["free"], one["total"]) for one in found["devices"]]
+    if idle := hardware.machine(gpus=known).idle_gpus:
+        return Finding("llama.cpp", State.WARN, f"{text}. {_unused(idle, bool(found['gpu']))}")
+    return Finding("llama.cpp", State.OK, text)
+
+
+def _unused(idle: Sequence[str], can: bool) -> str:
+    """Say which GPUs are there for nothing, and what to do."""
+    cards = ", ".join(one_line(name, 80) for name in idle)
+    if can:
+        return f"It can't use {cards}: is the driver there, and new enough for this build?"
+    return f"{cards} would be faster: install a build of llama-cpp-python for it."
 
 
 def _tools(settings: Settings) -> Finding:
