@@ -6,16 +6,18 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.local import LocalWorker, Memory, find_model
+from baton.adapters.local import LocalWorker, Manner, Memory, ModelFile, find_model
+from baton.domain.catalogue import Role
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError, StoreError
 from baton.domain.labels import Label, reach
 from baton.domain.prices import FREE
 from baton.settings import CloudWorker as CloudSettings
 from baton.settings import LocalWorker as LocalSettings
-from baton.settings import Paths, Settings
+from baton.settings import Paths, Settings, load, write
 from baton.settings import ServerWorker as ServerSettings
 
 if TYPE_CHECKING:
@@ -25,10 +27,17 @@ if TYPE_CHECKING:
     from baton.adapters.ledger import Ledger
     from baton.adapters.router import LearnedRouter
     from baton.adapters.store import Store
+    from baton.domain.library import Held
+    from baton.domain.machine import Machine
     from baton.engine.learning import Tutor
+    from baton.engine.library import Library
     from baton.engine.mastery import SkillTable
     from baton.engine.orchestra import Orchestra
     from baton.engine.ports import Template, Worker
+
+    Loading = tuple[Path, int, int, int, str, bool]
+    """What makes out that two workers load the same: file, context, threads, GPU layers, kv, force.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,8 @@ class Baton:
     ledger: Ledger
     settings: Settings
     paths: Paths
+    library: Library
+    memory: Memory
     gateway: Gateway | None = None
     router: LearnedRouter | None = None
 
@@ -82,9 +93,26 @@ class Baton:
         if self.gateway is not None and not terms.offline and any(terms.ceilings.values()):
             self.gateway.warm()
 
+    def join(self, held: Held) -> str:
+        """Make a model that has arrived a worker, in its roles; return a line that says so."""
+        from baton.engine.roles import told
+
+        settings = load(self.paths.config_file)
+        roles = appoint(held, self.library, settings, self.paths)
+        own = {worker.id: worker for worker in settings.roster}
+        entry = own.get(held.id) or LocalSettings(held.id, model=held.id)
+        if isinstance(entry, LocalSettings):
+            self.orchestra.add(_local(entry, settings, {held.id: held}, self.memory, {}))
+        if Role.CHAT in roles:
+            self.orchestra.default = held.id
+        if Role.CONDUCTOR in roles:
+            self.orchestra.conductor = held.id
+        return told(held.id, held.record.name, roles)
+
     async def aclose(self) -> None:
-        """Let workers, gateway, money and history go."""
+        """Let workers, gateway, money and history go; downloads stop, and can go on later."""
         try:
+            await self.library.aclose()
             await self.orchestra.aclose()
             if self.gateway is not None:
                 await self.gateway.aclose()
@@ -107,7 +135,10 @@ def compose(
     router right after it. With `only`, no other configured worker is used. Raises ConfigError,
     ModelFileError or StoreError.
     """
-    workers: dict[str, Worker] = dict(_local_workers(settings, warm))
+    memory = Memory(int(settings.local.memory_gb * 1e9))
+    stock = library(settings, paths)
+    held = _held(stock, paths)
+    workers: dict[str, Worker] = dict(_local_workers(settings, held, memory, warm))
     if warm in workers:
         workers[warm].warm()
 
@@ -128,6 +159,7 @@ def compose(
         outside[warm].warm()
     workers.update(outside)
     ids = [entry.id for entry in settings.roster if entry.id in workers]
+    ids += [name for name in workers if name not in ids]
     if settings.tools:
         from baton.adapters.tools import tools
 
@@ -155,7 +187,7 @@ def compose(
     orchestra.templates = partial(_templates, paths)
     if gateway is not None:
         orchestra.on_offline = partial(setattr, gateway, "offline")
-    return Baton(orchestra, store, ledger, settings, paths, gateway, router)
+    return Baton(orchestra, store, ledger, settings, paths, stock, memory, gateway, router)
 
 
 def skill_table(store: Store | None) -> SkillTable:
@@ -184,22 +216,76 @@ def _templates(paths: Paths) -> Mapping[str, Template]:
     return read_templates(paths.config / "templates")
 
 
-def _local_workers(settings: Settings, warm: str | None) -> Mapping[str, LocalWorker]:
-    memory = Memory(int(settings.local.memory_gb * 1e9))
+def library(settings: Settings, paths: Paths) -> Library:
+    """Return the models on this machine, and the way others come to it; nothing is read yet."""
+    from baton.adapters.catalogue import read_catalogue
+    from baton.adapters.downloads import HubSupply
+    from baton.adapters.shelf import FolderShelf
+    from baton.engine.library import Library
+
+    return Library(
+        FolderShelf(paths.models),
+        HubSupply(),
+        partial(read_catalogue, paths.config / "catalogue.toml"),
+        partial(_machine, paths.models),
+        context=settings.local.context,
+        offline=settings.offline,
+    )
+
+
+async def _machine(folder: Path) -> Machine:
+    """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take."""
+    import asyncio
+
+    from baton.adapters.hardware import machine
+    from baton.adapters.local import gpus
+
+    return await asyncio.to_thread(machine, folder, await gpus())
+
+
+def _held(stock: Library, paths: Paths) -> Mapping[str, Held]:
+    """Return the models that can be used, by id."""
+    if not paths.models.is_dir():
+        return {}
+    return {held.id: held for held in stock.models() if held.state.usable}
+
+
+def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[Role, ...]:
+    """Give a model that has arrived its roles in the settings; return them."""
+    from baton.engine.roles import changes, holders, taken
+
+    having = holders(settings.worker, settings.conductor, settings.prefer)
+    roles = taken(held.record.roles, stock.suited(held.id), having)
+    if roles:
+        write(paths.config_file, changes(held.id, roles))
+    return roles
+
+
+def _local_workers(
+    settings: Settings, held: Mapping[str, Held], memory: Memory, warm: str | None
+) -> Mapping[str, LocalWorker]:
+    own = [worker for worker in settings.roster if isinstance(worker, LocalSettings)]
+    named = {worker.id for worker in settings.roster}
     workers: dict[str, LocalWorker] = {}
-    for worker in settings.roster:
-        if not isinstance(worker, LocalSettings):
-            continue
+    loaded: dict[Loading, LocalWorker] = {}
+    for worker in (*own, *(LocalSettings(id, model=id) for id in held if id not in named)):
         try:
-            workers[worker.id] = _local(worker, settings, memory)
+            workers[worker.id] = _local(worker, settings, held, memory, loaded)
         except ModelFileError:  # a starter model that isn't installed is missed only when wanted
             if worker.id == (warm or settings.worker):
                 raise
     return workers
 
 
-def _local(worker: LocalSettings, settings: Settings, memory: Memory) -> LocalWorker:
-    model = find_model(worker.model)
+def _local(
+    worker: LocalSettings,
+    settings: Settings,
+    held: Mapping[str, Held],
+    memory: Memory,
+    loaded: dict[Loading, LocalWorker],
+) -> LocalWorker:
+    """Return a worker; beside another in `loaded` that loads the same model in the same way."""
+    model = _model_of(held[worker.model]) if worker.model in held else find_model(worker.model)
     local = settings.local
     card = replace(
         model.card,
@@ -209,15 +295,55 @@ def _local(worker: LocalSettings, settings: Settings, memory: Memory) -> LocalWo
         system=model.card.system if worker.system is None else worker.system,
         skills=_skills(worker),
     )
-    return LocalWorker(
+    threads = _first(worker.threads, local.threads)
+    gpu_layers = _first(worker.gpu_layers, local.gpu_layers)
+    kv = worker.kv or local.kv
+    loading = (model.path, card.context, threads, gpu_layers, kv, worker.force)
+    manner = _manner(worker, model)
+    if loading in loaded:
+        return loaded[loading].beside(card, manner)
+    loaded[loading] = LocalWorker(
         card,
         model.path,
         memory,
-        threads=_first(worker.threads, local.threads),
-        gpu_layers=_first(worker.gpu_layers, local.gpu_layers),
-        temperature=model.temperature if worker.temperature is None else worker.temperature,
+        manner=manner,
+        threads=threads,
+        gpu_layers=gpu_layers,
+        kv=kv,
+        force=worker.force,
         idle_seconds=local.idle_minutes * 60,
     )
+    return loaded[loading]
+
+
+def _manner(worker: LocalSettings, model: ModelFile) -> Manner:
+    """Return how a worker writes: as its settings say, else as suits the model."""
+    temperature = model.temperature if worker.temperature is None else worker.temperature
+    return Manner(
+        temperature,
+        top_p=worker.top_p,
+        top_k=worker.top_k,
+        min_p=worker.min_p,
+        repeat_penalty=worker.repeat_penalty,
+        seed=worker.seed,
+        thinking=worker.thinking,
+        adapter=Path(worker.adapter).expanduser().absolute() if worker.adapter else None,
+        adapter_scale=worker.adapter_scale,
+    )
+
+
+def _model_of(held: Held) -> ModelFile:
+    """Return a model of the library as a worker's model."""
+    record = held.record
+    card = Card(
+        held.id,
+        "local",
+        record.name,
+        size=record.size,
+        licence=record.licence,
+        model=record.file.removesuffix(".gguf"),
+    )
+    return ModelFile(held.path, card)
 
 
 def _outside_workers(
