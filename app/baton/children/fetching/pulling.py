@@ -1,0 +1,294 @@
+"""Getting a file's bytes from a server that may fail, lie, fall silent or be asked too often.
+
+Each attempt asks the file's own address for what is missing, so an address that was signed and has
+expired is simply signed anew. Only what fits exactly is appended to the partial: the right status,
+the right range of the right total, no more bytes than promised. Everything else is an attempt that
+failed; after several in a row that brought nothing new, the last one's sentence is the result.
+
+The body is read past httpx (`Response.iter_raw`), which copies it four times: 2.0 s of processor
+time for 2 GiB, where the stream below needs 0.8 s, as `http.client` does. With writing and hashing
+that decides between slower and as fast as curl (`scripts/bench_models`).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpcore
+import httpx
+
+from baton.children.fetching import refusals, wire
+from baton.children.fetching.partial import Partial
+from baton.children.fetching.space import in_words
+from baton.children.fetching.wire import Stopped
+from baton.children.front import Failure
+from baton.domain.catalogue import Offer
+
+PIECE = 1 << 18
+"""How much is read from a connection at once; all that a killed process can lose."""
+
+_GLANCE = 0.25
+"""How often a silent connection is looked at, in seconds."""
+
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How patient a transfer is: attempts without anything new, and seconds.
+
+    The first pause is `pause`, each further one twice as long, up to `longest`. A server that asks
+    for more than `patience` is not waited for. `stall` is how long a connection may be silent.
+    """
+
+    tries: int = 5
+    pause: float = 1.0
+    longest: float = 30.0
+    patience: float = 300.0
+    stall: float = 20.0
+
+
+class Trouble(Exception):
+    """An attempt failed in a way that may pass; `wait` is what the server asked for, in seconds."""
+
+    def __init__(self, failure: Failure, wait: float | None = None) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.wait = wait
+
+
+class Puller:
+    """Appends what is missing to a partial, until it is all there or nothing comes any more."""
+
+    def __init__(self, web: wire.Web, offer: Offer, partial: Partial, pace: Pace) -> None:
+        self.rests_until = 0.0
+        self.ended = threading.Event()
+        self._web = web
+        self._offer = offer
+        self._partial = partial
+        self._pace = pace
+        self._what = str(offer.source)
+        self._name = offer.source.file or self._what
+
+    def run(self) -> None:
+        """Raises Failure, OSError where the disk refuses, and Stopped after `ended` was set."""
+        failures, most = 0, self._partial.size
+        while self._partial.size < self._offer.size:
+            try:
+                self._attempt()
+            except Trouble as trouble:
+                if self._partial.size > most:
+                    failures, most = 0, self._partial.size
+                failures += 1
+                if failures >= self._pace.tries:
+                    raise trouble.failure from trouble
+                self._rest(trouble, failures)
+
+    def _rest(self, trouble: Trouble, failures: int) -> None:
+        pace = self._pace
+        wait = min(pace.longest, pace.pause * 2 ** (failures - 1)) * random.uniform(0.5, 1.0)
+        if trouble.wait is not None:
+            if trouble.wait > pace.patience:
+                raise trouble.failure from trouble
+            wait = max(wait, trouble.wait)
+            self.rests_until = time.monotonic() + wait
+        if self.ended.wait(wait):
+            raise Stopped
+
+    def _attempt(self) -> None:
+        """Ask once for what is missing and append it. Raises Trouble if not all of it came."""
+        if self._partial.size and not (self._offer.sha256 or self._partial.etag):
+            self._partial.restart()
+        start = self._partial.size
+        try:
+            with self._web.open(
+                self._web.address(self._offer.source),
+                first=start or None,
+                headers=self._condition() if start else None,
+            ) as response:
+                skip = self._begin(response, start)
+                self._take(response, skip)
+        except wire.Astray as error:
+            raise refusals.of_error(error, self._what) from error
+        except httpx.TransportError as error:
+            failure = refusals.of_error(error, self._what)
+            if isinstance(error, httpx.UnsupportedProtocol):
+                raise failure from error
+            raise Trouble(failure) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise refusals.of_error(error, self._what) from error
+        if self._partial.size < self._offer.size:
+            raise Trouble(self._cut())
+
+    # What a server answers
+
+    def _condition(self) -> dict[str, str]:
+        """Ask for the same version, where nothing else would tell in the end."""
+        return {} if self._offer.sha256 else {"If-Range": self._partial.etag}
+
+    def _begin(self, response: httpx.Response, start: int) -> int:
+        """Check an answer before its body; return how many bytes of that are here already."""
+        self._refuse(response)
+        self._same_file(response)
+        match response.status_code:
+            case 206:
+                self._check_range(response, start)
+                return 0
+            case 200:
+                self._check_length(response, self._offer.size)
+                if self._offer.sha256:
+                    return start
+                if start:
+                    self._partial.restart()
+                self._partial.etag = _strong(response.headers.get("ETag", ""))
+                return 0
+        raise Trouble(self._odd(f"HTTP {response.status_code} for a file"))
+
+    def _refuse(self, response: httpx.Response) -> None:
+        """Raise what a status means that brings nothing."""
+        status = response.status_code
+        if status < 400:
+            return
+        if status == 416:
+            raise Trouble(self._odd(f"there is nothing after {self._partial.size:,} bytes"))
+        failure = refusals.of_response(response, self._what)
+        # A store that refuses may only mean that its address has expired.
+        if status in wire.TRANSIENT or status >= 500 or response.history:
+            raise Trouble(failure, wire.retry_after(response.headers))
+        raise failure
+
+    def _same_file(self, response: httpx.Response) -> None:
+        """Refuse another file than the one that was looked up, if the hub says so itself."""
+        for answer in (*response.history, response):
+            linked = answer.headers.get("X-Linked-Etag", "").strip('W/"').lower()
+            known = re.fullmatch(r"[0-9a-f]{64}", linked) and self._offer.sha256
+            if known and linked != self._offer.sha256.lower():
+                raise Failure(
+                    "ModelFileError",
+                    f"{self._name} is another file at its source now, so it was not fetched.",
+                    "Look it up anew; if the catalogue names it, its entry is out of date.",
+                )
+
+    def _check_range(self, response: httpx.Response, start: int) -> None:
+        told = response.headers.get("Content-Range", "")
+        match = _RANGE.fullmatch(told.strip())
+        if match is None or not start:
+            raise Trouble(self._odd(f"a part nobody asked for ({told or 'unnamed'})"))
+        first, last = int(match[1]), int(match[2])
+        if first != start or last < first:
+            raise Trouble(self._odd(f"another part than was asked for ({told})"))
+        if match[3] not in ("*", str(self._offer.size)) or last >= self._offer.size:
+            raise Trouble(self._odd(f"a part of another file ({told})"))
+        self._check_length(response, last + 1 - first)
+        if not self._offer.sha256 and _strong(response.headers.get("ETag", "")) not in (
+            "",
+            self._partial.etag,
+        ):
+            self._partial.restart()
+            raise Trouble(self._odd("a part of another version"))
+
+    def _check_length(self, response: httpx.Response, length: int) -> None:
+        told = response.headers.get("Content-Length")
+        if told is not None and told != str(length):
+            raise Trouble(self._odd(f"{told} bytes where {length} are right"))
+
+    # What comes
+
+    def _take(self, response: httpx.Response, skip: int) -> None:
+        """Append a body but for its first bytes. Raises Failure if it is longer than promised."""
+        for piece in self._pieces(response):
+            fresh = memoryview(piece)[min(skip, len(piece)) :]
+            skip -= len(piece) - len(fresh)
+            if self._partial.size + len(fresh) > self._offer.size:
+                raise Longer(self._offer, self._name)
+            if fresh:
+                self._partial.append(fresh)
+
+    def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
+        """Give the body as it comes. Raises Stopped, Trouble and httpx's errors."""
+        length = response.headers.get("Content-Length")
+        whole = response.iter_raw()
+        stream = response.extensions.get("network_stream")
+        if length is None or stream is None or "Transfer-Encoding" in response.headers:
+            for piece in whole:
+                self._go_on()
+                yield piece
+            return
+        # The first piece is all that was read together with the headers; behind it the stream
+        # holds nothing but the body.
+        first = next(whole, b"")
+        yield first
+        left = int(length) - len(first)
+        while left > 0:
+            piece = self._read(stream.read, min(PIECE, left))
+            if not piece:
+                raise Trouble(self._cut())
+            left -= len(piece)
+            yield piece
+
+    def _read(self, read: Callable[[int, float], bytes], most: int) -> bytes:
+        """Read what has come, at most so much; b"" at the end."""
+        silent = time.monotonic() + self._pace.stall
+        while True:
+            self._go_on()
+            try:
+                return read(most, _GLANCE)
+            except httpcore.ReadTimeout as error:
+                if time.monotonic() >= silent:
+                    raise Trouble(self._stalled()) from error
+            except httpcore.NetworkError as error:
+                raise Trouble(self._cut()) from error
+
+    def _go_on(self) -> None:
+        if self.ended.is_set():
+            raise Stopped
+
+    # What is told
+
+    def _odd(self, what: str) -> Failure:
+        return Failure(
+            "ModelFileError",
+            f"The server of {self._name} sends something else than the file: {what}."
+            f" {self._kept()}",
+            "Try again later, or fetch it from elsewhere.",
+        )
+
+    def _cut(self) -> Failure:
+        return Failure(
+            "WorkerUnavailable",
+            f"The connection was cut again and again while {self._name} came. {self._kept()}",
+            "Check the network and run it again; it goes on where it ended.",
+        )
+
+    def _stalled(self) -> Failure:
+        return Failure(
+            "WorkerUnavailable",
+            f"The server of {self._name} fell silent again and again. {self._kept()}",
+            "Check the network and run it again; it goes on where it ended.",
+        )
+
+    def _kept(self) -> str:
+        return f"{in_words(self._partial.size)} of {in_words(self._offer.size)} are here and kept."
+
+
+class Longer(Failure):
+    """More came than the file is long: nothing of it can be believed."""
+
+    def __init__(self, offer: Offer, name: str) -> None:
+        super().__init__(
+            "ModelFileError",
+            f"{name} is longer than the {offer.size:,} bytes that were promised, so it was"
+            " deleted.",
+            "Fetch it again, or from elsewhere.",
+        )
+
+
+def _strong(etag: str) -> str:
+    """Return an etag by which the same bytes can be asked for again, else ""."""
+    etag = etag.strip()
+    return etag if re.fullmatch(r'"[\x21\x23-\x7e]{1,1000}"', etag) else ""
