@@ -1,4 +1,4 @@
-"""`baton models`: what the models are good at, and how that is known."""
+"""`baton models ls` and `show`: what there is, what it takes, and what it is good at."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from baton.cli.models import fitting
 from baton.domain.signals import Signal
-from cli.calling import Call, Done
+from cli.calling import Call, Done, Process
 from cli.lived import Said, live
+from cli.stocked import models
 
 WORKERS = """\
 [[workers]]
@@ -99,13 +100,65 @@ def test_what_was_measured_typed_and_guessed_is_told_apart(call: Call) -> None:
 @pytest.mark.usefixtures("config")
 def test_models_are_listed_without_tools(call: Call) -> None:
     done = call("models", "list")
-    assert [text.split()[:2] for text in done.out.splitlines()] == [
-        ["*", "small"], ["lab", "on"], ["mine", "on"],
-    ]  # fmt: skip
-    assert "(partly measured)" in done.out
+    head, *rows = done.out.splitlines()
+    assert head.split()[:4] == ["id", "role", "state", "size"]
+    assert [row.split() for row in rows[1:]] == [["lab", "server"], ["mine", "server"]]
+    assert rows[0].split()[:5] == ["*", "small", "chat", "starter", "98.4"]
     listed = json.loads(call("models", "ls", "--json").out)
     assert [one["id"] for one in listed if one["default"]] == ["small"]
     assert {len(one["skills"]) for one in listed} == {12}
+    assert [one["state"] for one in listed] == ["starter", "server", "server"]
+    assert listed[0]["memory_bytes"] > listed[0]["size"]
+
+
+def test_the_whole_catalogue_can_be_listed(call: Call) -> None:
+    known = models(call("models", "ls", "--all", "--json"))
+    assert known["qwen3.5-4b"]["state"] == "catalogue"
+    assert known["qwen3.5-4b"]["licence"] == "apache-2.0"
+    done = call("models", "ls", "--all")
+    [row] = [text for text in done.out.splitlines() if " qwen3.5-4b " in text]
+    assert "(conductor, chat, reasoning)" in row
+    assert "2.7 GB" in row
+
+
+def test_a_model_that_is_not_here_is_shown_with_what_it_would_take(call: Call) -> None:
+    done = call("models", "show", "qwen3.5-4b")
+    assert done.code == 0, done.err
+    assert "`baton models pull qwen3.5-4b`" in line(done, "State")
+    assert line(done, "Memory").startswith("about ")
+    assert "unsloth/Qwen3.5-4B-GGUF" in line(done, "From")
+    assert len(line(done, "SHA-256")) == 64
+    assert "(its maker)" in line(done, "Scores")
+    assert "planning" in line(done, "Published")
+    told = json.loads(call("models", "show", "qwen3.5-4b", "--json").out)
+    assert told["fit"]["verdict"] in ("fits", "tight", "spills", "won't")
+    assert {score["source"] for score in told["scores"]} > {"its maker"}
+    assert told["file"] is None
+
+
+def test_what_is_used_has_a_speed_and_a_last_use(call: Call) -> None:
+    before = models(call("models", "ls", "--json"))["small"]
+    assert (before["tokens_per_second"], before["last_used"]) == (None, None)
+    asyncio.run(live([Said("Hello")]))
+    assert models(call("models", "ls", "--json"))["small"]["last_used"] > 0
+    assert line(call("models", "show", "small"), "Last used")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("baton models pull qwen3.5-9", b"plain,qwen3.5-9b\n"),
+        ("baton models show sm", b"plain,small\nplain,smollm3-3b\n"),
+        ("baton models re", b"plain,recommend\n"),
+    ],
+)
+def test_ids_are_completed(
+    process: Process, monkeypatch: pytest.MonkeyPatch, typed: str, offered: bytes
+) -> None:
+    monkeypatch.setenv("_BATON_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    assert process().stdout == offered
 
 
 def test_the_nearest_one_is_named(call: Call) -> None:
@@ -113,7 +166,7 @@ def test_the_nearest_one_is_named(call: Call) -> None:
     assert done.code == 2
     assert "There is no model 'smal'. Did you mean 'small'?" in done.err
     assert "Did you mean 'small'?" in call("models", "show", "smollm2 135").err
-    assert "`baton models ls`" in call("models", "show", "qqqqqq").err
+    assert "`baton models ls --all`" in call("models", "show", "qqqqqq").err
 
 
 def test_on_a_screen_lines_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:

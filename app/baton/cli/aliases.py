@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-ALIASES = {"list": "ls", "remove": "rm"}
+ALIASES = {"list": "ls", "remove": "rm", "get": "pull"}
 
 
 class AliasedGroup(click.Group):

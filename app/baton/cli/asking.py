@@ -43,7 +43,7 @@ class Asker:
         self._output.warn("\n".join([text, *listed, f"Number, then Enter ({default}):"]))
         try:
             await self._shown()
-            typed = (await _typed_line()).strip()
+            typed = (await typed_line()).strip()
         finally:
             self._output.let_go()
         if typed.isdecimal() and 1 <= int(typed) <= len(choices):
@@ -76,7 +76,7 @@ def told(offer: Offer) -> str:
     )
 
 
-async def _typed_line() -> str:
+async def typed_line() -> str:
     """Wait for a line at the terminal, in a way that can be cancelled.
 
     What was typed before the question was there is no answer to it.

@@ -41,7 +41,7 @@ COMMANDS = {
     "why": Entry("baton.cli.why:why", "Say in a sentence or two who answered, and why."),
     "trace": Entry("baton.cli.trace:trace", "Show what happened in one run, step by step."),
     "workers": Entry("baton.cli.workers:workers", "Show and test what can answer."),
-    "models": Entry("baton.cli.models:models", "Show what the models are good at."),
+    "models": Entry("baton.cli.models:models", "List, fetch, verify, remove and recommend models."),
     "budget": Entry("baton.cli.budget:budget", "Show and set what may be spent."),
     "keys": Entry("baton.cli.keys:keys", "Set, list, remove and test the providers' keys."),
     "usage": Entry("baton.cli.usage:usage", "Show what was spent, by day, worker or purpose."),

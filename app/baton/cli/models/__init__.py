@@ -1,0 +1,42 @@
+"""`baton models`: the models there are, and how they come, go, and get their roles."""
+
+from __future__ import annotations
+
+import click
+
+from baton.cli.aliases import AliasedGroup
+from baton.cli.models.advice import recommend, role
+from baton.cli.models.coming import import_, pull
+from baton.cli.models.going import export, prune, remove, verify
+from baton.cli.models.listing import fitting, list_, ps, show
+
+__all__ = ["fitting", "models"]
+
+_EXAMPLES = """\b
+Examples:
+  baton models recommend             what suits this machine
+  baton models pull --recommended    fetch it
+  baton models ls --all              all that Baton knows of
+  baton models show qwen3.5-4b       size, licence, whether it fits, what it is good at
+  baton models role chat qwen3.5-4b  have it answer from now on
+"""
+
+
+@click.group(cls=AliasedGroup, epilog=_EXAMPLES)
+def models() -> None:
+    """List, fetch, verify, remove and recommend models, and show what they are good at.
+
+    \b
+    For rewriting 9/10, nine of ten ordinary tasks of that kind go well. That begins with
+    shipped measurements where the model is known, else with what was published of it or a
+    guess from its size, and moves with what you do with answers: marking them good or
+    bad, asking again, copying. Those of private conversations don't count here, as a worker
+    that draws plans is told the figures; `baton learn` counts them, and what it keeps stays
+    on this machine.
+    """
+
+
+for _command in (
+    list_, show, recommend, pull, role, ps, verify, remove, prune, import_, export,
+):  # fmt: skip
+    models.add_command(_command)

@@ -1,0 +1,204 @@
+"""`baton models recommend` and `role`: what suits this machine, and which model does what."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli import interrupts
+from baton.cli.booked import columns
+from baton.cli.models import words
+from baton.cli.models.completing import complete_known
+from baton.cli.models.facts import verdict_object
+from baton.cli.models.known import named, opened, survey
+from baton.cli.output import emit, emit_json, talk
+from baton.domain.catalogue import Role
+from baton.domain.sanitise import one_line
+from baton.engine.roles import changes, holders, vacated
+from baton.settings import Settings, find_paths, load, write
+
+if TYPE_CHECKING:
+    from baton.domain.machine import Machine
+    from baton.engine.recommend import Pick, Recommendation
+
+_ROLES = [role.value for role in Role]
+
+
+@click.command(short_help="Say which models suit this machine.")
+@click.option("--no-measure", is_flag=True, help="Don't let the starter write for two seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def recommend(no_measure: bool, as_json: bool) -> None:
+    """Say which models suit this machine, what they take, and about how fast they will be.
+
+    The starter model writes for two seconds first: how fast it is here says how fast the others
+    will be. Nothing is fetched and nothing leaves this machine. Only models under licences that
+    allow any use are recommended; `baton models ls --all` lists the others too.
+    """
+    interrupts.hand_over()
+    machine, found, speed = asyncio.run(_recommend(not no_measure))
+    if as_json:
+        return emit_json(_object(machine, found, speed))
+    emit(f"This machine: {machine_line(machine)}.")
+    if not found.picks:
+        emit(found.why)
+        return
+    emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
+    emit(found.why)
+    missing = [pick for pick in found.picks if not pick.here]
+    if missing:
+        talk(f"`baton models pull --recommended` fetches {_what(missing)} ({_size(found)}).")
+    else:
+        talk("All of it is here already.")
+
+
+async def _recommend(measures: bool) -> tuple[Machine, Recommendation, float | None]:
+    async with opened() as (library, settings):
+        speed = await _measured(settings) if measures else None
+        return await library.machine(), await library.recommend(speed), speed
+
+
+async def _measured(settings: Settings) -> float | None:
+    """Return how many tokens/s the starter writes here; None where it can't be told."""
+    if sys.stderr.isatty():
+        talk("Measuring for two seconds ...")
+    from baton.compose import compose
+    from baton.domain.errors import BatonError
+    from baton.engine.roles import STARTER
+    from baton.engine.speed import measure
+
+    try:
+        baton = compose(settings, find_paths(), history=False, only=[STARTER])
+    except BatonError:
+        return None
+    try:
+        return await measure(baton.orchestra.worker(STARTER))
+    except BatonError:
+        return None
+    finally:
+        await baton.aclose()
+
+
+def machine_line(machine: Machine) -> str:
+    """Say what a machine has: memory, cores, GPUs, disk, battery."""
+    gpus = [f"{one_line(gpu.name, 40)} with {words.in_gb(gpu.total)}" for gpu in machine.gpus]
+    battery = "" if machine.battery is None else f"battery {machine.battery:.0%}"
+    if battery and not machine.plugged:
+        battery += " and not plugged in"
+    return ", ".join(
+        filter(
+            None,
+            (
+                f"{words.in_gb(machine.memory)} of memory ({words.in_gb(machine.available)} free)",
+                words.count(machine.cores, "core"),
+                one_line(machine.processor, 50),
+                *(gpus or ["no GPU that can be used"]),
+                f"{words.in_gb(machine.disk)} free on the disk" if machine.disk else "",
+                battery,
+            ),
+        )
+    )
+
+
+_HEAD = ["model", "for", "download", "memory", "tokens/s", "licence"]
+
+
+def _row(pick: Pick) -> list[str]:
+    return [
+        pick.entry.id,
+        ", ".join(role.value for role in pick.roles),
+        "here" if pick.here else words.in_gb(pick.entry.size),
+        words.in_gb(pick.load.total),
+        "" if pick.speed is None else f"about {words.speed(pick.speed)}",
+        one_line(pick.entry.licence, 20),
+    ]
+
+
+def _what(picks: list[Pick]) -> str:
+    return words.listed([pick.entry.id for pick in picks])
+
+
+def _size(found: Recommendation) -> str:
+    return words.in_gb(found.download)
+
+
+def _object(machine: Machine, found: Recommendation, speed: float | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "schema": 1,
+        "status": "finished",
+        "machine": asdict(machine),
+        "starter_tokens_per_second": None if speed is None else round(speed, 1),
+        "models": [
+            {
+                "id": pick.entry.id,
+                "name": pick.entry.name,
+                "roles": [role.value for role in pick.roles],
+                "size": pick.entry.size,
+                "memory_bytes": pick.load.total,
+                "tokens_per_second": None if pick.speed is None else round(pick.speed, 1),
+                "licence": pick.entry.licence,
+                "here": pick.here,
+            }
+            for pick in found.picks
+        ],
+        "download_bytes": found.download,
+        "memory_bytes": found.memory,
+        "fit": verdict_object(found.verdict),
+        "why": found.why,
+    }
+
+
+_ROLE_HELP = """\b
+Examples:
+  baton models role                        who does what
+  baton models role conductor qwen3.5-2b   have it draw the plans
+  baton models role coder none             leave that to Baton again
+"""
+
+
+@click.command(epilog=_ROLE_HELP, short_help="Show or set which model does what.")
+@click.argument("role", required=False, type=click.Choice(_ROLES))
+@click.argument("model", metavar="[ID]", required=False, shell_complete=complete_known)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def role(role: str | None, model: str | None, as_json: bool) -> None:
+    """Show which model has which role, or give ROLE to the model ID (`none`: Baton chooses).
+
+    \b
+      chat       answers unless -m says otherwise        (setting `worker`)
+      conductor  draws plans                             (setting `conductor`)
+      coder      is preferred for code                   (table `[prefer]`)
+      reasoning  is preferred for maths and reasoning    (table `[prefer]`)
+
+    Servers and cloud workers can have roles too; what they cost is asked about as ever.
+    """
+    file = find_paths().config_file
+    if role is not None and model is not None:
+        write(file, _changes(Role(role), model, load(file)))
+    settings = load(file)
+    having = holders(settings.worker, settings.conductor, settings.prefer)
+    if as_json:
+        roles = {name.value: holder for name, holder in having.items()}
+        return emit_json({"schema": 1, "status": "finished", "roles": roles})
+    if role is None:
+        return emit(
+            columns([[name.value, _who(holder)] for name, holder in having.items()], left=2)
+        )
+    emit(_who(having[Role(role)]))
+
+
+def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
+    """Return the settings that give a role to a model, or to nobody. Raises ConfigError."""
+    if model == "none":
+        having = holders(settings.worker, settings.conductor, settings.prefer)
+        return vacated(having[role], {role: having[role]})
+    known = named(model, [one for one in asyncio.run(survey()) if one.state != "coming"])
+    return changes(known.id, [role])
+
+
+def _who(holder: str) -> str:
+    return one_line(holder) if holder else "Baton chooses"

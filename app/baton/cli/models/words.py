@@ -1,0 +1,78 @@
+"""Numbers, times and states of models, in words for people."""
+
+from __future__ import annotations
+
+import time
+
+from baton.cli.output import show_size
+from baton.domain.library import Held, Phase, Progress, State
+
+
+def in_gb(size: int) -> str:
+    """Write a number of bytes as people speak of models: "5.7 GB", small ones exactly."""
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else show_size(size)
+
+
+def duration(seconds: float) -> str:
+    """Write a time to wait: "40 s", "3 min", "1 h 20 min"."""
+    if seconds < 60:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def day(seconds: float) -> str:
+    """Write when something was, as short as it can be understood: "14:03", "12 Nov", "Nov 2025"."""
+    then, now = time.localtime(seconds), time.localtime()
+    if then[:3] == now[:3]:
+        return time.strftime("%H:%M", then)
+    return time.strftime("%d %b" if then[0] == now[0] else "%b %Y", then).lstrip("0")
+
+
+def share(done: int, total: int) -> int:
+    """Return how much is done, in whole percent: 100 only when it is all."""
+    return 100 * done // total if total else 0
+
+
+def speed(tokens: float | None) -> str:
+    """Write tokens per second, or "" where nothing was measured."""
+    return "" if tokens is None else f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.1f}"
+
+
+def state(held: Held) -> str:
+    """Say how a model stands: "here", "coming 40 %", "paused 40 %", "broken"."""
+    if held.state is not State.COMING:
+        return held.state.value
+    word = "paused" if held.record.paused else "coming"
+    return f"{word} {share(held.bytes, held.record.size)} %"
+
+
+def progress(step: Progress) -> str:
+    """Say how far a download is: "45 %  0.6 of 1.3 GB  12.3 MB/s  1 min left"."""
+    if step.phase is Phase.WAITING:
+        return "waiting: another Baton fetches it"
+    percent = f"{share(step.done, step.total):3} %"
+    if step.phase is Phase.VERIFYING:
+        return f"{percent}  verifying"
+    rate = f"{show_size(int(step.speed))}/s" if step.speed else ""
+    left = f"{duration(step.left)} left" if step.left is not None else ""
+    return "  ".join(filter(None, (percent, _of(step.done, step.total), rate, left)))
+
+
+def _of(done: int, total: int) -> str:
+    if total >= 1e9:
+        return f"{done / 1e9:.1f} of {total / 1e9:.1f} GB"
+    return f"{done / 1e6:.1f} of {total / 1e6:.1f} MB"
+
+
+def listed(words: list[str]) -> str:
+    """Write words as a sentence does: "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def count(number: int, thing: str = "model") -> str:
+    """Write how many there are: "1 model", "3 models"."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"

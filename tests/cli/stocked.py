@@ -1,0 +1,90 @@
+"""Tiny model files, and a catalogue of them, for the commands that deal with models."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from baton.settings import find_paths
+from cli.calling import Done
+
+
+def tiny(size: int = 50_000, seed: int = 1, name: str = "Tiny", layers: int = 2) -> bytes:
+    """Return a GGUF file of exactly so many bytes, whose weights are noise."""
+    pairs = [
+        ("general.architecture", "llama"),
+        ("general.name", name),
+        ("general.license", "apache-2.0"),
+        ("llama.context_length", 2048),
+        ("llama.embedding_length", 64),
+        ("llama.block_count", layers),
+        ("llama.attention.head_count", 2),
+        ("llama.attention.head_count_kv", 1),
+    ]
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, len(pairs))
+    for key, value in pairs:
+        head += _text(key)
+        if isinstance(value, int):
+            head += struct.pack("<II", 4, value)
+        else:
+            head += struct.pack("<I", 8) + _text(value)
+    start = -(-(len(head) + len(_tensor(0))) // 32) * 32
+    count = (size - start) // 4
+    head += _tensor(count)
+    body = random.Random(seed).randbytes(count * 4)
+    return head.ljust(start, b"\0") + body
+
+
+def _text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def _tensor(count: int) -> bytes:
+    return _text("token_embd.weight") + struct.pack("<IQIQ", 1, count, 0, 0)
+
+
+def listed(
+    id: str,
+    data: bytes,
+    *,
+    repo: str = "maker/models",
+    revision: str = "",
+    licence: str = "apache-2.0",
+    roles: Sequence[str] = ("chat",),
+    claimed: bytes | None = None,
+    parameters: int = 1_000_000,
+    size: int | None = None,
+    pinned: bool = True,
+) -> str:
+    """Return an entry of a catalogue; `claimed` is the content that it speaks of."""
+    known = ""
+    if pinned:
+        told = data if claimed is None else claimed
+        known = (
+            f"size = {size or len(told)}\n"
+            f'sha256 = "{hashlib.sha256(told).hexdigest()}"\n'
+            f'revision = "{revision}"\n'
+        )
+    return (
+        f'[[model]]\nid = "{id}"\nname = "{id.title()}"\nrepo = "{repo}"\nfile = "{id}.gguf"\n'
+        f'licence = "{licence}"\nparameters = {parameters}\ncontext = 2048\n'
+        f"attention = [[2, 1, 32]]\nkv_bytes = 256\nroles = {json.dumps(list(roles))}\n"
+        f'scores = [["HumanEval", 12.5, "its maker"]]\nskills = {{ code = 2.5 }}\n{known}\n'
+    )
+
+
+def keep_catalogue(*entries: str) -> Path:
+    """Put entries beside the settings, where the person's own models are."""
+    file = find_paths().config / "catalogue.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(entries))
+    return file
+
+
+def models(done: Done) -> dict[str, dict[str, object]]:
+    """Return what `ls --json` printed, by id."""
+    return {one["id"]: one for one in json.loads(done.out)}

@@ -1,0 +1,55 @@
+"""`baton models recommend` and `role`, and `ps`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from baton.settings import find_paths, load
+from cli.calling import Call
+from cli.stocked import tiny
+
+
+def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None:
+    done = call("models", "recommend", "--no-measure")
+    assert done.code == 0, done.err
+    assert done.out.startswith("This machine: ")
+    assert "of memory" in done.out
+    told = json.loads(call("models", "recommend", "--no-measure", "--json").out)
+    assert told["starter_tokens_per_second"] is None
+    assert told["machine"]["memory"] > 0
+    assert told["download_bytes"] == sum(one["size"] for one in told["models"] if not one["here"])
+    if told["models"]:
+        assert "`baton models pull --recommended`" in done.err
+
+
+def test_roles_are_shown_and_given(call: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(tiny())
+    assert call("models", "import", str(mine)).code == 0
+    assert call("models", "role", "coder", "mine").code == 0
+    assert call("models", "role", "conductor", "mine").out == "mine\n"
+    settings = load(find_paths().config_file)
+    assert settings.prefer == {"code": "mine"}
+    told = json.loads(call("models", "role", "--json").out)["roles"]
+    assert told == {"chat": "mine", "conductor": "mine", "coder": "mine", "reasoning": ""}
+    assert "Baton chooses" in call("models", "role").out
+    assert call("models", "role", "coder", "none").code == 0
+    assert call("models", "role", "chat", "small").code == 0
+    settings = load(find_paths().config_file)
+    assert (settings.worker, settings.prefer) == ("small", {})
+
+
+def test_a_role_is_not_given_to_nobody(call: Call) -> None:
+    done = call("models", "role", "chat", "smal")
+    assert (done.code, "Did you mean 'small'?" in done.err) == (2, True)
+    assert call("models", "role", "king", "small").code == 2
+    assert not find_paths().config_file.exists()
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_nothing_is_loaded_by_this_home(call: Call, form: list[str]) -> None:
+    done = call("models", "ps", *form)
+    assert done.code == 0, done.err

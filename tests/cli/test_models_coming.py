@@ -1,0 +1,274 @@
+"""`baton models pull` and `import`: what comes, from a hub, a file, a stick or another program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from baton.settings import find_paths, load
+from cli.calling import Call
+from cli.stocked import keep_catalogue, listed, models, tiny
+from e2e.terminal import Terminal
+from support.hub import Fault, Hub
+
+BATON = [sys.executable, "-I", "-m", "baton"]
+TINY = tiny(60_000)
+OTHER = tiny(90_000, seed=2, name="Other")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with Hub() as hub:
+        for name, value in hub.environ.items():
+            monkeypatch.setenv(name, value)
+        revision = hub.add("maker/models", {"tiny.gguf": TINY, "other.gguf": OTHER})
+        keep_catalogue(
+            listed("tiny", TINY, revision=revision),
+            listed("other", OTHER, revision=revision, roles=["coder"]),
+        )
+        yield hub
+
+
+def file_of(id: str) -> Path:
+    return find_paths().models / id / f"{id}.gguf"
+
+
+def test_a_model_is_fetched_verified_and_takes_its_role(call: Call, hub: Hub) -> None:
+    done = call("models", "pull", "tiny")
+    assert done.code == 0, done.err
+    assert file_of("tiny").read_bytes() == TINY
+    assert "answers from now on" in done.err
+    assert done.out == ""
+    shown = models(call("models", "ls", "--json"))["tiny"]
+    assert (shown["state"], shown["roles"], shown["default"]) == ("here", ["chat"], True)
+    assert shown["sha256"] == hashlib.sha256(TINY).hexdigest()
+    assert load(find_paths().config_file).worker == "tiny"
+    again = call("models", "get", "tiny")
+    assert (again.code, "is here already" in again.err) == (0, True)
+    assert hub.served("tiny.gguf") == len(TINY)
+
+
+def test_two_come_side_by_side_and_json_tells_of_both(call: Call, hub: Hub) -> None:
+    done = call("models", "pull", "tiny", "other", "--json", "-q")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert (told["schema"], told["status"], told["error"]) == (1, "finished", None)
+    assert [(one["asked"], one["id"], one["state"]) for one in told["models"]] == [
+        ("tiny", "tiny", "here"), ("other", "other", "here"),
+    ]  # fmt: skip
+    assert done.err == ""
+    settings = load(find_paths().config_file)
+    assert (settings.worker, settings.prefer) == ("tiny", {"code": "other"})
+
+
+def test_one_that_fails_leaves_the_other_alone(call: Call, hub: Hub) -> None:
+    done = call("models", "pull", "tny", "other", "--json")
+    assert done.code == 2
+    first, second = json.loads(done.out)["models"]
+    assert (first["id"], first["error"]["type"]) == (None, "ConfigError")
+    assert (second["state"], second["error"]) == ("here", None)
+    assert "Did you mean 'tiny'?" in done.err
+
+
+def test_the_role_can_be_chosen(call: Call, hub: Hub) -> None:
+    assert call("models", "pull", "tiny", "--role", "conductor").code == 0
+    settings = load(find_paths().config_file)
+    assert (settings.worker, settings.conductor) == ("small", "tiny")
+
+
+def test_wrong_bytes_are_never_a_model(call: Call, hub: Hub) -> None:
+    revision = hub.add("maker/models", {"tiny.gguf": tiny(60_000, seed=9)})
+    keep_catalogue(listed("tiny", TINY, revision=revision))
+    done = call("models", "pull", "tiny")
+    assert done.code == 5
+    assert "stumbled" not in done.err
+    assert not file_of("tiny").exists()
+    assert models(call("models", "ls", "--json"))["tiny"]["state"] != "here"
+
+
+def test_any_model_of_the_hub_can_be_named(call: Call, hub: Hub) -> None:
+    hub.add("user/repo", {"Model-Q4_K_M.gguf": TINY, "Model-Q8_0.gguf": OTHER})
+    done = call("models", "pull", "hf.co/user/repo:Q8_0", "-q", "--json")
+    assert done.code == 0, done.err
+    [one] = json.loads(done.out)["models"]
+    assert one["id"] == "model-q8_0"
+    assert one["sha256"] == hashlib.sha256(OTHER).hexdigest()
+    assert Path(one["file"]).read_bytes() == OTHER
+    shown = json.loads(call("models", "show", "model-q8_0", "--json").out)
+    assert len(shown["revision"]) == 40
+    missing = call("models", "pull", "hf.co/user/repo:Q2_K")
+    assert (missing.code, "Model-Q4_K_M.gguf" in missing.err) == (2, True)
+
+
+def test_an_address_will_do(call: Call, hub: Hub) -> None:
+    done = call("models", "pull", f"{hub.url}/maker/models/resolve/main/other.gguf", "--agree")
+    assert done.code == 0, done.err
+    assert models(call("models", "ls", "--json"))["other"]["state"] == "here"
+
+
+def test_a_licence_that_is_not_free_wants_a_yes(call: Call, hub: Hub) -> None:
+    revision = hub.add("maker/models", {"tiny.gguf": TINY})
+    keep_catalogue(listed("tiny", TINY, revision=revision, licence="gemma"))
+    done = call("models", "pull", "tiny")
+    assert done.code == 2
+    assert "under the licence gemma" in done.err
+    assert "--agree" in done.err
+    assert hub.served("tiny.gguf") == 0
+    assert "which you have to agree to" in call("models", "show", "tiny").out
+    assert call("models", "pull", "tiny", "--agree").code == 0
+
+
+def test_at_a_terminal_the_licence_is_asked_about(hub: Hub) -> None:
+    revision = hub.add("maker/models", {"tiny.gguf": TINY})
+    keep_catalogue(listed("tiny", TINY, revision=revision, licence="gemma"))
+    for typed, code in (("\r", 2), ("y\r", 0)):
+        screen = Terminal([*BATON, "models", "pull", "tiny"], os.environ)
+        screen.wait_for("Fetch it under this licence?")
+        screen.read(0.3)
+        screen.send(typed)
+        assert screen.wait_end(30) == code
+        assert file_of("tiny").exists() == (code == 0)
+
+
+def test_what_will_not_fit_wants_force_and_that_is_remembered(call: Call, hub: Hub) -> None:
+    far = 9 * 10**12
+    revision = hub.add("maker/models", {"tiny.gguf": TINY})
+    keep_catalogue(listed("tiny", TINY, revision=revision, size=far))
+    done = call("models", "pull", "tiny")
+    assert done.code == 5
+    assert "--force" in done.err
+    assert "won't fit" in call("models", "show", "tiny").out
+    assert hub.served("tiny.gguf") == 0
+
+
+def test_offline_is_told_with_the_way_round(call: Call, hub: Hub) -> None:
+    for done in (call("models", "pull", "tiny", "--offline"),):
+        assert done.code == 2
+        assert done.err.count("\n") == 1
+        assert "`baton models export" in done.err
+        assert "`baton models import" in done.err
+    assert hub.log == []
+
+
+def test_without_a_name_nothing_is_fetched_that_nobody_wanted(call: Call, hub: Hub) -> None:
+    done = call("models", "pull")
+    assert (done.code, done.out) == (0, "")
+    assert "`baton models recommend`" in done.err
+    assert hub.log == []
+
+
+def test_ctrl_c_keeps_what_came_and_pull_goes_on(call: Call, hub: Hub) -> None:
+    big = tiny(6_000_000, seed=3)
+    revision = hub.add("maker/models", {"tiny.gguf": big})
+    keep_catalogue(listed("tiny", big, revision=revision))
+    hub.fault(Fault(cut=4_000_000, stall=60), on="store")
+    screen = Terminal([*BATON, "models", "pull", "tiny"], os.environ)
+    screen.wait(lambda shown: "66 %" in shown or "63 %" in shown or "65 %" in shown)
+    screen.send("\x03")
+    assert screen.wait_end() == 130
+    assert "are kept" in screen.text
+    assert "`baton models pull` goes on" in screen.text
+    row = models(call("models", "ls", "--json"))["tiny"]
+    assert (row["state"], file_of("tiny").exists()) == ("coming", False)
+    assert "coming" in call("models", "ls").out
+    before = hub.served("tiny.gguf")
+    done = call("models", "pull")
+    assert done.code == 0, done.err
+    assert file_of("tiny").read_bytes() == big
+    assert hub.served("tiny.gguf") - before < 3_500_000
+
+
+# From this machine
+
+
+def test_a_file_is_copied_verified_and_used(call: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "My Model.gguf"
+    mine.write_bytes(TINY)
+    done = call("models", "import", str(mine))
+    assert done.code == 0, done.err
+    row = models(call("models", "ls", "--json"))["my-model"]
+    assert (row["state"], row["sha256"]) == ("here", hashlib.sha256(TINY).hexdigest())
+    mine.unlink()
+    assert call("models", "verify", "my-model").code == 0
+
+
+def test_a_linked_file_stays_where_it_is(call: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(TINY)
+    done = call("models", "import", "--link", str(mine), "--id", "own", "--json", "-q")
+    assert done.code == 0, done.err
+    [one] = json.loads(done.out)["models"]
+    assert (one["id"], one["state"], one["linked"]) == ("own", "linked", True)
+    assert not list(find_paths().models.rglob("*.gguf"))
+    gone = call("models", "rm", "own", "-y")
+    assert (gone.code, mine.exists()) == (0, True)
+    assert "stays where it is" in gone.err
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"no model at all" * 100])
+def test_what_is_no_model_is_refused(call: Call, tmp_path: Path, content: bytes) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(content)
+    done = call("models", "import", str(mine))
+    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert list(models(call("models", "ls", "--json"))) == ["small"]
+
+
+def test_a_file_that_is_not_there_is_told(call: Call, tmp_path: Path) -> None:
+    done = call("models", "import", str(tmp_path / "no.gguf"))
+    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert call("models", "import").code == 2
+
+
+def test_another_programs_models_are_found_and_linked(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    sha256 = hashlib.sha256(TINY).hexdigest()
+    blob = tmp_path / ".ollama/models/blobs" / f"sha256-{sha256}"
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(TINY)
+    manifest = tmp_path / ".ollama/models/manifests/registry.ollama.ai/library/tiny/1b"
+    manifest.parent.mkdir(parents=True)
+    layer = {
+        "mediaType": "application/vnd.ollama.image.model",
+        "digest": f"sha256:{sha256}",
+        "size": len(TINY),
+    }
+    manifest.write_text(json.dumps({"schemaVersion": 2, "layers": [layer]}))
+    done = call("models", "import", "--found")
+    assert done.code == 0, done.err
+    assert "tiny:1b" in done.out
+    assert "Ollama" in done.out
+    [one] = json.loads(call("models", "import", "--found", "--json").out)
+    assert (one["file"], one["sha256"]) == (str(blob), sha256)
+    near = call("models", "import", "--found", "tiny:1")
+    assert (near.code, "Did you mean 'tiny:1b'?" in near.err) == (2, True)
+    done = call("models", "import", "--found", "tiny:1b", "--json", "-q")
+    assert done.code == 0, done.err
+    [held] = json.loads(done.out)["models"]
+    assert (held["state"], held["sha256"], held["file"]) == ("linked", sha256, str(blob))
+    assert json.loads(call("models", "import", "--found", "--json").out) == []
+
+
+def test_a_stick_takes_models_to_a_machine_without_a_network(
+    call: Call, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("models", "pull", "tiny", "other").code == 0
+    stick = tmp_path / "stick"
+    done = call("models", "export", str(stick))
+    assert done.code == 0, done.err
+    assert "Copied 2 models" in done.err
+    monkeypatch.setenv("BATON_HOME", str(tmp_path / "other machine"))
+    monkeypatch.setenv("BATON_OFFLINE", "1")
+    done = call("models", "import", str(stick))
+    assert done.code == 0, done.err
+    found = models(call("models", "ls", "--json"))
+    assert {id: found[id]["state"] for id in ("tiny", "other")} == {"tiny": "here", "other": "here"}
+    assert found["tiny"]["sha256"] == hashlib.sha256(TINY).hexdigest()
