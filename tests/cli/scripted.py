@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from baton.adapters.ledger import Ledger
-from baton.adapters.local import Memory
 from baton.adapters.scripted import Script, ScriptedWorker, echo
 from baton.adapters.store import Store
 from baton.compose import Baton, library
+from baton.compose.local import LocalWorkers
 from baton.domain.chat import Card
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Terms
@@ -36,9 +36,9 @@ def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
             ledger = Ledger.open(paths.ledger)
             terms = Terms(mode=settings.mode, offline=settings.offline)
             orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
-            return Baton(
-                orchestra, store, ledger, settings, paths, library(settings, paths), Memory()
-            )
+            stock = library(settings, paths)
+            local = LocalWorkers(settings, stock)
+            return Baton(orchestra, store, ledger, settings, paths, stock, local)
 
         monkeypatch.setattr("baton.compose.compose", compose)
         return workers

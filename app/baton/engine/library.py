@@ -213,6 +213,11 @@ class Library:
         entry = self.entries().get(id)
         return entry.roles if entry is not None else (Role.CHAT,)
 
+    def trusted(self, id: str) -> bool:
+        """Tell whether a model's file is as it was when it was last verified."""
+        held = self._shelf.get(id)
+        return held is not None and held.state in (State.HERE, State.LINKED)
+
     async def ready(self, id: str) -> None:
         """Make sure that a model's file is as it was verified, before it is loaded.
 

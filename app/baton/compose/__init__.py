@@ -1,0 +1,219 @@
+"""Settings become adapters, and adapters an Orchestra: the only place where all parts meet."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from baton.adapters.local import LocalWorker
+from baton.compose.local import LocalWorkers, library
+from baton.compose.outside import card_of, doubts, outside_workers
+from baton.domain.catalogue import Role
+from baton.domain.errors import StoreError
+from baton.settings import LocalWorker as LocalSettings
+from baton.settings import Paths, Settings, load, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from baton.adapters.cloud import Gateway
+    from baton.adapters.ledger import Ledger
+    from baton.adapters.router import LearnedRouter
+    from baton.adapters.store import Store
+    from baton.domain.library import Held
+    from baton.engine.learning import Tutor
+    from baton.engine.library import Library
+    from baton.engine.mastery import SkillTable
+    from baton.engine.orchestra import Orchestra
+    from baton.engine.ports import Template, Worker
+
+__all__ = ["Baton", "appoint", "card_of", "compose", "library", "skill_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class Baton:
+    """All parts, put together. Without workers elsewhere there is no gateway."""
+
+    orchestra: Orchestra
+    store: Store
+    ledger: Ledger
+    settings: Settings
+    paths: Paths
+    library: Library
+    local: LocalWorkers
+    gateway: Gateway | None = None
+    router: LearnedRouter | None = None
+
+    @property
+    def warning(self) -> str:
+        """What the person must know about how history and ledger were found, or "".
+
+        A ledger that can't be opened is told of by whatever needs it: a local worker doesn't.
+        """
+        doubted = (
+            doubts(entry) for entry in self.settings.roster if not isinstance(entry, LocalSettings)
+        )
+        money = ""
+        with suppress(StoreError):
+            money = self.ledger.warning
+        routing = self.router.warning if self.router is not None else ""
+        return " ".join(filter(None, (self.store.warning, money, *doubted, routing)))
+
+    @property
+    def tutor(self) -> Tutor:
+        """What has the router learn from this person's answers."""
+        from baton.adapters.router import Versions, candidates, learn, learned_file
+        from baton.engine.learning import Tutor
+
+        return Tutor(
+            self.store,
+            lambda: candidates(self.orchestra.roster),
+            learn,
+            Versions(learned_file(self.paths.data)),
+        )
+
+    def tell_later(self, tell: Callable[[str], object]) -> None:
+        """Have the person told of what turns out only later: that the router can't be used."""
+        if self.router is not None:
+            self.router.tell = tell
+
+    def warm_cloud(self) -> None:
+        """Start the gateway ahead of its first call, if there can be one that costs money."""
+        terms = self.orchestra.terms
+        if self.gateway is not None and not terms.offline and any(terms.ceilings.values()):
+            self.gateway.warm()
+
+    def join(self, held: Held) -> str:
+        """Make a model that has arrived a worker, in its roles; return a line that says so."""
+        from baton.engine.roles import told
+
+        roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
+        for worker in self.local.arrived(held).values():
+            self.orchestra.add(worker)
+        if Role.CHAT in roles:
+            self.orchestra.default = held.id
+        if Role.CONDUCTOR in roles:
+            self.orchestra.conductor = held.id
+        return told(held.id, held.record.name, roles)
+
+    async def aclose(self) -> None:
+        """Let workers, gateway, money and history go; downloads stop, and can go on later."""
+        try:
+            await self.library.aclose()
+            await self.orchestra.aclose()
+            if self.gateway is not None:
+                await self.gateway.aclose()
+        finally:
+            await self.ledger.aclose()
+            await self.store.aclose()
+
+
+def compose(
+    settings: Settings,
+    paths: Paths,
+    *,
+    history: bool = True,
+    warm: str | None = None,
+    only: Collection[str] = (),
+) -> Baton:
+    """Put everything together; without `history` nothing but money is kept on disk.
+
+    The worker named by `warm` is set loading before anything is imported that takes time, the
+    router right after it. With `only`, no other configured worker is used. Raises ConfigError,
+    ModelFileError or StoreError.
+    """
+    stock = library(settings, paths)
+    local = LocalWorkers(settings, stock)
+    workers: dict[str, Worker] = dict(local.all(warm or settings.worker))
+    if warm in workers:
+        workers[warm].warm()
+
+    router = _router(paths, workers.get(warm or ""))
+    if warm is not None:
+        router.warm()
+
+    from baton.adapters.ledger import Ledger
+    from baton.adapters.store import Store
+    from baton.engine.orchestra import Orchestra
+    from baton.engine.pacing import Pacing
+    from baton.engine.policy import Terms
+
+    ledger = Ledger.open(paths.ledger)
+    store = Store.open(paths.database if history else None)
+    gateway, outside = outside_workers(settings, paths, ledger)
+    if warm is not None and warm in outside:
+        outside[warm].warm()
+    workers.update(outside)
+    ids = [entry.id for entry in settings.roster if entry.id in workers]
+    ids += [name for name in workers if name not in ids]
+    if settings.tools:
+        from baton.adapters.tools import tools
+
+        workers = {**tools(), **workers}
+        ids += [name for name in workers if name not in ids]
+    listed = {
+        name: workers[name]
+        for name in ids
+        if not only or name in only or workers[name].card.is_tool
+    }
+    budget = settings.budget
+    terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline)
+    redactor = None
+    if outside and settings.cloud.redact:
+        from baton.adapters.redaction import Redaction
+
+        redactor = Redaction(settings.cloud.words)
+    orchestra = Orchestra(
+        listed, store, settings.worker, ledger=ledger, terms=terms, redactor=redactor
+    )
+    orchestra.router = router
+    orchestra.conductor = settings.conductor
+    orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
+    orchestra.skills = skill_table(store if history else None)
+    orchestra.templates = partial(_templates, paths)
+    orchestra.on_offline = partial(_go_offline, [stock, *([gateway] if gateway else [])])
+    return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router)
+
+
+def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> None:
+    for part in connecting:
+        part.offline = offline
+
+
+def skill_table(store: Store | None) -> SkillTable:
+    """Return what workers are good at, by what Baton ships and by that history (None: without)."""
+    from baton.adapters.router import shipped
+    from baton.adapters.skills import read_scores
+    from baton.engine.mastery import RECENT, SkillTable
+
+    own = None if store is None else partial(store.outcomes, RECENT)
+    return SkillTable(partial(read_scores, shipped()), own)
+
+
+def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
+    """Return the learned router; while that worker loads, nobody waits for a router that does."""
+    from baton.adapters.router import LearnedRouter, learned_file
+
+    router = LearnedRouter(learned=learned_file(paths.data))
+    if isinstance(warm, LocalWorker):
+        router.beside(lambda: warm.loading)
+    return router
+
+
+def _templates(paths: Paths) -> Mapping[str, Template]:
+    from baton.adapters.templates import read_templates
+
+    return read_templates(paths.config / "templates")
+
+
+def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[Role, ...]:
+    """Give a model that has arrived its roles in the settings; return them."""
+    from baton.engine.roles import changes, holders, taken
+
+    having = holders(settings.worker, settings.conductor, settings.prefer)
+    roles = taken(held.record.roles, stock.suited(held.id), having)
+    if roles:
+        write(paths.config_file, changes(held.id, roles))
+    return roles

@@ -1,0 +1,163 @@
+"""Workers of this machine: the models there are, and how settings say that they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.adapters.local import LocalWorker, Manner, Memory, ModelFile, find_model
+from baton.domain.chat import Card
+from baton.domain.errors import ModelFileError
+from baton.settings import LocalWorker as LocalSettings
+from baton.settings import Paths, Settings
+
+if TYPE_CHECKING:
+    from baton.domain.library import Held
+    from baton.domain.machine import Machine
+    from baton.engine.library import Library
+
+    Loading = tuple[Path, int, int, int, str, bool]
+    """What makes out that two workers load the same: file, context, threads, GPU layers, kv, force.
+    """
+
+
+def library(settings: Settings, paths: Paths) -> Library:
+    """Return the models on this machine, and the way others come to it; nothing is read yet."""
+    from baton.adapters.catalogue import read_catalogue
+    from baton.adapters.downloads import HubSupply
+    from baton.adapters.shelf import FolderShelf
+    from baton.engine.library import Library
+
+    return Library(
+        FolderShelf(paths.models),
+        HubSupply(),
+        partial(read_catalogue, paths.config / "catalogue.toml"),
+        partial(_machine, paths.models),
+        context=settings.local.context,
+        offline=settings.offline,
+    )
+
+
+async def _machine(folder: Path) -> Machine:
+    """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take."""
+    import asyncio
+
+    from baton.adapters.hardware import machine
+    from baton.adapters.local import gpus
+
+    return await asyncio.to_thread(machine, folder, await gpus())
+
+
+class LocalWorkers:
+    """Makes the workers of this machine; those that load the same model in the same way share it.
+
+    A worker's `model` is the starter, one of the library's, or a GGUF file. Each of the library's
+    that no setting names is a worker as well.
+    """
+
+    def __init__(self, settings: Settings, library: Library) -> None:
+        self._settings = settings
+        self._library = library
+        self._memory = Memory(int(settings.local.memory_gb * 1e9))
+        self._loaded: dict[Loading, LocalWorker] = {}
+
+    def all(self, needed: str) -> Mapping[str, LocalWorker]:
+        """Return them by id.
+
+        Raises ModelFileError where the starter model isn't installed, and `needed` is that.
+        """
+        entries = {entry.id: entry for entry in self._settings.roster}
+        held = {held.id: held for held in self._library.models() if held.state.usable}
+        unnamed = (LocalSettings(id, model=id) for id in held if id not in entries)
+        workers: dict[str, LocalWorker] = {}
+        for entry in (*entries.values(), *unnamed):
+            if not isinstance(entry, LocalSettings):
+                continue
+            try:
+                workers[entry.id] = self._worker(entry, held.get(entry.model))
+            except ModelFileError:  # missed only when wanted
+                if entry.id == needed:
+                    raise
+        return workers
+
+    def arrived(self, held: Held) -> Mapping[str, LocalWorker]:
+        """Return the workers of a model that has just come."""
+        named = [entry for entry in self._settings.roster if isinstance(entry, LocalSettings)]
+        entries = [entry for entry in named if entry.model == held.id]
+        if all(entry.id != held.id for entry in self._settings.roster):
+            entries.append(LocalSettings(held.id, model=held.id))
+        return {entry.id: self._worker(entry, held) for entry in entries}
+
+    def _worker(self, entry: LocalSettings, held: Held | None) -> LocalWorker:
+        model = find_model(entry.model) if held is None else self._model(held)
+        local = self._settings.local
+        card = replace(
+            model.card,
+            id=entry.id,
+            context=_first(entry.context, local.context),
+            max_output=_first(entry.max_output, model.card.max_output),
+            system=model.card.system if entry.system is None else entry.system,
+            skills={str(kind): level for kind, level in entry.skills.items()},
+        )
+        threads = _first(entry.threads, local.threads)
+        layers = _first(entry.gpu_layers, local.gpu_layers)
+        kv = entry.kv or local.kv
+        force = entry.force or (held is not None and held.record.forced)
+        loading = (model.path, card.context, threads, layers, kv, force)
+        manner = _manner(entry, model)
+        if loading in self._loaded:
+            return self._loaded[loading].beside(card, manner)
+        self._loaded[loading] = LocalWorker(
+            card,
+            model.path,
+            self._memory,
+            manner=manner,
+            threads=threads,
+            gpu_layers=layers,
+            kv=kv,
+            force=force,
+            idle_seconds=local.idle_minutes * 60,
+            ready=None if held is None else partial(self._library.ready, held.id),
+            trusted=None if held is None else partial(self._library.trusted, held.id),
+        )
+        return self._loaded[loading]
+
+    def _model(self, held: Held) -> ModelFile:
+        """Return a model of the library as workers see it."""
+        record, entry = held.record, self._library.entries().get(held.id)
+        card = Card(
+            held.id,
+            "local",
+            record.name,
+            size=record.size,
+            licence=record.licence,
+            model=record.file.removesuffix(".gguf"),
+        )
+        if entry is not None:
+            card = replace(
+                card, parameters=entry.parameters, note=entry.note, published=entry.skills
+            )
+        return ModelFile(held.path, card)
+
+
+def _manner(worker: LocalSettings, model: ModelFile) -> Manner:
+    """Return how a worker writes: as its settings say, else as suits the model."""
+    temperature = model.temperature if worker.temperature is None else worker.temperature
+    return Manner(
+        temperature,
+        top_p=worker.top_p,
+        top_k=worker.top_k,
+        min_p=worker.min_p,
+        repeat_penalty=worker.repeat_penalty,
+        seed=worker.seed,
+        thinking=worker.thinking,
+        adapter=Path(worker.adapter).expanduser().absolute() if worker.adapter else None,
+        adapter_scale=worker.adapter_scale,
+    )
+
+
+def _first(own: int | None, shared: int) -> int:
+    return shared if own is None else own
