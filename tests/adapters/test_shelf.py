@@ -89,6 +89,13 @@ def test_a_download_is_coming_until_its_file_is_verified(shelf: FolderShelf) -> 
     assert [found.bytes for found in shelf.held()] == [4]
 
 
+def test_a_download_that_nobody_vouches_for_has_a_name_of_its_own(shelf: FolderShelf) -> None:
+    held = shelf.put(replace(QWEN, sha256=""))
+    held.path.with_name(f"{'f' * 64}.partial").write_bytes(b"GGU")
+    held.path.with_name(f"{'f' * 64}.partial.etag").write_bytes(b"x" * 100)
+    assert [(model.state, model.bytes) for model in shelf.held()] == [(State.COMING, 3)]
+
+
 def test_a_file_that_was_touched_is_changed(shelf: FolderShelf) -> None:
     path = arrive(shelf)
     stamp = shelf.stamp(path)
@@ -197,7 +204,7 @@ def test_a_model_that_is_being_downloaded_is_not_removed(shelf: FolderShelf) -> 
     partial = path.with_name(f"{SHA}.partial")
     partial.write_bytes(b"GG")
     with (
-        FileLock(partial.with_name(f"{partial.name}.lock")),
+        FileLock(partial.with_name(f"{SHA}.lock")),
         pytest.raises(ConfigError, match="is being downloaded"),
     ):
         shelf.remove(QWEN.id)

@@ -32,7 +32,7 @@ def test_a_folder_in_order_has_nothing_left_over(shelf: FolderShelf) -> None:
     arrive(shelf)
     coming = shelf.put(replace(QWEN, id="coming")).path
     lay(coming.with_name(f"{SHA}.partial"))
-    lay(coming.with_name(f"{SHA}.partial.lock"))
+    lay(coming.with_name(f"{SHA}.lock"))
     lay(shelf.put(replace(QWEN, id="unknown", sha256="")).path.with_name("x.partial"))
     assert list(shelf.orphans()) == []
     assert list(shelf.problems()) == []
@@ -43,10 +43,10 @@ def test_what_nobody_wants_is_left_over(shelf: FolderShelf) -> None:
     coming = shelf.put(replace(QWEN, id="coming")).path.parent
     unwanted = [
         lay(coming / f"{'b' * 64}.partial"),
-        lay(coming / f"{'b' * 64}.partial.json"),
+        lay(coming / f"{'b' * 64}.partial.etag"),
         lay(here / ".model-0a1b.json"),
         lay(here / f"{SHA}.partial"),
-        lay(here / f"{SHA}.partial.lock", b""),
+        lay(here / f"{SHA}.lock", b""),
         lay(here / "earlier.gguf"),
         lay(shelf.folder / "norecord" / f"{SHA}.partial").parent,
     ]
@@ -65,7 +65,7 @@ def test_what_is_on_its_way_is_never_left_over(shelf: FolderShelf) -> None:
     partial = lay(arrive(shelf).with_name(f"{SHA}.partial"))
     other = lay(shelf.folder / "norecord" / f"{SHA}.partial")
     for path in (partial, other):
-        with FileLock(path.with_name(f"{path.name}.lock")):
+        with FileLock(path.with_name(f"{SHA}.lock")):
             found = list(shelf.orphans())
             assert path not in found
             assert path.parent not in found

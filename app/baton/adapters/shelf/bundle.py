@@ -13,7 +13,15 @@ from itertools import chain, count
 from pathlib import Path
 
 from baton.adapters.shelf.names import is_model_file, is_sha256
-from baton.adapters.shelf.records import SCHEMA, Unreadable, check, read_small, tidied, write_json
+from baton.adapters.shelf.records import (
+    SCHEMA,
+    Unreadable,
+    check,
+    parse,
+    read_small,
+    tidied,
+    write_json,
+)
 from baton.adapters.shelf.writing import is_file, replace_whole
 from baton.domain.catalogue import NOWHERE, Source
 from baton.domain.errors import ConfigError, ModelFileError
@@ -103,13 +111,11 @@ def write_bundle(folder: Path, records: Sequence[Record]) -> None:
 
 def _described(folder: Path) -> Sequence[Record] | None:
     """Return what a folder says of its models, None if it says nothing."""
-    import msgspec
-
     try:
         data = read_small(folder / NAME, LARGEST)
         if data is None:
             return None
-        found = msgspec.json.decode(data, type=_Bundle)
+        found = parse(data, _Bundle)
         if found.schema != SCHEMA:
             raise Unreadable("it was written by another version of Baton")
         records = [_carried(record) for record in found.records]
@@ -117,7 +123,7 @@ def _described(folder: Path) -> Sequence[Record] | None:
             _check(record)
         if len({record.id for record in records}) < len(records):
             raise Unreadable("it names a model twice")
-    except (msgspec.MsgspecError, RecursionError, Unreadable, ConfigError) as error:
+    except (Unreadable, ConfigError) as error:
         why = error.message if isinstance(error, ConfigError) else str(error)
         raise ModelFileError(
             f"{_shown(folder / NAME)} can't be used: {one_line(why).rstrip('.')}.",

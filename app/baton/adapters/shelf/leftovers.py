@@ -6,11 +6,11 @@ and left alone: it may be gigabytes of the person's own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from baton.adapters.shelf.names import RECORD, is_id, is_made
+from baton.adapters.shelf.names import DRAFT, RECORD, is_id, is_made
 from baton.adapters.shelf.records import survey
 from baton.adapters.shelf.removing import delete, delete_folder
 from baton.adapters.shelf.writing import is_busy, is_file
@@ -66,7 +66,7 @@ def problems(folder: Path) -> Iterator[str]:
         where = f"What is in it ({_size(model)}) is kept"
         if isinstance(record, str):
             yield f"{_shown(model)} can't be used as a model: {record}. {where}."
-        elif record is None and not _is_left(model):
+        elif record is None and not (_is_left(model) or (model / RECORD).exists()):
             yield f"{_shown(model)} is no model that Baton has put there. {where}."
 
 
@@ -77,7 +77,7 @@ def _left(folder: Path, record: Record | None, linked: Collection[Path]) -> Iter
     if record is None and _is_left(folder):
         yield folder
         return
-    for path in sorted(folder.iterdir()):
+    for path in _inside(folder):
         ours = is_made(path.name) or (record is not None and path.suffix.lower() == ".gguf")
         wanted = record is not None and _is_wanted(path, record)
         if ours and not wanted and path not in linked and (path.is_symlink() or is_file(path)):
@@ -89,13 +89,13 @@ def _is_wanted(path: Path, record: Record) -> bool:
     if not record.link and path.name == record.file:
         return True
     coming = not (record.link or record.stamp or record.wrong or is_file(path.parent / record.file))
-    return coming and path.name.startswith(record.sha256) and not path.name.startswith(".model-")
+    return coming and path.name.startswith(record.sha256) and not path.name.startswith(DRAFT)
 
 
 def _is_left(folder: Path) -> bool:
     """Tell whether a folder without a record holds nothing but what Baton left there."""
     return is_id(folder.name) and all(
-        is_made(path.name) and not path.is_dir() for path in folder.iterdir()
+        is_made(path.name) and not path.is_dir() for path in _inside(folder)
     )
 
 
@@ -115,6 +115,16 @@ def _shown(path: Path) -> str:
 
 
 def _size(folder: Path) -> str:
-    with os.scandir(folder) as entries:
-        size = sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+    size = 0
+    for path in _inside(folder):
+        with suppress(OSError):
+            size += path.lstat().st_size
     return f"{size / 1e9:.2f} GB" if size > 1e7 else f"{size:,} bytes"
+
+
+def _inside(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing if it went just now."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

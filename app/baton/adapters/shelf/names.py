@@ -13,12 +13,16 @@ RECORD = "model.json"
 LOCK = ".lock"
 """The file that whoever changes the models folder holds locked."""
 
+DRAFT = ".model-"
+"""How the name begins of a record that is being written."""
+
 PARTIAL = ".partial"
-"""How the name ends of a file that is on its way."""
+"""How the name ends of a file that is on its way. Before that stands its sha256, or what it comes
+from as a hash of its own; beside it lie notes about it (`.partial.etag`) and its lock (`.lock`)."""
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_MADE = re.compile(r"\.model-[0-9a-f-]+\.json|.+\.partial(\..+)?|.+\.lock")
+_MADE = re.compile(rf"{re.escape(DRAFT)}[0-9a-f]+\.json|.+{re.escape(PARTIAL)}(\..+)?|.+\.lock")
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul"} | {f"{port}{n}" for port in ("com", "lpt") for n in range(10)}
 )

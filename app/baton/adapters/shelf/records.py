@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from baton.adapters.shelf.names import RECORD, check_file, check_id, is_id, is_plain, is_sha256
 from baton.domain.errors import ConfigError
@@ -19,6 +19,8 @@ SCHEMA = 1
 
 LARGEST = 1 << 16
 """How many bytes a record may have."""
+
+T = TypeVar("T")
 
 _HUGE = 1 << 50
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -97,20 +99,24 @@ def read_small(path: Path, limit: int) -> bytes | None:
 
 
 def _decode(data: bytes) -> Record:
-    import msgspec
-
-    try:
-        schema = msgspec.json.decode(data, type=_Outline).schema
-        if schema != SCHEMA:
-            raise Unreadable("it was written by another version of Baton")
-        record = msgspec.json.decode(data, type=_Kept).record
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise Unreadable(f"it isn't a record: {one_line(str(error), 120)}") from error
+    if parse(data, _Outline).schema != SCHEMA:
+        raise Unreadable("it was written by another version of Baton")
+    record = parse(data, _Kept).record
     try:
         check(record)
     except ConfigError as error:
         raise Unreadable(error.message.rstrip(".")) from error
     return record
+
+
+def parse(data: bytes, form: type[T]) -> T:
+    """Return what JSON says, of that form. Raises Unreadable."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(data, type=form)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # bytes that aren't UTF-8
+        raise Unreadable(f"it isn't what it should be ({one_line(str(error), 120)})") from error
 
 
 def encode(record: Record) -> bytes:

@@ -9,9 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from baton.adapters.shelf.bundle import packed, read_bundle, write_bundle
+from baton.adapters.shelf.foreign import find
 from baton.adapters.shelf.heading import header_of
 from baton.adapters.shelf.leftovers import discard, leftovers, problems
-from baton.adapters.shelf.names import RECORD, check_id, is_id, is_made
+from baton.adapters.shelf.names import PARTIAL, RECORD, check_id, is_id, is_made
 from baton.adapters.shelf.records import Unreadable, check, encode, load, survey, tidied
 from baton.adapters.shelf.removing import delete
 from baton.adapters.shelf.writing import (
@@ -23,7 +24,7 @@ from baton.adapters.shelf.writing import (
 )
 from baton.domain.errors import ConfigError
 from baton.domain.gguf import Header
-from baton.domain.library import Held, Record, Stamp, State
+from baton.domain.library import Foreign, Held, Record, Stamp, State
 
 
 class FolderShelf:
@@ -81,8 +82,10 @@ class FolderShelf:
         folder = self.folder / id
         if not folder.is_dir():
             return 0
-        self._refuse_link(folder)
         with writing(self.folder):
+            self._refuse_link(folder)
+            if not folder.is_dir():  # another Baton was quicker
+                return 0
             with downloads_stopped(folder, id):
                 gone = delete(self._own(folder))
                 # The record goes last: killed before that, the model is still listed.
@@ -147,6 +150,12 @@ class FolderShelf:
         """
         write_bundle(folder, records)
 
+    def foreign(self) -> Sequence[Foreign]:
+        """Return the model files on this machine that aren't linked yet: other programs', and loose
+        ones in the folder.
+        """
+        return find(self.folder, self._environ, self.held())
+
     def _own(self, folder: Path) -> list[Path]:
         """Return what Baton wrote into a model's folder, but its record and locks."""
         own = [path for path in folder.iterdir() if is_made(path.name) and path.suffix != ".lock"]
@@ -174,8 +183,11 @@ class FolderShelf:
             return 0
         if there is not None:
             return there.size
-        partial = stamp_of(folder / f"{record.sha256}.partial") if record.sha256 else None
-        return partial.size if partial is not None else 0
+        if record.sha256:
+            coming = [folder / f"{record.sha256}{PARTIAL}"]
+        else:
+            coming = list(folder.glob(f"*{PARTIAL}"))
+        return max((found.size for found in map(stamp_of, coming) if found is not None), default=0)
 
 
 def stamp_of(path: Path) -> Stamp | None:

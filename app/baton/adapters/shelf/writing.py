@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from baton.adapters.shelf.names import LOCK
+from baton.adapters.shelf.names import DRAFT, LOCK
 from baton.domain.errors import ConfigError, ModelFileError
 
 PATIENCE = 10.0
@@ -60,7 +60,7 @@ def make_folder(folder: Path) -> None:
 
 def replace_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is the old one or the new one, whatever happens meanwhile."""
-    draft = path.with_name(f".model-{uuid4().hex}.json")
+    draft = path.with_name(f"{DRAFT}{uuid4().hex}.json")
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
