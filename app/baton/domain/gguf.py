@@ -129,9 +129,10 @@ def read(data: bytes | bytearray | memoryview | mmap, size: int | None = None) -
     Raises Cut when it goes on after `data`, and Malformed; that too where the file, of that `size`,
     is shorter than its header promises.
     """
-    walk = _Walk(data, size)
-    if bytes(walk.take(4)) != b"GGUF":
+    if not b"GGUF".startswith(data[:4]):
         raise Malformed("it isn't a GGUF file")
+    walk = _Walk(data, size)
+    walk.skip(4)
     _check_version(walk.number(_U32))
     tensors = walk.count("tensors", MOST_TENSORS)
     values = _values(walk, walk.count("keys", MOST_KEYS))
@@ -214,7 +215,8 @@ class _Walk:
     def _need(self, least: int, about: int = 0) -> None:
         """Make sure that the data goes on to `least`."""
         if least > self._most:
-            raise Malformed("it has lengths that lead out of it")
+            short = self._most < LONGEST
+            raise Malformed("it ends before its header does" if short else "its header has no end")
         if least > self._end:
             ahead = self._end * 2 + (1 << 16)
             raise Cut(min(max(least, about, ahead), self._most))
