@@ -10,9 +10,11 @@ import pytest
 from adapters.local_ask import CAPITAL, ask
 from baton.adapters.local import LocalWorker, Memory, check_gguf, find_model, starter
 from baton.adapters.local import files as local_files
-from baton.adapters.local.memory import machine_memory
+from baton.adapters.local.files import memory_of
+from baton.adapters.local.memory import Crowded, MachineMemory, NoRoom, machine_memory
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
+from support.gguf import facts, header
 
 HEAD = b"GGUF\x03\0\0\0"
 
@@ -50,10 +52,10 @@ def test_any_file_can_be_named(tmp_path: Path) -> None:
     ("data", "told"),
     [
         (b"", "is empty"),
-        (b"PK\x03\x04 a zip file", "not a GGUF"),
-        (b"GGU", "not a GGUF"),
+        (b"PK\x03\x04 a zip file", "isn't a GGUF file"),
+        (b"GGU", "ends before its header does"),
         (b"GGUF\x01\0\0\0", "unknown version"),
-        (b"GGUF\0\0\0\x03", "unknown version"),
+        (b"GGUF\0\0\0\x03", "another byte order"),
     ],
 )
 def test_what_is_no_model_is_told_in_a_sentence(tmp_path: Path, data: bytes, told: str) -> None:
@@ -72,7 +74,7 @@ def test_what_is_no_file_is_told_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="can't be read"):
         check_gguf(write(tmp_path, HEAD) / "inside a file")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ModelFileError, match="not a GGUF"):
+    with pytest.raises(ModelFileError, match="isn't an ordinary file"):
         check_gguf(tmp_path / "pipe")
 
 
@@ -85,7 +87,7 @@ def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_only_begins_like_a_model_is_refused_by_its_child(tmp_path: Path) -> None:
-    file = write(tmp_path, HEAD + b"\0" * 64)
+    file = write(tmp_path, header(facts()))
     worker = LocalWorker(Card("x", "local", "X", context=512), file, Memory())
     worker.warm()
     for _ in range(2):
@@ -102,12 +104,21 @@ def test_warming_a_missing_file_raises_nothing(tmp_path: Path) -> None:
 class Lodger:
     """Something that holds memory."""
 
-    def __init__(self, resident: int, busy: bool = False) -> None:
+    def __init__(self, resident: int, busy: bool = False, force: bool = False) -> None:
         self.resident = resident
         self.busy = busy
+        self.force = force
+        self.process: int | None = None
 
     def unload(self) -> None:
         self.resident = 0
+
+
+GB = 10**9
+
+
+def memory_with(available: int, limit: int = 100 * GB) -> Memory:
+    return Memory(limit, lambda: MachineMemory(200 * GB, available))
 
 
 def test_the_least_recently_used_goes_first_and_no_more_than_needed() -> None:
@@ -121,20 +132,97 @@ def test_the_least_recently_used_goes_first_and_no_more_than_needed() -> None:
 
 
 def test_the_busy_stay_and_the_numbers_are_told() -> None:
-    memory = Memory(10 * 10**9)
-    busy, idle = Lodger(6 * 10**9, busy=True), Lodger(10**9)
+    memory = memory_with(50 * GB, 10 * GB)
+    busy, idle = Lodger(6 * GB, busy=True), Lodger(GB)
     memory.make_room(busy, 0)
     memory.make_room(idle, 0)
-    with pytest.raises(ModelFileError, match=r"5\.0 GB .* hold 6\.0 GB; 10\.0 GB are") as refused:
-        memory.make_room(Lodger(0), 5 * 10**9)
+    with pytest.raises(Crowded, match=r"5\.0 GB .* hold 6\.0 GB; 10\.0 GB are") as refused:
+        memory.make_room(Lodger(0), 5 * GB)
     assert "memory_gb" in refused.value.hint
+    assert (refused.value.needed, refused.value.free) == (5 * GB, 4 * GB)
     assert busy.resident
 
 
+def test_what_is_not_free_right_now_is_refused() -> None:
+    memory = memory_with(5 * GB)
+    memory.make_room(Lodger(0), 4 * GB)
+    with pytest.raises(NoRoom, match=r"6\.0 GB of memory, and 4\.7 GB are free now") as refused:
+        memory.make_room(Lodger(0), 6 * GB)
+    assert not isinstance(refused.value, Crowded)
+    assert "Close other programs" in refused.value.hint
+
+
+def test_what_an_idle_model_would_give_back_counts_as_free() -> None:
+    memory = memory_with(5 * GB)
+    idle = Lodger(GB)
+    idle.process = os.getpid()  # some process that really holds memory
+    memory.make_room(idle, GB)
+    own = sum(int(n) for n in Path("/proc/self/statm").read_text().split()[1:2]) * 4096
+    memory.make_room(Lodger(0), 5 * GB - (256 << 20) + own // 2)
+    assert idle.resident == 0
+
+
+def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:
+    memory = memory_with(5 * GB)
+    memory.make_room(busy := Lodger(GB, busy=True), GB)
+    with pytest.raises(Crowded, match="beside models that are answering"):
+        memory.make_room(Lodger(0), 6 * GB)
+    assert busy.resident
+
+
+def test_who_is_forced_gets_what_there_is() -> None:
+    memory = memory_with(5 * GB, 10 * GB)
+    idle, busy = Lodger(GB), Lodger(GB, busy=True)
+    memory.make_room(idle, GB)
+    memory.make_room(busy, GB)
+    memory.make_room(Lodger(0, force=True), 99 * GB)
+    assert (idle.resident, busy.resident) == (0, GB)
+
+
+def test_what_gpus_have_counts_too() -> None:
+    memory = memory_with(5 * GB, 10 * GB)
+    memory.gpu = 20 * GB
+    memory.make_room(Lodger(0), 24 * GB)
+    with pytest.raises(NoRoom, match=r"30\.0 GB are allowed"):
+        memory.make_room(Lodger(0), 31 * GB)
+
+
 def test_a_container_has_less_memory_than_its_machine(tmp_path: Path) -> None:
-    machine = machine_memory(tmp_path)
-    assert machine > 10**8
-    (tmp_path / "memory.max").write_text("max\n")
-    assert machine_memory(tmp_path) == machine
-    (tmp_path / "memory.max").write_text("50000000\n")
-    assert machine_memory(tmp_path) == 50_000_000
+    machine = machine_memory()
+    assert machine.total > machine.available > 10**8
+    groups = tmp_path / "sys/fs/cgroup"
+    (groups / "mine").mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1000000 kB\nMemAvailable: 900000 kB\n")
+    (tmp_path / "proc/self/cgroup").write_text("0::/mine\n")
+    (groups / "mine/memory.max").write_text("max\n")
+    assert machine_memory(tmp_path) == (1_024_000_000, 921_600_000)
+    (groups / "memory.max").write_text("500000000\n")
+    (groups / "memory.current").write_text("200000000\n")
+    (groups / "memory.stat").write_text("anon 100000000\ninactive_file 50000000\n")
+    assert machine_memory(tmp_path) == (500_000_000, 350_000_000)
+    (groups / "mine/memory.max").write_text("50000000\n")
+    assert machine_memory(tmp_path) == (50_000_000, 50_000_000)
+
+
+def test_a_machine_that_tells_nothing_is_asked_in_another_way(tmp_path: Path) -> None:
+    assert machine_memory(tmp_path).total == machine_memory().total
+
+
+def test_a_model_that_was_cut_off_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    whole = starter().path
+    with whole.open("rb") as file:
+        cut = write(tmp_path, file.read(60_000_000))
+    with pytest.raises(ModelFileError, match="it ends after 60,000,000 of 98,362,432 bytes"):
+        check_gguf(cut)
+    with cut.open("r+b") as file:
+        file.truncate(1_000_000)
+    with pytest.raises(ModelFileError, match="it ends before its header does"):
+        check_gguf(cut)
+
+
+def test_a_model_takes_more_with_more_context() -> None:
+    path = starter().path
+    sizes = [memory_of(path, context) for context in (2048, 4096, 8192, 100_000)]
+    assert sizes[0] < sizes[1] < sizes[2] == sizes[3]
+    assert memory_of(path, 8192, 8) < sizes[2]

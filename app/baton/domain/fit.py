@@ -25,8 +25,8 @@ GPU_RESERVE = 1 << 30
 SMALLEST_CONTEXT = 2048
 """A context below this isn't offered as a mend: hardly a conversation fits into it."""
 
-PROCESS = 72 << 20
-"""Bytes of a runner before it has read a model: Python, llama.cpp, numpy. Measured."""
+PROCESS = 36 << 20
+"""Bytes of a runner without its model: Python, llama.cpp, numpy. Measured."""
 
 TOKEN = 360
 """Bytes that llama.cpp keeps of each word of a vocabulary. Measured with 49,152 words."""

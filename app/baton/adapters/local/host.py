@@ -9,7 +9,7 @@ from contextlib import aclosing, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from baton.adapters.local.files import check_gguf
+from baton.adapters.local.files import memory_of
 from baton.adapters.local.memory import Crowded, Memory
 from baton.children import framing
 from baton.children.process import Child, Died, environment
@@ -216,7 +216,8 @@ class Host:
         return child
 
     def _start(self, name: str) -> Child:
-        self._bytes = max(check_gguf(self._path), self._bytes)
+        bits = 16 if self._kv == "f16" else 8
+        self._bytes = max(memory_of(self._path, self._context, bits), self._bytes)
         self._memory.make_room(self, self._bytes)
         try:
             child = Child("runner", environment(self._environ))

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from baton.adapters.local.processor import Processor
+from baton.domain import cgroups
 from baton.domain.errors import ModelFileError
+from baton.domain.fit import SPARE
 
 SHARE = 0.8
 """How much of the machine's memory models may take together, unless set otherwise."""
+
+Looking = Callable[[], "MachineMemory"]
+
+
+class MachineMemory(NamedTuple):
+    """The bytes that a machine has, or a container on it, and those that could be used now."""
+
+    total: int
+    available: int
 
 
 class Tenant(Protocol):
@@ -27,51 +39,90 @@ class Tenant(Protocol):
         """Whether it is answering, and must not be unloaded."""
         ...
 
+    @property
+    def process(self) -> int | None:
+        """The process that holds it, None if there is none."""
+        ...
+
+    @property
+    def force(self) -> bool:
+        """Whether it is to be loaded even if there is no room."""
+        ...
+
     def unload(self) -> None:
         """Let the memory go."""
         ...
 
 
-class Crowded(ModelFileError):
+class NoRoom(ModelFileError):
+    """There isn't enough memory for a model: `needed`, and how much is `free` for it, in bytes."""
+
+    def __init__(self, message: str, mend: str, needed: int, free: int) -> None:
+        super().__init__(message, mend)
+        self.needed = needed
+        self.free = free
+
+
+class Crowded(NoRoom):
     """There is no room as long as other models are answering."""
 
 
 class Memory:
-    """Keeps the joint memory of loaded models under a limit in bytes (0: a share of the machine's).
+    """Keeps loaded models within a limit in bytes (0: a share of the machine's), and within what
+    is free on the machine right now.
 
     Sizes are estimates from above: the file, and the whole context it may grow to. `processor` is
-    what they compute on, `rests` counts how often one came to rest.
+    what they compute on, `rests` counts how often one came to rest. `gpu` is how many bytes models
+    may have on GPUs beside the limit.
     """
 
-    def __init__(self, limit: int = 0) -> None:
+    def __init__(self, limit: int = 0, look: Looking | None = None) -> None:
         self.processor = Processor()
         self.rests = 0
-        self._limit = limit
+        self.gpu = 0
+        self._given = limit
+        self._look = look or machine_memory
         self._watching: list[asyncio.Future[None]] = []
         self._tenants: list[Tenant] = []  # the least recently used first
 
     @property
     def limit(self) -> int:
         """How many bytes all loaded models may hold together."""
-        return self._limit or int(machine_memory() * SHARE)
+        return (self._given or int(self._look().total * SHARE)) + self.gpu
 
     def make_room(self, tenant: Tenant, needed: int) -> None:
         """Unload idle models, the least recently used first, until `needed` bytes fit.
 
-        Raises Crowded when they don't even then, and ModelFileError when they never will.
+        Raises Crowded when they don't even then, and NoRoom when they never will, unless the
+        tenant is forced: then idle models go, and it gets what there is.
         """
-        if needed > self.limit:
-            raise _too_large(needed, 0, self.limit)
+        limit, free = self.limit, self._free(tenant)
+        if needed > limit and not tenant.force:
+            raise _too_large(needed, 0, limit)
         others = [other for other in self._tenants if other is not tenant]
         self._tenants = [*others, tenant]
         for other in others:
-            if self._held(others) + needed <= self.limit:
+            if self._held(others) + needed <= limit and needed <= free:
                 return
             if not other.busy:
+                free += sum(_pages(other.process))
                 other.unload()
         held = self._held(others)
-        if held + needed > self.limit:
-            raise _too_large(needed, held, self.limit)
+        if tenant.force:
+            return
+        if held + needed > limit:
+            raise _too_large(needed, held, limit)
+        if needed > free:
+            raise _not_free(needed, held, free)
+
+    def _free(self, tenant: Tenant) -> int:
+        """Return the bytes that a tenant could have now, if nothing else is unloaded for it.
+
+        What loaded models have mapped of their files counts as available to a machine, yet they
+        go on reading it; and what the tenant itself has taken already needn't be free any more.
+        """
+        mapped = sum(_pages(o.process)[1] for o in self._tenants if o is not tenant)
+        return self._look().available - SPARE - mapped + _pages(tenant.process)[0] + self.gpu
 
     async def change(self, since: int) -> None:
         """Wait until there may be more room than when that many models had come to rest (`rests`).
@@ -97,28 +148,63 @@ class Memory:
         return sum(tenant.resident for tenant in tenants)
 
 
-def machine_memory(limits: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return this machine's memory in bytes, or its container's if that is less."""
-    if hasattr(os, "sysconf"):
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    else:
+def machine_memory(root: Path = Path("/")) -> MachineMemory:
+    """Return this machine's memory, or its container's if that is less."""
+    total, available = _meminfo(root)
+    allowed = cgroups.memory(lambda path: (root / path.lstrip("/")).read_text("utf-8"))
+    if allowed is None:
+        return MachineMemory(total, available)
+    return MachineMemory(min(total, allowed.limit), min(available, allowed.room))
+
+
+def _meminfo(root: Path) -> tuple[int, int]:
+    """Read what Linux tells in a file; elsewhere, and in odd places, psutil is worth its import."""
+    try:
+        lines = (root / "proc/meminfo").read_text("ascii").splitlines()
+        kilobytes = {
+            name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)
+        }
+        return kilobytes["MemTotal"] * 1024, kilobytes["MemAvailable"] * 1024
+    except (OSError, ValueError, LookupError):
         import psutil
 
-        total = psutil.virtual_memory().total
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        try:
-            return min(total, int((limits / name).read_text("ascii")))
-        except (OSError, ValueError):
-            continue  # no such file, or "max"
-    return total
+        found = psutil.virtual_memory()
+        return found.total, found.available
 
 
-def _too_large(needed: int, held: int, limit: int) -> ModelFileError:
+def _pages(process: int | None) -> tuple[int, int]:
+    """Return the bytes that a process holds of its own, and those that it has mapped of files."""
+    if process is None:
+        return 0, 0
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text("ascii").split()
+        resident, mapped = int(pages[1]), int(pages[2])
+    except (OSError, ValueError, LookupError):
+        return 0, 0
+    size = os.sysconf("SC_PAGE_SIZE")
+    return (resident - mapped) * size, mapped * size
+
+
+def _too_large(needed: int, held: int, limit: int) -> NoRoom:
     others = f", and models that are answering hold {_gb(held)}" if held else ""
-    kind = Crowded if held else ModelFileError
+    kind = Crowded if held else NoRoom
     return kind(
         f"This model needs about {_gb(needed)} of memory{others}; {_gb(limit)} are allowed.",
         "Choose a smaller model, a smaller `context`, or raise `memory_gb` under [local].",
+        needed,
+        max(limit - held, 0),
+    )
+
+
+def _not_free(needed: int, held: int, free: int) -> NoRoom:
+    others = " beside models that are answering" if held else ""
+    kind = Crowded if held else NoRoom
+    return kind(
+        f"This model needs about {_gb(needed)} of memory, and {_gb(max(free, 0))} are free now"
+        f"{others}.",
+        "Close other programs, choose a smaller model, or a smaller `context` under [local].",
+        needed,
+        max(free, 0),
     )
 
 
