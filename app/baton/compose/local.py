@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.local import LocalWorker, Manner, Memory, ModelFile, find_model
+from baton.adapters.local import STARTER, LocalWorker, Manner, Memory, ModelFile, find_model
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
 from baton.settings import LocalWorker as LocalSettings
@@ -106,6 +106,8 @@ class LocalWorkers:
         layers = _first(entry.gpu_layers, local.gpu_layers)
         kv = entry.kv or local.kv
         force = entry.force or (held is not None and held.record.forced)
+        # What isn't here yet is said when somebody asks it, not as a path that leads nowhere.
+        of_library = held is not None or _is_id(entry.model, model.path)
         loading = (model.path, card.context, threads, layers, kv, force)
         manner = _manner(entry, model)
         if loading in self._loaded:
@@ -120,8 +122,8 @@ class LocalWorkers:
             kv=kv,
             force=force,
             idle_seconds=local.idle_minutes * 60,
-            ready=None if held is None else partial(self._library.ready, held.id),
-            trusted=None if held is None else partial(self._library.trusted, held.id),
+            ready=partial(self._library.ready, entry.model) if of_library else None,
+            trusted=partial(self._library.trusted, entry.model) if of_library else None,
         )
         return self._loaded[loading]
 
@@ -157,6 +159,12 @@ def _manner(worker: LocalSettings, model: ModelFile) -> Manner:
         adapter=Path(worker.adapter).expanduser().absolute() if worker.adapter else None,
         adapter_scale=worker.adapter_scale,
     )
+
+
+def _is_id(model: str, path: Path) -> bool:
+    """Tell whether a setting names a model by its id that isn't a file of that name."""
+    bare = model != STARTER and "/" not in model and not model.lower().endswith(".gguf")
+    return bare and not path.exists()
 
 
 def _first(own: int | None, shared: int) -> int:

@@ -101,7 +101,7 @@ class Library:
     async def verdict(self, id: str) -> Verdict:
         """Tell whether a model (of the catalogue, or here) fits this machine now."""
         if (held := self._shelf.get(id)) is not None and held.state.usable:
-            return judge([self._load(held)], await self._look())
+            return judge([self.load(held.path)], await self._look())
         if (entry := self.entries().get(id)) is None:
             raise ConfigError(f"There is no model {id!r}.", "`baton models ls --all` lists all.")
         return judge([load_of_entry(entry, self._context)], await self._look())
@@ -223,7 +223,12 @@ class Library:
 
         Raises ModelFileError. Quick where nothing has changed since.
         """
-        held = self.get(id)
+        if (held := self._shelf.get(id)) is None or held.state is State.COMING:
+            known = self.entries().get(id)
+            raise ModelFileError(
+                f"{known.name if known else id} isn't on this machine yet.",
+                f"`baton models pull {id}` fetches it." if known or held else _LISTED,
+            )
         if held.state is State.CHANGED:
             async with aclosing(self._verify(held)) as steps:
                 async for step in steps:
@@ -298,9 +303,6 @@ class Library:
             return load_of_entry(replace(wanted.entry, size=offer.size), self._context)
         return load_of(await self._supply.header(offer), offer.size, self._context)
 
-    def _load(self, held: Held) -> Load:
-        return load_of(self._shelf.header(held.path), held.record.size, self._context)
-
     async def _fetch(self, id: str) -> AsyncGenerator[Progress | Held]:
         held = self.get(id)
         if held.state is State.CHANGED:  # all of it came, and nobody has looked at it yet
@@ -371,8 +373,7 @@ class Library:
         self, record: Record, file: Path, link: bool, force: bool
     ) -> AsyncGenerator[Progress | Held]:
         """Link a file or copy it, verified in any case."""
-        load = load_of(self._shelf.header(file), record.size, self._context)
-        verdict = judge([load], _emptied(await self._look()))
+        verdict = judge([self.load(file)], _emptied(await self._look()))
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
         forced = verdict.fit is Fit.WONT
@@ -413,6 +414,7 @@ class Library:
                         yield step
 
 
+_LISTED = "`baton models ls` lists what is here, `baton models ls --all` what could be."
 _LOST = (State.BROKEN, State.GONE)
 _ANEW = "`baton models pull` gets it anew, `baton models rm` takes it off the list."
 
