@@ -7,14 +7,10 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from baton.adapters.shelf.bundle import packed, read_bundle, write_bundle
-from baton.adapters.shelf.foreign import find
-from baton.adapters.shelf.heading import header_of
-from baton.adapters.shelf.leftovers import discard, leftovers, problems
 from baton.adapters.shelf.names import PARTIAL, RECORD, check_id, is_id, is_made
 from baton.adapters.shelf.records import Unreadable, check, encode, load, survey, tidied
-from baton.adapters.shelf.removing import delete
 from baton.adapters.shelf.writing import (
     downloads_stopped,
     make_folder,
@@ -23,8 +19,10 @@ from baton.adapters.shelf.writing import (
     writing,
 )
 from baton.domain.errors import ConfigError
-from baton.domain.gguf import Header
 from baton.domain.library import Foreign, Held, Record, Stamp, State
+
+if TYPE_CHECKING:
+    from baton.domain.gguf import Header
 
 
 class FolderShelf:
@@ -78,6 +76,8 @@ class FolderShelf:
         A linked file stays where it is, and so does what Baton didn't write. Raises ConfigError
         while the model is being downloaded.
         """
+        from baton.adapters.shelf.removing import delete
+
         check_id(id)
         folder = self.folder / id
         if not folder.is_dir():
@@ -104,6 +104,8 @@ class FolderShelf:
 
     def header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
+        from baton.adapters.shelf.heading import header_of
+
         return header_of(path)
 
     def orphans(self) -> Sequence[Path]:
@@ -112,6 +114,8 @@ class FolderShelf:
         What is being written now is never among it, nor what Baton didn't write: a folder of
         somebody else's, or one whose record can't be read, is a problem instead.
         """
+        from baton.adapters.shelf.leftovers import leftovers
+
         if not self.folder.is_dir():
             return []
         with writing(self.folder):
@@ -122,11 +126,15 @@ class FolderShelf:
 
         Raises ConfigError for everything else.
         """
+        from baton.adapters.shelf.leftovers import discard
+
         with writing(self.folder):
             return discard(self.folder, path)
 
     def problems(self) -> Sequence[str]:
         """Return a sentence for each thing in the folder that can't be used as it is."""
+        from baton.adapters.shelf.leftovers import problems
+
         return list(problems(self.folder))
 
     def bundle(self, folder: Path) -> Sequence[tuple[Record, Path]]:
@@ -134,6 +142,8 @@ class FolderShelf:
 
         Raises ModelFileError.
         """
+        from baton.adapters.shelf.bundle import read_bundle
+
         return read_bundle(folder)
 
     def packed(self, folder: Path, record: Record) -> Record:
@@ -141,6 +151,8 @@ class FolderShelf:
 
         Raises ModelFileError.
         """
+        from baton.adapters.shelf.bundle import packed
+
         return packed(folder, record)
 
     def write_bundle(self, folder: Path, records: Sequence[Record]) -> None:
@@ -148,12 +160,16 @@ class FolderShelf:
 
         Raises ConfigError and ModelFileError.
         """
+        from baton.adapters.shelf.bundle import write_bundle
+
         write_bundle(folder, records)
 
     def foreign(self) -> Sequence[Foreign]:
         """Return the model files on this machine that aren't linked yet: other programs', and loose
         ones in the folder.
         """
+        from baton.adapters.shelf.foreign import find
+
         return find(self.folder, self._environ, self.held())
 
     def _own(self, folder: Path) -> list[Path]:
@@ -182,7 +198,7 @@ class FolderShelf:
         if record.link:
             return 0
         if there is not None:
-            return there.size
+            return 0 if (folder / record.file).is_symlink() else there.size
         if record.sha256:
             coming = [folder / f"{record.sha256}{PARTIAL}"]
         else:

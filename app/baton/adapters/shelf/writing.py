@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from uuid import uuid4
 
 from baton.adapters.shelf.names import DRAFT, LOCK
 from baton.domain.errors import ConfigError, ModelFileError
@@ -60,7 +59,7 @@ def make_folder(folder: Path) -> None:
 
 def replace_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is the old one or the new one, whatever happens meanwhile."""
-    draft = path.with_name(f"{DRAFT}{uuid4().hex}.json")
+    draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}.json")
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
@@ -108,10 +107,13 @@ def hold(lock: Path, until: ExitStack) -> bool:
     """Take a lock, if it is one and nobody has it; tell whether nobody had."""
     from filelock import FileLock, Timeout
 
-    if not is_file(lock):
-        return True
     try:
+        before = lock.lstat()
+        if not stat.S_ISREG(before.st_mode):
+            return True
         until.enter_context(FileLock(lock, timeout=0, mode=0o600))
+        if lock.lstat().st_ino != before.st_ino:  # who had it took it away just now
+            lock.unlink()
     except Timeout:
         return False
     except OSError:
