@@ -8,6 +8,7 @@ import random
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from baton.settings import find_paths
 from cli.calling import Done
@@ -15,7 +16,7 @@ from cli.calling import Done
 
 def tiny(size: int = 50_000, seed: int = 1, name: str = "Tiny", layers: int = 2) -> bytes:
     """Return a GGUF file of exactly so many bytes, whose weights are noise."""
-    pairs = [
+    pairs: list[tuple[str, int | str]] = [
         ("general.architecture", "llama"),
         ("general.name", name),
         ("general.license", "apache-2.0"),
@@ -57,7 +58,7 @@ def listed(
     roles: Sequence[str] = ("chat",),
     claimed: bytes | None = None,
     parameters: int = 1_000_000,
-    size: int | None = None,
+    kv_bytes: int = 256,
     pinned: bool = True,
 ) -> str:
     """Return an entry of a catalogue; `claimed` is the content that it speaks of."""
@@ -65,14 +66,14 @@ def listed(
     if pinned:
         told = data if claimed is None else claimed
         known = (
-            f"size = {size or len(told)}\n"
+            f"size = {len(told)}\n"
             f'sha256 = "{hashlib.sha256(told).hexdigest()}"\n'
             f'revision = "{revision}"\n'
         )
     return (
         f'[[model]]\nid = "{id}"\nname = "{id.title()}"\nrepo = "{repo}"\nfile = "{id}.gguf"\n'
         f'licence = "{licence}"\nparameters = {parameters}\ncontext = 2048\n'
-        f"attention = [[2, 1, 32]]\nkv_bytes = 256\nroles = {json.dumps(list(roles))}\n"
+        f"kv_bytes = {kv_bytes}\nroles = {json.dumps(list(roles))}\n"
         f'scores = [["HumanEval", 12.5, "its maker"]]\nskills = {{ code = 2.5 }}\n{known}\n'
     )
 
@@ -85,6 +86,6 @@ def keep_catalogue(*entries: str) -> Path:
     return file
 
 
-def models(done: Done) -> dict[str, dict[str, object]]:
+def models(done: Done) -> dict[str, dict[str, Any]]:
     """Return what `ls --json` printed, by id."""
     return {one["id"]: one for one in json.loads(done.out)}

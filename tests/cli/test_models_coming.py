@@ -82,6 +82,16 @@ def test_the_role_can_be_chosen(call: Call, hub: Hub) -> None:
     assert (settings.worker, settings.conductor) == ("small", "tiny")
 
 
+def test_a_model_that_is_here_takes_no_role_again_unless_told(call: Call, hub: Hub) -> None:
+    assert call("models", "pull", "tiny", "--role", "conductor").code == 0
+    assert call("models", "role", "conductor", "none").code == 0
+    assert call("models", "pull", "tiny").code == 0
+    assert load(find_paths().config_file).conductor == ""
+    done = call("models", "pull", "tiny", "--role", "coder")
+    assert (done.code, "writes code from now on" in done.err) == (0, True)
+    assert load(find_paths().config_file).prefer == {"code": "tiny"}
+
+
 def test_wrong_bytes_are_never_a_model(call: Call, hub: Hub) -> None:
     revision = hub.add("maker/models", {"tiny.gguf": tiny(60_000, seed=9)})
     keep_catalogue(listed("tiny", TINY, revision=revision))
@@ -107,9 +117,12 @@ def test_any_model_of_the_hub_can_be_named(call: Call, hub: Hub) -> None:
 
 
 def test_an_address_will_do(call: Call, hub: Hub) -> None:
-    done = call("models", "pull", f"{hub.url}/maker/models/resolve/main/other.gguf", "--agree")
+    address = f"{hub.url}/maker/models/resolve/main/other.gguf"
+    done = call("models", "pull", address, "--agree", "-q", "--json")
     assert done.code == 0, done.err
-    assert models(call("models", "ls", "--json"))["other"]["state"] == "here"
+    [one] = json.loads(done.out)["models"]
+    assert one["id"] == "other-2"  # the catalogue's is another one
+    assert Path(one["file"]).read_bytes() == OTHER
 
 
 def test_a_licence_that_is_not_free_wants_a_yes(call: Call, hub: Hub) -> None:
@@ -137,22 +150,24 @@ def test_at_a_terminal_the_licence_is_asked_about(hub: Hub) -> None:
 
 
 def test_what_will_not_fit_wants_force_and_that_is_remembered(call: Call, hub: Hub) -> None:
-    far = 9 * 10**12
     revision = hub.add("maker/models", {"tiny.gguf": TINY})
-    keep_catalogue(listed("tiny", TINY, revision=revision, size=far))
+    keep_catalogue(listed("tiny", TINY, revision=revision, kv_bytes=10**10))
     done = call("models", "pull", "tiny")
     assert done.code == 5
     assert "--force" in done.err
     assert "won't fit" in call("models", "show", "tiny").out
     assert hub.served("tiny.gguf") == 0
+    assert list(models(call("models", "ls", "--json"))) == ["small"]
+    assert call("models", "pull", "tiny", "--force").code == 0
+    assert json.loads(call("models", "show", "tiny", "--json").out)["forced"] is True
 
 
 def test_offline_is_told_with_the_way_round(call: Call, hub: Hub) -> None:
-    for done in (call("models", "pull", "tiny", "--offline"),):
-        assert done.code == 2
-        assert done.err.count("\n") == 1
-        assert "`baton models export" in done.err
-        assert "`baton models import" in done.err
+    done = call("models", "pull", "tiny", "--offline")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "`baton models export" in done.err
+    assert "`baton models import" in done.err
     assert hub.log == []
 
 
@@ -167,7 +182,7 @@ def test_ctrl_c_keeps_what_came_and_pull_goes_on(call: Call, hub: Hub) -> None:
     big = tiny(6_000_000, seed=3)
     revision = hub.add("maker/models", {"tiny.gguf": big})
     keep_catalogue(listed("tiny", big, revision=revision))
-    hub.fault(Fault(cut=4_000_000, stall=60), on="store")
+    hub.fault(Fault(cut=4_000_000, stall=True), on="store")
     screen = Terminal([*BATON, "models", "pull", "tiny"], os.environ)
     screen.wait(lambda shown: "66 %" in shown or "63 %" in shown or "65 %" in shown)
     screen.send("\x03")
@@ -255,6 +270,35 @@ def test_another_programs_models_are_found_and_linked(
     [held] = json.loads(done.out)["models"]
     assert (held["state"], held["sha256"], held["file"]) == ("linked", sha256, str(blob))
     assert json.loads(call("models", "import", "--found", "--json").out) == []
+
+
+def test_a_damaged_stick_is_told_and_leaves_nothing(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(TINY)
+    assert call("models", "import", str(mine)).code == 0
+    stick = tmp_path / "stick"
+    assert call("models", "export", "mine", str(stick)).code == 0
+    file = stick / "mine.gguf"
+    file.write_bytes(TINY[:-9] + b"!" + TINY[-8:])
+    monkeypatch.setenv("BATON_HOME", str(tmp_path / "other machine"))
+    done = call("models", "import", str(stick))
+    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert list(models(call("models", "ls", "--json"))) == ["small"]
+
+
+def test_what_is_here_already_is_not_copied_again(call: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(TINY)
+    assert call("models", "import", str(mine)).code == 0
+    before = (find_paths().models / "mine" / "mine.gguf").stat()
+    stick = tmp_path / "stick"
+    assert call("models", "export", str(stick)).code == 0
+    done = call("models", "import", str(stick))
+    assert (done.code, "is here already" in done.err) == (0, True)
+    assert (find_paths().models / "mine" / "mine.gguf").stat().st_ino == before.st_ino
+    assert list(models(call("models", "ls", "--json"))) == ["small", "mine"]
 
 
 def test_a_stick_takes_models_to_a_machine_without_a_network(

@@ -373,16 +373,34 @@ class Library:
         self, record: Record, file: Path, link: bool, force: bool
     ) -> AsyncGenerator[Progress | Held]:
         """Link a file or copy it, verified in any case."""
+        before = self._shelf.get(record.id)
+        if before is not None and before.state.usable and before.record.sha256 == record.sha256:
+            yield before
+            return
         verdict = judge([self.load(file)], _emptied(await self._look()))
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
         forced = verdict.fit is Fit.WONT
         record = replace(record, added=time.time(), forced=forced, paused=False, wrong="")
-        steps = self._supply.digest(file)
-        if not link:
-            record = self._shelf.put(replace(record, link="", stamp=None)).record
-            steps = self._supply.copy(file, self.get(record.id).path, record.sha256)
-        async with aclosing(steps):
+        if link:
+            async with aclosing(self._linked(replace(record, link=str(file)), file)) as steps:
+                async for step in steps:
+                    yield step
+            return
+        record = self._shelf.put(replace(record, link="", stamp=None)).record
+        try:
+            async with aclosing(self._copied(record, file)) as steps:
+                async for step in steps:
+                    yield step
+        except BaseException:  # all of it or nothing
+            if before is None:
+                self._shelf.remove(record.id)
+            else:
+                self._shelf.put(before.record)
+            raise
+
+    async def _linked(self, record: Record, file: Path) -> AsyncGenerator[Progress | Held]:
+        async with aclosing(self._supply.digest(file)) as steps:
             async for step in steps:
                 if not isinstance(step, str):
                     yield step
@@ -391,10 +409,14 @@ class Library:
                         f"{file.name} isn't what it should be, so it was not taken.",
                         "Copy it anew from where it came.",
                     )
-                elif link:
-                    yield self._arrived(replace(record, link=str(file)), file, step)
                 else:
-                    yield self._arrived(record, self.get(record.id).path, step)
+                    yield self._arrived(record, file, step)
+
+    async def _copied(self, record: Record, file: Path) -> AsyncGenerator[Progress | Held]:
+        target = self.get(record.id).path
+        async with aclosing(self._supply.copy(file, target, record.sha256)) as steps:
+            async for step in steps:
+                yield self._arrived(record, target, step) if isinstance(step, str) else step
 
     async def _export(
         self, models: Sequence[Held], folder: Path

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from baton.cli.models.words import progress, share
 from baton.cli.output import talk
 from baton.domain.library import Phase, Progress
-from baton.domain.sanitise import one_line
+from baton.domain.sanitise import one_line, sanitise
 
 _REDRAW_SECONDS = 0.1
 _STEP = 10
@@ -57,30 +57,26 @@ class Board:
         """Say something that stays, above what is redrawn."""
         if self._quiet:
             return
-        self._clear()
-        talk(text)
         if self._redraws:
-            self._draw()
+            self._draw(sanitise(text))
+        else:
+            talk(text)
 
     def close(self) -> None:
         """Take the board away."""
-        if self._redraws and not self._quiet:
-            self._clear()
-
-    def _draw(self) -> None:
-        columns, rows = shutil.get_terminal_size()
-        shown = [line for line in self._lines.values() if line][: max(1, rows - 2)]
-        self._clear()
-        for line in shown:
-            print(_cut(line, columns - 1), file=sys.stderr)
-        sys.stderr.flush()
-        self._drawn, self._drawn_at = len(shown), time.monotonic()
-
-    def _clear(self) -> None:
-        """Go up to where the board begins, and clear from there on."""
+        self._lines.clear()
         if self._drawn:
-            print(f"\x1b[{self._drawn}A\r\x1b[J", end="", file=sys.stderr, flush=True)
-            self._drawn = 0
+            self._draw()
+
+    def _draw(self, said: str = "") -> None:
+        """Write over what was drawn before, all at once so that nothing flickers."""
+        columns, rows = shutil.get_terminal_size()
+        shown = [_cut(line, columns - 1) for line in self._lines.values() if line]
+        shown = shown[: max(1, rows - 2)]
+        up = f"\x1b[{self._drawn}A\r" if self._drawn else ""
+        lines = "".join(f"{line}\x1b[K\n" for line in (*said.splitlines(), *shown))
+        print(f"{up}{lines}\x1b[J", end="", file=sys.stderr, flush=True)
+        self._drawn, self._drawn_at = len(shown), time.monotonic()
 
 
 def _cut(line: str, width: int) -> str:

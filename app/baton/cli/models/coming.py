@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -184,7 +185,8 @@ async def _fetch_all(
 
 async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
     assert outcome.held is not None, "only what was found is fetched"
-    id, fresh = outcome.held.id, outcome.held.state is State.COMING
+    id = outcome.held.id
+    fresh = outcome.held.state is not State.HERE or outcome.roles is not None
     try:
         async with aclosing(library.fetch(id)) as steps:
             async for step in steps:
@@ -201,14 +203,14 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
 
 
 async def _settled(library: Library, held: Held, fresh: bool) -> str:
-    """Give a model that has arrived its roles, and say so."""
+    """Give a model its roles if it has arrived just now (or was asked to take some), and say so."""
     paths = find_paths()
     name = f"{held.id} ({words.in_gb(held.record.size)})"
     if held.state is State.BROKEN:
         return f"{name} is broken: {held.record.wrong}."
-    roles = appoint(held, library, load(paths.config_file), paths)
-    if not fresh and not roles:
+    if not fresh:
         return f"{name} is here already."
+    roles = appoint(held, library, load(paths.config_file), paths)
     said = told(held.id, name, roles)
     verdict = await library.verdict(held.id)
     return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
@@ -364,6 +366,7 @@ async def _take(
     library: Library, name: str, steps: Steps, board: Board, outcomes: list[Outcome]
 ) -> None:
     """Take what a file or a folder holds; each that arrived is told at once."""
+    began = time.time()
     try:
         async with aclosing(steps):
             async for step in steps:
@@ -371,7 +374,7 @@ async def _take(
                     board.show(_title(name), step)
                     continue
                 outcomes.append(Outcome(name, step))
-                board.say(await _settled(library, step, True))
+                board.say(await _settled(library, step, step.record.added >= began))
     except BatonError as error:
         outcomes.append(Outcome(name, error=error))
     board.done(_title(name))
