@@ -265,7 +265,12 @@ def test_outside_texts_become_one_line(shelf: FolderShelf) -> None:
     assert shelf.put(replace(QWEN, name="")).record.name == QWEN.id
 
 
-@given(st.text(max_size=80), st.text(max_size=220) | st.builds("{}.gguf".format, st.text()))
+ANY = st.text(max_size=80)
+NEARLY = st.text("a0.-_/\\:~ A\n", min_size=1, max_size=12)
+FILES = st.builds("{}.gguf".format, NEARLY | st.text(max_size=220))
+
+
+@given(NEARLY | ANY, FILES | NEARLY | ANY)
 def test_nothing_ever_escapes_the_folder(
     tmp_path_factory: pytest.TempPathFactory, id: str, file: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from filelock import FileLock
 
 from adapters.test_shelf import QWEN, SHA, arrive, state
 from baton.adapters.shelf import FolderShelf
-from baton.domain.errors import ConfigError, ModelFileError
+from baton.domain.errors import ConfigError
 from baton.domain.library import State
 
 
@@ -159,10 +158,3 @@ def test_a_models_folder_that_cannot_be_read_is_told_of(shelf: FolderShelf) -> N
     shelf.folder.write_text("a file")
     assert "can't be read" in shelf.problems()[0]
     assert list(shelf.orphans()) == []
-
-
-def test_a_header_of_nothing_is_told_of(shelf: FolderShelf, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "none", tmp_path, tmp_path / "pipe", Path("\0")):
-        with pytest.raises(ModelFileError):
-            shelf.header(path)

@@ -12,7 +12,7 @@ from baton.domain.gguf import Cut, Header, Malformed, read
 from baton.domain.sanitise import one_line
 
 FIRST = 1 << 20
-"""How many bytes are read at first; large vocabularies need sixteen times as many."""
+"""How many bytes are read at first; large vocabularies need up to sixteen times as many."""
 
 MOST = 1 << 27
 """No header is longer, in bytes."""
@@ -41,12 +41,13 @@ def header_of(path: Path) -> Header:
 
 
 def _read(file: BinaryIO, size: int) -> Header:
+    # Not mapped into memory: a file that another program cuts short would end this process.
     data, wanted = b"", FIRST
     while True:
         data += file.read(wanted - len(data))
         try:
             return read(data, size)
         except Cut as cut:
-            if len(data) < wanted or cut.needed > MOST:
+            if len(data) < wanted or wanted == MOST:
                 raise Malformed("its header goes on beyond its end") from cut
-            wanted = min(MOST, max(cut.needed, 4 * wanted))
+            wanted = min(MOST, cut.needed)
