@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ SHA = hashlib.sha256(DATA).hexdigest()
 
 
 @pytest.fixture
-def hub() -> AsyncIterator[Hub]:
+def hub() -> Iterator[Hub]:
     with Hub() as hub:
         yield hub
 
