@@ -6,10 +6,11 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from baton.adapters.local import LocalWorker, Manner, Memory, starter
-from baton.domain.chat import Chunk, Message, Request, Role, Text, Usage
+from baton.domain.chat import Chunk, Message, Request, Role, Shape, Text, Usage
 
 SYSTEM = Message(Role.SYSTEM, starter().card.system)
 CAPITAL = "What is the capital of France?"
+CITY = Shape(r'root ::= "{\"city\": \"" [A-Z] [a-z]{2,12} "\"}"', "{}")
 
 
 @dataclass
@@ -35,14 +36,19 @@ def request(
     return Request((SYSTEM, *messages), max_tokens=max_tokens, temperature=temperature)
 
 
-async def ask(worker: LocalWorker, *texts: str, max_tokens: int | None = None) -> Answer:
-    """Ask and listen to the end."""
+async def listen(worker: LocalWorker, asked: Request) -> Answer:
+    """Listen to the end."""
     answer = Answer()
-    async with aclosing(worker.stream(request(*texts, max_tokens=max_tokens))) as chunks:
+    async with aclosing(worker.stream(asked)) as chunks:
         async for chunk in chunks:
             answer.chunks.append(chunk)
             answer.text += chunk.text if isinstance(chunk, Text) else ""
     return answer
+
+
+async def ask(worker: LocalWorker, *texts: str, max_tokens: int | None = None) -> Answer:
+    """Ask and listen to the end."""
+    return await listen(worker, request(*texts, max_tokens=max_tokens))
 
 
 def small(memory: Memory | None = None, **settings: object) -> LocalWorker:

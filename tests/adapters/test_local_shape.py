@@ -12,15 +12,14 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from adapters.local_ask import CAPITAL, Answer, ask, request, small
+from adapters.local_ask import CAPITAL, CITY, ask, listen, request, small
 from baton.adapters.local import LocalWorker
 from baton.children import framing
-from baton.domain.chat import Finish, Request, Shape, Text
+from baton.domain.chat import Finish, Shape, Text
 from baton.domain.errors import ContextTooLong, WorkerError
 
 pytestmark = pytest.mark.local_model
 
-CITY = Shape(r'root ::= "{\"city\": \"" [A-Z] [a-z]{2,12} "\"}"', "{}")
 ENDLESS = Shape(r'root ::= ("ha" " "?)* "!"', "{}")
 SLOW = Shape('root ::= (("a"?){100}){100}', "{}")
 """Reading it takes llama.cpp longer than anybody waits."""
@@ -31,15 +30,6 @@ def worker() -> Iterator[LocalWorker]:
     worker = small()
     yield worker
     asyncio.run(worker.aclose())
-
-
-async def listen(worker: LocalWorker, asked: Request) -> Answer:
-    answer = Answer()
-    async with aclosing(worker.stream(asked)) as chunks:
-        async for chunk in chunks:
-            answer.chunks.append(chunk)
-            answer.text += chunk.text if isinstance(chunk, Text) else ""
-    return answer
 
 
 @pytest.mark.parametrize(("temperature", "seed"), [(0.0, None), (1.5, 1), (1.5, 2), (1.5, 3)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from baton.children.native import LlamaError
 from baton.children.runner import encode
 from baton.children.sampling import Sampling
 from baton.children.template import ChatTemplate, compile_template
+from support.adapting import adapter as make_adapter
 
 pytestmark = pytest.mark.local_model
 
@@ -61,7 +63,6 @@ def control(model: llama.Model, tokens: list[int]) -> list[bytes]:
 
 def test_what_the_model_says_of_itself(model: llama.Model) -> None:
     assert (model.layers, model.parameters, model.trained_context) == (30, 134_515_008, 8192)
-    assert model.cell_bytes == 30 * 3 * (64 + 64) * 2
     assert model.metadata("general.license") == "apache-2.0"
     assert model.metadata("no.such.key") is None
     assert model.special("eos") == "<|im_end|>"
@@ -101,6 +102,31 @@ def test_a_context_that_grows_writes_the_same(
     growing = context(model)
     growing.read(prompt, ignore)
     assert written(model, growing, GREEDY, 120) == expected
+
+
+def test_an_adapter_is_put_on_and_taken_off_exactly(
+    model: llama.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama, "SMALLEST_CONTEXT", 64)
+    adapter = model.adapter(str(make_adapter(tmp_path / "chance.gguf")))
+    assert adapter
+    prompt = model.tokenise(STORY, special=False)[:40]
+    ours = context(model)
+
+    def writes(on: object, scale: float) -> tuple[int, list[int]]:
+        ours.adapt(on, scale)
+        known = ours.read(prompt, ignore)
+        return known, written(model, ours, GREEDY, 60)  # more than the context begins with
+
+    plain = writes(None, 1.0)
+    changed = writes(adapter, 1.0)
+    assert changed[1] != plain[1]
+    assert writes(None, 1.0) == plain
+    assert writes(adapter, 1.0) == changed
+    known, same = writes(adapter, 1.0)
+    assert (known, same) == (len(prompt) - 1, changed[1])
+    assert writes(adapter, 0.5)[0] == 0
+    assert writes(adapter, 0.0)[1] == plain[1]
 
 
 def test_a_cancelled_prompt_leaves_a_usable_context(model: llama.Model) -> None:

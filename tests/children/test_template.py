@@ -17,6 +17,11 @@ NO_SYSTEM = """
 """
 
 
+SAYS_NO = ("no", "", "no")
+SAYS_ON = ("", "on", "")
+"""What a template says of thoughts where nothing is asked, then where they are wanted or not."""
+
+
 def render(source: str) -> str:
     return ChatTemplate(source, "<s>", "</s>").render(MESSAGES)
 
@@ -35,6 +40,32 @@ def test_what_templates_of_real_models_use() -> None:
 
 def test_a_template_without_a_system_role_gets_it_in_the_first_prompt() -> None:
     assert render(NO_SYSTEM) == "[user]Be kind.\n\n Hello"
+
+
+HARMONY = "{% if reasoning_effort is not defined %}{% set reasoning_effort = 'medium' %}{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("source", "unset", "on", "off"),
+    [
+        (
+            "{% if enable_thinking is defined and enable_thinking is false %}no{% endif %}",
+            *SAYS_NO,
+        ),
+        ("{% if enable_thinking is defined and enable_thinking is true %}on{% endif %}", *SAYS_ON),
+        ("{% if not enable_thinking is defined or enable_thinking %}on{% endif %}", *SAYS_ON),
+        ("{% if thinking %}on{% endif %}", *SAYS_ON),
+        (HARMONY + "{{ reasoning_effort }}", "medium", "medium", "low"),
+        ("{% set known = ['none', 'high'] %}{{ reasoning_effort }}", "", "high", "none"),
+        ('{% set known = ["xhigh", "medium", "low"] %}{{ reasoning_effort }}', "", "medium", "low"),
+    ],
+)
+def test_thoughts_are_switched_in_the_words_of_each_family(
+    source: str, unset: str, on: str, off: str
+) -> None:
+    template = ChatTemplate(source, "", "")
+    rendered = [template.render(MESSAGES, thinking) for thinking in (None, True, False)]
+    assert rendered == [unset, on, off]
 
 
 def test_a_template_that_refuses_says_why() -> None:

@@ -113,6 +113,10 @@ class Sureness:
         self._numpy = numpy
         self._size = vocabulary
         self._row = numpy.empty(vocabulary, numpy.float32)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what came so far was no part of the answer."""
         self._sum = 0.0
         self._count = 0
         self._seen = 0

@@ -70,8 +70,8 @@ class Request:
     shape: Shape | None = None
 
 
-# What a worker yields, in order: any Loading, Reading and Sent, any Thinking, then Text and Writing,
-# then Usage.
+# What a worker yields, in order: any Loading, Reading and Sent, then any Thinking, then Text and
+# Writing, then Usage.
 
 
 @dataclass(frozen=True, slots=True)

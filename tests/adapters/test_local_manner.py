@@ -1,0 +1,114 @@
+"""How a local worker writes and when it loads, as its settings say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from adapters.local_ask import CAPITAL, ask, listen, request, small
+from baton.adapters.local import LocalWorker, Manner, Memory, starter
+from baton.domain.chat import Loading
+from baton.domain.errors import ModelFileError
+
+pytestmark = pytest.mark.local_model
+
+WILD = "Tell me a story about a fox."
+
+
+@pytest.fixture
+async def plain() -> AsyncIterator[LocalWorker]:
+    worker = small()
+    yield worker
+    await worker.aclose()
+
+
+async def write(worker: LocalWorker, manner: Manner, seed: int | None = None) -> str:
+    """Return the beginning of a story that is told in that manner."""
+    told = worker.beside(worker.card, manner)
+    asked = replace(request(WILD, max_tokens=12), seed=seed)
+    return (await listen(told, asked)).text
+
+
+async def test_how_words_are_chosen_reaches_the_model(plain: LocalWorker) -> None:
+    likeliest = await write(plain, Manner(0.0))
+    hot = Manner(2.0, top_k=0, top_p=1.0, min_p=0.0)
+    chances = {await write(plain, replace(hot, seed=seed)) for seed in range(3)}
+    assert len(chances | {likeliest}) == 4
+    assert await write(plain, replace(hot, seed=1)) in chances
+    for narrow in ({"top_k": 1}, {"top_p": 0.0}, {"min_p": 1.0}):
+        assert await write(plain, replace(hot, seed=5, **narrow)) == likeliest
+    assert await write(plain, Manner(0.0, repeat_penalty=10.0)) != likeliest
+
+
+async def test_the_seed_of_a_request_comes_before_the_workers(plain: LocalWorker) -> None:
+    hot = Manner(2.0, top_k=0, top_p=1.0, min_p=0.0, seed=1)
+    assert await write(plain, hot, seed=2) == await write(plain, replace(hot, seed=2))
+    assert await write(plain, hot, seed=2) != await write(plain, hot)
+
+
+async def test_a_file_is_looked_at_before_it_is_loaded_and_not_with_each_request() -> None:
+    looked: list[str] = []
+
+    async def ready() -> None:
+        looked.append("looked")
+
+    worker = small(ready=ready)
+    first = await ask(worker, CAPITAL)
+    await ask(worker, CAPITAL)
+    assert looked == ["looked"]
+    assert [chunk for chunk in first.chunks if isinstance(chunk, Loading)]
+    await worker.aclose()
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert looked == ["looked", "looked"]
+    await worker.aclose()
+
+
+async def test_a_file_that_is_not_what_it_was_is_not_loaded() -> None:
+    fine = False
+
+    async def ready() -> None:
+        if not fine:
+            raise ModelFileError("The file has changed.", "Fetch it again.")
+
+    worker = small(ready=ready)
+    with pytest.raises(ModelFileError, match="has changed"):
+        await ask(worker, CAPITAL)
+    assert worker.process is None
+    fine = True
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    await worker.aclose()
+
+
+@pytest.mark.parametrize(("trusted", "loads"), [(None, False), (False, False), (True, True)])
+async def test_warming_loads_only_what_is_trusted(trusted: bool | None, loads: bool) -> None:
+    async def ready() -> None:
+        """All is well."""
+
+    worker = small(ready=ready, trusted=None if trusted is None else lambda: trusted)
+    worker.warm()
+    assert (worker.process is not None) == loads
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    await worker.aclose()
+
+
+async def test_a_forced_model_is_loaded_however_little_memory_there_is() -> None:
+    worker = small(Memory(150_000_000))
+    with pytest.raises(ModelFileError):
+        await ask(worker, CAPITAL)
+    worker.force = True
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert worker.resident > 150_000_000
+    await worker.aclose()
+
+
+async def test_those_beside_another_close_with_it() -> None:
+    one = small()
+    other = one.beside(replace(starter().card, id="other"), Manner(0.0))
+    one.warm()
+    assert one.process == other.process is not None
+    assert one.loading == other.loading
+    await other.aclose()
+    assert one.process is other.process is None
+    assert one.resident == other.resident == 0
