@@ -10,29 +10,14 @@ import ctypes
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from baton.children.native import LlamaError, c
 from baton.children.sampling import Constrained, Sampler, Sampling
+from baton.domain.fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
 
 SMALLEST_CONTEXT = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
-
-BATCH = 128
-"""Tokens read at once: on a processor no slower than more, and progress is seen to move.
-
-Always the same on one machine, so that an answer doesn't depend on its pace.
-"""
-
-GPU_BATCH = 512
-"""The same where layers are on a GPU, which more tokens keep busy."""
-
-GPU_RESERVE = 1 << 30
-"""Bytes of GPU memory left to the screen and to llama.cpp's scratch space."""
-
-ALL_LAYERS = 999
-"""As many layers as any model has, and its output layer too."""
 
 SLOW_TOKEN = 0.1
 """Seconds per token from which on cancelling mustn't wait for the token's end."""
@@ -100,30 +85,25 @@ _LOUD = (3, 4)  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
 _ABORTED = 2  # what llama_decode returns then
 
 
-def layers_that_fit(path: str) -> int:
-    """Guess how many of a model's layers the GPUs have room for; more than it has means all."""
-    free = sum(device.free for device in devices()) - GPU_RESERVE
-    if free <= 0:
-        return 0
-    fraction = free / (Path(path).stat().st_size * 1.2)  # the context lies beside the weights
-    if fraction >= 1:
-        return ALL_LAYERS
-    header = Model(path, header_only=True)
-    try:
-        return int(fraction * header.layers)
-    finally:
-        header.free()
+def layers_that_fit(load: Load) -> int:
+    """Guess how many of a model's layers the GPUs have room for; one more than it has means all."""
+    free = sum(max(device.free - GPU_RESERVE, 0) for device in devices())
+    return layers_on_gpu(load, free) if free else 0
 
 
 class Model:
-    """A loaded model file. Raises LlamaError when llama.cpp won't load it."""
+    """A loaded model file. Raises LlamaError when llama.cpp won't load it.
+
+    `batch` is how many tokens it reads at once: on a processor few, which is no slower than more,
+    and progress is seen to move. It is always the same on one machine, so that an answer doesn't
+    depend on its pace.
+    """
 
     def __init__(
         self,
         path: str,
         gpu_layers: int = 0,
         progress: Callable[[float], None] = lambda _: None,
-        header_only: bool = False,
     ) -> None:
         def report(fraction: float, _: object) -> bool:
             progress(fraction)
@@ -131,7 +111,6 @@ class Model:
 
         parameters = c.llama_model_default_params()
         parameters.n_gpu_layers = gpu_layers
-        parameters.vocab_only = header_only
         parameters.progress_callback = c.llama_progress_callback(report)
         self._model = c.llama_model_load_from_file(os.fsencode(path), parameters)
         if not self._model:
@@ -143,11 +122,11 @@ class Model:
         if c.llama_model_has_encoder(self._model) or c.llama_model_is_diffusion(self._model):
             raise LlamaError("it isn't a chat model")
         self.trained_context = c.llama_model_n_ctx_train(self._model)
-        self.layers = c.llama_model_n_layer(self._model) or self._header_number("block_count")
+        self.layers = c.llama_model_n_layer(self._model)
         self.gpu_layers = min(gpu_layers, self.layers) if c.llama_supports_gpu_offload() else 0
         self.batch = GPU_BATCH if self.gpu_layers else BATCH
         self.parameters = c.llama_model_n_params(self._model)
-        self.size = c.llama_model_size(self._model)
+        self.window = c.llama_model_n_swa(self._model)
 
     def free(self) -> None:
         """Let the memory go; the model can't be used after it."""
@@ -167,20 +146,6 @@ class Model:
         """The chat template's source."""
         source = c.llama_model_chat_template(self._model, None)
         return source.decode("utf-8", "replace") if source else None
-
-    @property
-    def cell_bytes(self) -> int:
-        """Bytes of context memory per token: an upper bound for models that save some."""
-        head = c.llama_model_n_embd(self._model) // max(c.llama_model_n_head(self._model), 1)
-        key = self._header_number("attention.key_length") or head
-        value = self._header_number("attention.value_length") or head
-        heads: int = c.llama_model_n_head_kv(self._model)
-        return self.layers * heads * (key + value) * 2  # numbers of 16 bits
-
-    def _header_number(self, key: str) -> int:
-        architecture = self.metadata("general.architecture")
-        number = self.metadata(f"{architecture}.{key}") or ""
-        return int(number) if number.isdecimal() and len(number) < 10 else 0
 
     def special(self, name: str) -> str:
         """Return the text of the `bos` or `eos` token, "" if there is none."""
@@ -221,13 +186,20 @@ class Model:
         """Tell whether a token ends an answer."""
         return bool(c.llama_vocab_is_eog(self._vocab, token))
 
-    def context(self, tokens: int, threads: int) -> Any:
-        """Return a new llama.cpp context of that size, None if there is no memory for it."""
+    def context(self, tokens: int, threads: int, quantised: bool = False) -> Any:
+        """Return a new llama.cpp context of that size, None if there is no memory for it.
+
+        One that is quantised keeps its keys and values in numbers of 8 bits instead of 16.
+        """
         parameters = c.llama_context_default_params()
         parameters.n_ctx = tokens
         parameters.n_batch = self.batch
+        parameters.swa_full = False  # layers with a window keep no more than they look at
         parameters.n_threads = parameters.n_threads_batch = threads
-        if not self.gpu_layers:
+        if quantised:
+            parameters.type_k = parameters.type_v = c.GGML_TYPE_Q8_0
+            parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_ENABLED  # nothing else reads that
+        elif not self.gpu_layers:
             # On a processor it halves the speed of long conversations.
             parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
         return c.llama_init_from_model(self._model, parameters)
@@ -247,9 +219,15 @@ class Context:
     """
 
     def __init__(
-        self, model: Model, limit: int, threads: int, cancelled: Callable[[], bool]
+        self,
+        model: Model,
+        limit: int,
+        threads: int,
+        cancelled: Callable[[], bool],
+        quantised: bool = False,
     ) -> None:
         self._model = model
+        self._quantised = quantised
         self._limit = limit
         self._threads = threads
         self._cancelled = cancelled
@@ -341,8 +319,12 @@ class Context:
     def _keep(self, count: int) -> int:
         """Forget everything after the first `count` tokens; return how many could be kept."""
         memory = c.llama_get_memory(self._ctx)
-        if not c.llama_memory_seq_rm(memory, 0, count, -1):
-            c.llama_memory_clear(memory, True)  # recurrent models can't forget a part
+        kept = c.llama_memory_seq_rm(memory, 0, count, -1)  # recurrent models can't forget a part
+        if kept and count and self._model.window:
+            # What a layer looks back at from here on may have been let go.
+            kept = c.llama_memory_seq_pos_min(memory, 0) <= max(count - self._model.window, 0)
+        if not kept:
+            c.llama_memory_clear(memory, True)
             count = 0
         del self._tokens[count:]
         return count
@@ -355,7 +337,7 @@ class Context:
         while size < tokens:
             size *= 2
         size = min(size, self._limit)
-        ctx = self._model.context(size, self._threads)
+        ctx = self._model.context(size, self._threads, self._quantised)
         if not ctx:
             raise LlamaError(f"there isn't enough memory for a context of {size:,} tokens")
         if self._ctx:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from baton.children.sampling import Sampler
     from baton.children.template import ChatTemplate, Messages
     from baton.children.thoughts import Mark, Thoughts
+    from baton.domain.fit import Load
 
 LOADING_SECONDS = 0.05
 RENDER_SECONDS = 10.0
@@ -121,9 +122,10 @@ class Runner:
         threading.Thread(target=importlib.import_module, args=["numpy"], daemon=True).start()
         llama = _start_llama()
         try:
-            model = self._load_model(frame)
+            load, quantised = _expected(frame)
+            self._load_model(frame, load, quantised)
             importing.join()
-            self._prepare(model, frame)
+            self._prepare(load)
         except llama.LlamaError as error:
             raise Failure(
                 "ModelFileError",
@@ -132,33 +134,44 @@ class Runner:
             ) from error
         self._idle_seconds = frame["idle_seconds"]
 
-    def _load_model(self, frame: framing.Frame) -> llama.Model:
+    def _load_model(self, frame: framing.Frame, load: Load, quantised: bool) -> None:
         """Load with as many layers on the GPU as it takes: all that fit, half of them, none."""
         from baton.children import llama
         from baton.children.native import LlamaError
 
-        layers = frame["gpu_layers"]
+        layers = min(frame["gpu_layers"], load.layers + 1)
         if layers < 0:
-            layers = llama.layers_that_fit(frame["path"])
+            layers = llama.layers_that_fit(load)
         layers = int(layers * frame["gpu_share"])
-        progress = self._every(LOADING_SECONDS, "loading", "fraction")
         while True:
             try:
-                return llama.Model(frame["path"], layers, progress)
+                return self._load_with(layers, frame, quantised)
             except LlamaError:
                 if not layers:
                     raise
                 layers //= 2
 
-    def _prepare(self, model: llama.Model, frame: framing.Frame) -> None:
+    def _load_with(self, layers: int, frame: framing.Frame, quantised: bool) -> None:
+        """Load the model, and a first context, in which a GPU's memory may end as well."""
         from baton.children import llama
         from baton.children.cores import physical_cores
+        from baton.children.native import LlamaError
+
+        progress = self._every(LOADING_SECONDS, "loading", "fraction")
+        model = llama.Model(frame["path"], layers, progress)
+        limit = min(frame["context"], model.trained_context or frame["context"])
+        threads = frame["threads"] or physical_cores()
+        try:
+            context = llama.Context(model, limit, threads, self._is_cancelled, quantised)
+        except LlamaError:
+            model.free()
+            raise
+        self._model, self._context, self._limit = model, context, limit
+
+    def _prepare(self, load: Load) -> None:
         from baton.children.template import compile_template
 
-        self._limit = min(frame["context"], model.trained_context or frame["context"])
-        threads = frame["threads"] or physical_cores()
-        self._model = model
-        self._context = llama.Context(model, self._limit, threads, self._is_cancelled)
+        model = self._model
         self._template, note = compile_template(
             model.template, model.special("bos"), model.special("eos")
         )
@@ -170,7 +183,7 @@ class Runner:
             licence=model.metadata("general.license") or "",
             parameters=model.parameters,
             context=self._limit,
-            bytes=model.size + model.cell_bytes * self._limit,
+            bytes=load.total,
             hardware=on_gpu if model.gpu_layers else "CPU only",
             note=note,
         )
@@ -215,7 +228,7 @@ class Runner:
             "done",
             tokens_in=len(prompt),
             tokens_out=written,
-            finish="length" if written >= cap else "stop",
+            finish="length" if written >= cap or self._thoughts.thinking else "stop",
             cached=known,
             context=self._limit,
             confidence=confidence,
@@ -301,8 +314,11 @@ class Runner:
             with contextlib.closing(self._context.write(sampler)) as new:
                 for token in itertools.islice(new, cap - text.written):
                     tokens.append(token)
+                    mused = self._thoughts.thinking
                     text.add(self._model.piece(token, token in self._mark_tokens))
-                    if self._thoughts.thinking and text.thought == most:
+                    if mused and not self._thoughts.thinking:
+                        sampler.sureness.forget()  # it is of the answer, not of the way to it
+                    elif mused and text.thought == most:
                         break
             ending = self._model.tokenise(self._thoughts.ending, special=True)
             if not ending or self._is_cancelled() or len(ending) >= cap - text.written:
@@ -354,6 +370,23 @@ def encode(model: llama.Model, render: Callable[[Messages], str], messages: Mess
 def _hear(text: str) -> None:
     lora.heard.append(text)
     print(text, end="", file=sys.stderr, flush=True)
+
+
+def _expected(frame: framing.Frame) -> tuple[Load, bool]:
+    """Return what the model will take, and whether its context can be quantised as is wanted."""
+    from baton.children.heading import header_of
+    from baton.children.native import LlamaError
+    from baton.domain.fit import load_of, quantisable
+    from baton.domain.gguf import Malformed
+
+    path = Path(frame["path"])
+    try:
+        size = path.stat().st_size
+        header = header_of(path, size)
+    except (Malformed, OSError) as error:
+        raise LlamaError(str(error)) from error
+    quantised = frame["kv"] != "f16" and quantisable(header)
+    return load_of(header, size, frame["context"], 8 if quantised else 16), quantised
 
 
 def _start_llama() -> ModuleType:

