@@ -1,13 +1,54 @@
-"""Which models suit a machine."""
+"""Which models suit a machine.
+
+The conductor stays loaded and the others come one at a time, so what must fit is the conductor, the
+router and the largest of the others together. Of all sets that fit, on the disk too, that is best
+whose models are expected to do best what they are for, at a speed that one can live with. A model
+that is there already costs no download, and a larger download must be worth it.
+
+Nothing is recommended that wouldn't fit right now, beside what else runs. Where that makes the set
+a poorer one, it says so: other programs can be closed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 from baton.domain.catalogue import Entry, Role
-from baton.domain.fit import Load, Verdict
+from baton.domain.fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
 from baton.domain.machine import Machine
+from baton.engine.merits import PATIENCE, WEIGHTS, enough, level, worth
+from baton.engine.speeds import about, assumed, expected_speed, on_gpu, speed
+
+__all__ = ["Option", "Pick", "Recommendation", "choices", "expected_speed", "recommend"]
+
+ROUTER = Load("the router", 0, 0, 0, 250_000_000)
+"""What Baton itself takes: the router's process (121 MB were measured), and the front."""
+
+RESERVE = 1_200_000_000
+"""Bytes of memory left to the system and to what the person has open."""
+
+DISK_MARGIN, DISK_RESERVE = 1.1, 1_000_000_000
+"""So many times the download, and so many bytes more, must be free on the disk."""
+
+_OPTIONAL = (Role.CODER, Role.REASONING)
+
+_TIGHT = 0.6
+"""What it costs that little memory is left for other programs."""
+
+_SPILLED = 0.5
+"""What it costs that a part of a model runs beside the GPU: how slow it gets is hard to tell."""
+
+_MISSING = 0.5
+"""What it costs that a role is taken by a model that isn't made for it."""
+
+_PER_GB = 0.02
+"""What a gigabyte to download costs."""
+
+_BETTER = 0.3
+"""How much better a set must be to be worth closing other programs for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +70,7 @@ class Recommendation:
     """A set of models for a machine; no picks where not even the smallest fits beside the rest.
 
     `download` is what would be fetched and `memory` what they take together, in bytes; `why` is a
-    sentence for people.
+    sentence for people. `worth` tells better sets from worse ones on the same machine.
     """
 
     picks: tuple[Pick, ...]
@@ -37,6 +78,21 @@ class Recommendation:
     memory: int
     verdict: Verdict
     why: str
+    worth: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A model for a role: how difficult tasks may be for it, how fast it is, and whether it fits.
+
+    `speed` is about how many tokens/s, None if nothing was measured.
+    """
+
+    entry: Entry
+    level: float
+    speed: float | None
+    verdict: Verdict
+    here: bool = False
 
 
 def recommend(
@@ -51,9 +107,264 @@ def recommend(
 
     `speed` is how many tokens/s the starter model makes here, `here` the ids of what is there.
     """
-    raise NotImplementedError
+    starter = speed or assumed(machine)
+    chooser = _Chooser(entries, _basis(machine), starter, here, context)
+    best = chooser.best()
+    emptied = _basis(replace(machine, available=machine.memory))
+    roomy = _Chooser(entries, emptied, starter, here, context).best()
+    more = roomy is not None and (best is None or roomy.worth > best.worth + _BETTER)
+    if best is None:
+        alone = judge([ROUTER], machine)
+        return Recommendation((), 0, alone.needed, alone, _why_not(machine, more))
+    verdict = judge(best.loads, machine)
+    picks = chooser.picks(best, bool(speed))
+    download = sum(pick.entry.size for pick in picks if not pick.here)
+    why = _why(machine, verdict, more)
+    return Recommendation(picks, download, verdict.needed, verdict, why, best.worth)
 
 
-def expected_speed(entry: Entry, machine: Machine, starter: float) -> float:
-    """Return about how many tokens/s a model will make, by how many the starter model does."""
-    raise NotImplementedError
+def choices(
+    entries: Sequence[Entry],
+    machine: Machine,
+    *,
+    speed: float | None = None,
+    here: Collection[str] = (),
+    context: int = 8192,
+) -> Mapping[Role, Sequence[Option]]:
+    """Return by role all models that need no agreement, the best first and what won't fit last."""
+    starter = speed or assumed(machine)
+    chooser = _Chooser(entries, _basis(machine), starter, here, context)
+    return {role: chooser.options(role, bool(speed)) for role in Role}
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A conductor and a worker beside it: how they fit, and how fast both are.
+
+    `whole` is whether none of the worker has to run beside a GPU.
+    """
+
+    fit: Fit
+    loads: tuple[Load, ...]
+    conductor: float
+    worker: float
+    whole: bool
+
+    @property
+    def total(self) -> int:
+        return sum(load.total for load in self.loads)
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """Who does what, what has to fit at the worst moment, and how good that is altogether."""
+
+    roles: Mapping[Role, Entry]
+    loads: tuple[Load, ...]
+    worth: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """One model for one role beside a conductor: what it is worth, and its conductor then."""
+
+    entry: Entry
+    pair: _Pair
+    worth: float
+    leads: float
+
+
+class _Chooser:
+    """Finds what suits one machine."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        machine: Machine,
+        starter: float,
+        here: Collection[str],
+        context: int,
+    ) -> None:
+        self._entries = [entry for entry in entries if entry.free and entry.size]
+        self._machine = machine
+        self._starter = starter
+        self._here = frozenset(here)
+        self._context = context
+        self._loads = {entry.id: load_of_entry(entry, context) for entry in self._entries}
+
+    def best(self) -> _Set | None:
+        """Return the best set, None if there is none. Slow models serve where all are."""
+        leaders = [entry for entry in self._entries if Role.CONDUCTOR in entry.roles]
+        for patience in (1.0, PATIENCE):
+            found = [chosen for one in leaders if (chosen := self._led(one, patience))]
+            if found:
+                return max(found, key=lambda chosen: chosen.worth)
+        return None
+
+    def picks(self, chosen: _Set, measured: bool) -> tuple[Pick, ...]:
+        """Return a set's models, each once, with all that it is for."""
+        roles: dict[str, list[Role]] = {}
+        for role, entry in chosen.roles.items():
+            roles.setdefault(entry.id, []).append(role)
+        known = {entry.id: entry for entry in chosen.roles.values()}
+        return tuple(
+            Pick(
+                known[id],
+                tuple(own),
+                self._loads[id],
+                about(self._speed(known[id])) if measured else None,
+                id in self._here,
+            )
+            for id, own in roles.items()
+        )
+
+    def options(self, role: Role, measured: bool) -> tuple[Option, ...]:
+        """Return who could take a role, the best first."""
+        listed = []
+        for entry in self._entries:
+            if role in entry.roles:
+                verdict = judge([self._loads[entry.id], ROUTER], self._machine)
+                pace = self._speed(entry)
+                fits = verdict.fit is not Fit.WONT and enough(entry, role, pace, PATIENCE)
+                told = about(pace) if measured else None
+                here = entry.id in self._here
+                option = Option(entry, level(entry, role), told, verdict, here)
+                listed.append((not fits, -worth(entry, role, pace), entry.id, option))
+        return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
+
+    def _led(self, conductor: Entry, patience: float) -> _Set | None:
+        """Return the best set that one conductor can lead."""
+        pairs = {entry.id: self._pair(conductor, entry) for entry in self._entries}
+        able = [
+            (entry, pair)
+            for entry in self._entries
+            if (pair := pairs[entry.id]) is not None
+            and enough(conductor, Role.CONDUCTOR, pair.conductor, patience)
+        ]
+        beside: dict[Role, list[_Candidate]] = {
+            role: [
+                _Candidate(
+                    entry,
+                    pair,
+                    worth(entry, role, pair.worker) - _beside(role, pair),
+                    worth(conductor, Role.CONDUCTOR, pair.conductor),
+                )
+                for entry, pair in able
+                if role in entry.roles and enough(entry, role, pair.worker, patience)
+            ]
+            for role in WEIGHTS
+            if role is not Role.CONDUCTOR
+        }
+        best: _Set | None = None
+        for chat in beside[Role.CHAT]:
+            for others, whole in _sets(chat, beside, best.worth if best else -math.inf):
+                entries = {conductor, chat.entry, *(one.entry for one in others.values())}
+                download = self._download(entries)
+                whole -= _PER_GB * download / 1e9
+                if (best is None or whole > best.worth) and self._room_on_disk(download):
+                    best = _set(conductor, {Role.CHAT: chat, **others}, whole)
+        return best
+
+    def _download(self, entries: Collection[Entry]) -> int:
+        return sum(entry.size for entry in entries if entry.id not in self._here)
+
+    def _room_on_disk(self, needed: int) -> bool:
+        free = self._machine.disk
+        return not needed or not free or needed * DISK_MARGIN + DISK_RESERVE <= free
+
+    def _pair(self, conductor: Entry, worker: Entry) -> _Pair | None:
+        """Judge two models together, None if they don't fit.
+
+        Of a GPU, the worker has what it wants and the conductor what is left.
+        """
+        first = self._loads[worker.id]
+        loads, taken = [first, ROUTER], 0
+        if conductor.id != worker.id:
+            loads.insert(1, self._loads[conductor.id])
+            taken = first.weights + first.kv + first.scratch
+        fit = judge(loads, self._machine).fit
+        if fit is Fit.WONT:
+            return None
+        whole = not self._machine.gpus or on_gpu(first, self._machine) == 1
+        paces = self._speed(conductor, taken), self._speed(worker)
+        return _Pair(fit, tuple(loads), *paces, whole)
+
+    def _speed(self, entry: Entry, taken: int = 0) -> float:
+        return speed(entry, self._machine, self._starter, context=self._context, taken=taken)
+
+
+def _sets(
+    chat: _Candidate, beside: Mapping[Role, Sequence[_Candidate]], least: float
+) -> Iterator[tuple[dict[Role, _Candidate], float]]:
+    """Yield who else there could be, with what the set is worth but for its download.
+
+    Only where that may be more than `least`; who is no better than the one to talk to isn't needed.
+    """
+    alone = {
+        role: worth(chat.entry, role, chat.pair.worker) - WEIGHTS[role] * _MISSING
+        for role in _OPTIONAL
+    }
+    better = [[one for one in beside[role] if one.worth > alone[role]] for role in _OPTIONAL]
+    most = (max((one.worth for one in ones), default=-math.inf) for ones in better)
+    bound = sum(max(pair) for pair in zip(most, alone.values(), strict=True))
+    if chat.worth + chat.leads + bound <= least:
+        return
+    for rest in product(*([None, *ones] for ones in better)):
+        others = {r: one for r, one in zip(_OPTIONAL, rest, strict=True) if one is not None}
+        everyone = (chat, *others.values())
+        whole = chat.worth + min(one.leads for one in everyone)
+        whole += sum(others[role].worth if role in others else alone[role] for role in _OPTIONAL)
+        tight = any(one.pair.fit is Fit.TIGHT for one in everyone)
+        yield others, whole - _TIGHT * tight
+
+
+def _set(conductor: Entry, chosen: Mapping[Role, _Candidate], whole: float) -> _Set:
+    largest = max((one.pair for one in chosen.values()), key=lambda pair: pair.total)
+    roles = {role: one.entry for role, one in chosen.items()}
+    return _Set({Role.CONDUCTOR: conductor, **roles}, largest.loads, whole)
+
+
+def _beside(role: Role, pair: _Pair) -> float:
+    return 0.0 if pair.whole else WEIGHTS[role] * _SPILLED
+
+
+def _basis(machine: Machine) -> Machine:
+    """Return the machine with something left to the system and to what the person has open."""
+    most = machine.memory - RESERVE + SPARE  # judge() takes SPARE off again
+    return replace(machine, available=max(0, min(machine.available, most)))
+
+
+def _why(machine: Machine, verdict: Verdict, more: bool) -> str:
+    """Say what the machine has that decided, and what else must be known."""
+    said = [_has(machine)]
+    if more:
+        said.append(f"only {_gb(machine.available)} are free now, else larger ones would fit")
+    elif verdict.fit is Fit.TIGHT:
+        said.append("little is left for other programs")
+    if machine.on_battery:
+        said.append("on battery, so slower than plugged in")
+    return "; ".join(said) + "."
+
+
+def _why_not(machine: Machine, more: bool) -> str:
+    has = _has(machine)
+    if more:
+        return f"{has}, but only {_gb(machine.available)} are free now: close other programs."
+    if 0 < machine.disk < 2 * DISK_RESERVE:
+        return f"{has}, but only {_gb(machine.disk)} on the disk: too little to fetch a model."
+    return f"{has}: too little for more than the starter model."
+
+
+def _has(machine: Machine) -> str:
+    cores = f"{machine.cores} core{'s' * (machine.cores != 1)}"
+    cards = ", ".join(f"{gpu.name} with {_gib(gpu.total)}" for gpu in machine.gpus)
+    return f"{_gib(machine.memory)}, {cores}, {cards or 'no GPU'}"
+
+
+def _gib(size: int) -> str:
+    """Return memory as it is sold: in units of 1,024, a little less of which can be used."""
+    return f"{max(round(size / 2**30), 1)} GB"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"
