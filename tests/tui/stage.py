@@ -134,11 +134,14 @@ async def staged(
     size: tuple[int, int] = (80, 24),
     keymap: dict[str, str] | None = None,
     theme: str = "dark",
+    equip: Callable[[Orchestra], Mapping[str, Any]] = lambda _: {},
+    settle: bool = True,
     **desk: Any,
 ) -> AsyncIterator[Stage]:
     """Open the app with one worker per script (`small`, then `large`).
 
     With a `cloud` script there is a worker elsewhere too, and $2 a day unless `ceilings` differ.
+    `equip` returns more of what lies on the desk. Without `settle` the app is still starting.
     """
     cards = (CARD, STRONG)
     workers = {
@@ -159,13 +162,15 @@ async def staged(
         redactor=redactor,
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
-    table = Desk(orchestra, kept, ledger, config, exports, logs, **desk)
+    more = {**equip(orchestra), **desk}
+    table = Desk(orchestra, kept, ledger, config, exports, logs, **more)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:
         stage = Stage(app, pilot, table)
         await pilot.pause()
-        await app.workers.wait_for_complete()
-        await pilot.pause()
+        if settle:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
         yield stage
         await app.chat.close()
     await ledger.aclose()

@@ -40,7 +40,8 @@ def test_what_is_a_command() -> None:
     assert commands.parse("/New") == commands.Typed("new", "")
     for text in ("//", "/etc/hosts", "/a\nb", "hello /new", "/", "/ new", ""):
         assert commands.parse(text) is None
-    assert [command.name for command in commands.matching("re")] == ["rename", "regenerate"]
+    found = [command.name for command in commands.matching("re")]
+    assert found == ["rename", "regenerate", "recommend"]
     assert [command.name for command in commands.matching("q")] == ["quit"]
 
 

@@ -78,7 +78,8 @@ async def test_choosing_a_model(tmp_path: Path) -> None:
     async with staged(tmp_path, say, strong) as stage:
         await stage.press("ctrl+l")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
-        assert "SmolLM2 135M · this machine · 98.0 MB · 4,096 tokens · CPU only" in stage.see()
+        assert "answers now" in stage.see()
+        assert "SmolLM2 135M · small · 98.0 MB · Apache-2.0 · 4,096 tokens · CPU" in stage.see()
         await stage.press("down", "enter")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
         await stage.ask("hello")

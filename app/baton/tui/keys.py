@@ -129,6 +129,21 @@ EGRESS: list[BindingType] = [
 ]
 MODELS: list[BindingType] = [
     _key("models.choose", "enter", "choose", "answer with it", show=True, first=True),
+    _key("models.fetch", "enter", "fetch", "download", "download it", show=True, first=True),
+    _key(
+        "models.link",
+        "enter",
+        "link",
+        "use it",
+        "use another program's file",
+        show=True,
+        first=True,
+    ),
+    _key("models.pause", "p", "pause", "pause", "pause a download, or go on", show=True),
+    _key("models.role", "r", "role", "role", "choose what it does", show=True),
+    _key("models.verify", "v", "verify", "verify", "read its file through", show=True),
+    _key("models.remove", "d,delete", "remove", "remove", "remove it from this machine", show=True),
+    _key("models.whole", "a", "whole", "all", "all of the catalogue, or what fits", show=True),
     *OVERLAY,
 ]
 CONVERSATIONS: list[BindingType] = [

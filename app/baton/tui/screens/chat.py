@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from textual import work
 from textual.app import ComposeResult
+from textual.widget import Widget
 
 from baton.domain.chat import Prompt as Asked
 from baton.domain.chat import Turn
@@ -22,7 +23,7 @@ from baton.tui import keys
 from baton.tui.desk import Desk
 from baton.tui.facts import name_of, told_offer
 from baton.tui.playing import Pending, Player
-from baton.tui.screens.conducting import ConductingScreen
+from baton.tui.screens.equipping import EquippingScreen
 from baton.tui.screens.presenter import Presenter
 from baton.tui.widgets.question import ChoiceView, QuestionView, ask_with
 from baton.tui.widgets.turn import TurnView
@@ -33,7 +34,7 @@ DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""
 
 
-class ChatScreen(ConductingScreen):
+class ChatScreen(EquippingScreen):
     """Where prompts are answered: opens conversations, plays prompts and puts questions."""
 
     BINDINGS = keys.CHAT
@@ -43,7 +44,6 @@ class ChatScreen(ConductingScreen):
         super().__init__(desk)
         self.presenter = Presenter(self)
         self.player = Player(self.presenter)
-        self.worker = desk.worker or desk.orchestra.default
         self._question: QuestionView | None = None
         self._asking = asyncio.Lock()
         self._left = False
@@ -71,6 +71,7 @@ class ChatScreen(ConductingScreen):
         if self.desk.greeting:
             await self.transcript.note(self.desk.greeting)
         await self.begin()
+        self.resume_downloads()
         self.desk.warm_cloud()
         import baton.tui.widgets.answer
         import baton.tui.widgets.offer  # noqa: F401 (so that the first answer needn't wait)
@@ -114,7 +115,7 @@ class ChatScreen(ConductingScreen):
         if await self.desk.store.latest() is None:
             card = self.desk.orchestra.worker(self.worker).card
             note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
-            await self.transcript.note(f"{WELCOME}\nReady now: {card.name}{note}.")
+            await self.welcome(f"{WELCOME}\nReady now: {card.name}{note}.")
 
     async def action_editor(self) -> None:
         """Write the prompt in the person's own editor, which would hold up an answer's saving."""
@@ -132,6 +133,9 @@ class ChatScreen(ConductingScreen):
         """Stop what runs and keep everything, before the app is left."""
         self._left = True
         self.action_take_default()
+        self.pass_advice()
+        if self.downloads is not None:
+            await self.downloads.close()
         await self.player.close()
         try:
             await self.keep_draft()
@@ -148,7 +152,7 @@ class ChatScreen(ConductingScreen):
             case "take_default":
                 return self._question is not None
             case "to_question":
-                return self._question is not None and not isinstance(self.focused, ChoiceView)
+                return self._asked is not None and not isinstance(self.focused, ChoiceView)
             case "take_back":
                 return bool(self.player.waiting)
             case "stop":
@@ -160,6 +164,11 @@ class ChatScreen(ConductingScreen):
                 return self.composer.editing is not None
             case _:
                 return True
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether the person waits for an answer."""
+        return self.player.busy or bool(self.player.waiting)
 
     # Prompts being answered
 
@@ -174,6 +183,7 @@ class ChatScreen(ConductingScreen):
     ) -> None:
         """Have a prompt answered as soon as those before it are: see Pending."""
         preview = self.take_preview() or preview
+        self.pass_advice()
         self.player.send(Pending(self.chat, prompt, after, again, worker, preview))
 
     def play_first(self, pending: Pending) -> None:
@@ -271,10 +281,17 @@ class ChatScreen(ConductingScreen):
             self.composer.edit(turn, worker)
             self.composer.prompt.focus()
 
+    @property
+    def _asked(self) -> Widget | None:
+        """Where there is something to choose: the open question, or else the advice."""
+        if self._question is not None:
+            return self._question
+        return self.advice if self.advice is not None and self.advice.choosable else None
+
     def action_to_question(self) -> None:
         """Go to the choices of the open question."""
-        if self._question is not None:
-            self.set_focus(self._question.query(ChoiceView).first())
+        if self._asked is not None:
+            self.set_focus(self._asked.query(ChoiceView).first())
 
     def action_take_default(self) -> None:
         """Leave the open question as it would be without an answer."""
@@ -309,28 +326,6 @@ class ChatScreen(ConductingScreen):
             await self.open(None)
         else:
             self.describe()
-
-    @work(group="overlay", exclusive=True)
-    async def action_models(self, worker: str = "") -> None:
-        """Choose which worker answers from here on."""
-        from baton.engine.mastery import in_short
-        from baton.tui.screens.models import ModelsScreen
-
-        roster = self.desk.orchestra.roster
-        if not worker:
-            skills = self.desk.orchestra.skills
-            good = {card.id: in_short(card, await skills.of(card)) for card in roster}
-            chosen = await self.app.push_screen_wait(ModelsScreen(roster, self.worker, good))
-            worker = chosen or ""
-        elif all(card.id != worker for card in roster):
-            known = ", ".join(card.id for card in roster)
-            await self.transcript.note(f"There is no worker {worker!r}; there are: {known}.")
-            return
-        if worker:
-            self.worker = worker
-            self.describe()
-            self.footer.status = one_line(worker, 40)
-            self.desk.orchestra.worker(worker).warm()
 
 
 def may_leave(run: RunView) -> bool:

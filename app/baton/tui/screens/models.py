@@ -1,101 +1,414 @@
-"""The workers there are, and choosing which one answers."""
+"""The models: who answers, what is on its way, what could come; and all that is done with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import OptionList
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from baton.domain.catalogue import Role
 from baton.domain.chat import Card
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line
-from baton.tui import keys
+from baton.domain.errors import BatonError
+from baton.domain.fit import Verdict
+from baton.domain.library import State
+from baton.domain.sanitise import one_line, sanitise
+from baton.tui import downloads, keys, models
+from baton.tui.models import Row, Stock
+from baton.tui.screens.confirm import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.turn import show_size
 
-NOTHING_KNOWN: Mapping[str, str] = {}
+if TYPE_CHECKING:
+    from baton.engine.library import Library
+    from baton.tui.downloads import Coming
+    from baton.tui.screens.equipping import EquippingScreen
+
+TICK_SECONDS = 0.5
+"""How often what is loaded and what is on its way is looked at again."""
+
+BAR = 24
 
 
 class ModelsScreen(Overlay[str]):
-    """Shows a card per worker and returns the id of the chosen one.
-
-    `good` says by worker what it is good at.
-    """
+    """Shows a table of models and returns the id of the worker that is to answer."""
 
     BINDINGS = keys.MODELS
     HEADING = "Models"
 
-    def __init__(
-        self, roster: Sequence[Card], current: str, good: Mapping[str, str] = NOTHING_KNOWN
-    ) -> None:
+    def __init__(self, chat: EquippingScreen) -> None:
         super().__init__()
-        self._roster = roster
-        self._current = current
-        self._good = good
+        self._chat = chat
+        self._desk = chat.desk
+        self._downloads = chat.downloads
+        self._stock = Stock()
+        self._whole = False
+        self._rows: dict[str, Row] = {}
+        self._lines: dict[str, Content] = {}
+        self._good: dict[str, str] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._moving: frozenset[str] = frozenset()
 
     def body(self) -> ComposeResult:
-        """Lay out the workers."""
-        yield OptionList(
-            *(
-                Option(_describe(card, card.id == self._current, self._good.get(card.id, "")))
-                for card in self._roster
-            ),
-            markup=False,
-        )
+        """Lay out the table, what is on its way, and the model under the cursor."""
+        yield Static(id="columns", markup=False)
+        yield OptionList(id="table", markup=False)
+        yield Static(id="coming", markup=False)
+        with VerticalScroll(id="details", can_focus=False):
+            yield Static(id="about", markup=False)
 
     def on_mount(self) -> None:
-        """Point at the worker that answers now."""
-        ids = [card.id for card in self._roster]
-        self.query_one(OptionList).highlighted = ids.index(self._current)
-        total = sum(card.size for card in self._roster)
-        count = len(ids)
-        self.footer.status = f"{count} {'model' if count == 1 else 'models'}" + (
-            f" · {show_size(total)} on disk" if total else ""
+        """Show the workers at once, and the rest when it has been read."""
+        self.query_one("#coming").display = False
+        self._stock = Stock(roster=self._roster(), roles=self._desk.roles())
+        self._fill()
+        self._point_at(self._chat.worker)
+        self._load()
+        self.set_interval(TICK_SECONDS, self._tick)
+
+    def on_resize(self) -> None:
+        """Fit the columns to the new width."""
+        self.call_after_refresh(self._fill)
+
+    @property
+    def _library(self) -> Library:
+        """The library; keys that need it work only where there is one."""
+        assert self._desk.library is not None
+        return self._desk.library
+
+    @property
+    def _coming(self) -> dict[str, Coming]:
+        return {} if self._downloads is None else dict(self._downloads.coming)
+
+    @property
+    def _row(self) -> Row | None:
+        """What the cursor is on."""
+        table = self.query_one(OptionList)
+        if table.highlighted is None:
+            return None
+        return self._rows.get(table.get_option_at_index(table.highlighted).id or "")
+
+    def _roster(self) -> list[Card]:
+        return [card for card in self._desk.orchestra.roster if not card.is_tool]
+
+    # What there is
+
+    @work(exclusive=True, group="load")
+    async def _load(self) -> None:
+        """Read what is here, then look at the machine for what else would suit it."""
+        try:
+            uses = await self._desk.store.use_of_workers()
+            self._read(replace(self._stock, uses=uses, roster=self._roster()))
+            if self._desk.library is None:
+                return
+            held, entries = await asyncio.to_thread(
+                lambda: (self._library.models(), self._library.entries())
+            )
+            self._read(replace(self._stock, held=held, entries=entries, roles=self._desk.roles()))
+            foreign = await asyncio.to_thread(self._library.foreign)
+            self._read(replace(self._stock, foreign=foreign))
+            await self._judge()
+        except BatonError as error:
+            self._complain(error)
+
+    async def _judge(self) -> None:
+        """Find out what of the catalogue would fit; once, since it takes a while."""
+        if self._stock.verdicts:
+            return
+        machine = await self._library.machine()
+        verdicts = self._library.verdicts(machine)
+        found = await self._library.recommend()
+        picks = [pick.entry.id for pick in found.picks]
+        self._read(replace(self._stock, verdicts=verdicts, recommended=picks, disk=machine.disk))
+
+    def _read(self, stock: Stock) -> None:
+        self._stock = stock
+        self._fill()
+
+    def _tick(self) -> None:
+        """Follow what is loaded and what is on its way."""
+        coming = frozenset(self._coming)
+        if coming != self._moving:
+            self._moving = coming
+            self._load()
+        elif self.app.screen is self:
+            self._fill()
+
+    # The table
+
+    def _fill(self) -> None:
+        """Draw what has changed; the cursor stays on its model."""
+        if not self.is_mounted or not self.size.width:
+            return
+        table, coming = self.query_one(OptionList), self._coming
+        columns = models.Columns(table.scrollable_content_region.width - 2)
+        here = models.rows_here(self._stock, coming, self._chat.worker, self._resident)
+        groups = {
+            "": here,
+            models.OTHERS: models.rows_foreign(self._stock, coming),
+            models.MORE: models.rows_offered(
+                self._stock, [row.key for row in here], whole=self._whole
+            ),
+        }
+        now, lines, rows = time.time(), {}, {}
+        for title, members in groups.items():
+            if title and members:
+                lines[title] = Content.styled(title, "$muted")
+            for row in members:
+                rows[row.key] = row
+                lines[row.key] = columns.line(row, now)
+        self._rows = rows
+        self._draw(table, lines)
+        self.query_one("#columns", Static).update(columns.heading().stylize("$muted"))
+        self._show_coming(coming)
+        self.footer.status = models.totals(self._stock, sum(row.memory for row in here))
+        self._describe()
+
+    def _draw(self, table: OptionList, lines: dict[str, Content]) -> None:
+        if list(lines) == list(self._lines):
+            for key, line in lines.items():
+                if line != self._lines[key]:
+                    table.replace_option_prompt(key, line)
+        else:
+            row, top = self._row, table.scroll_y
+            table.clear_options()
+            table.add_options(
+                Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
+            )
+            self._point_at(row.key if row is not None else self._chat.worker)
+            table.scroll_to(y=top, animate=False, immediate=True)
+        self._lines = lines
+
+    def _point_at(self, key: str) -> None:
+        """Put the cursor on a row, or on the first one."""
+        table = self.query_one(OptionList)
+        if not table.option_count:
+            return
+        known = key if key in self._rows else next(iter(self._rows), "")
+        table.highlighted = table.get_option_index(known) if known else None
+
+    def _resident(self, worker: str) -> int:
+        return self._desk.orchestra.resident(worker)
+
+    def _show_coming(self, coming: dict[str, Coming]) -> None:
+        """Draw a bar for each model on its way."""
+        bars = [_bar(one) for one in coming.values()][: downloads.SIDE_BY_SIDE]
+        waiting = self.query_one("#coming", Static)
+        waiting.update(Content("\n").join(bars))
+        waiting.display = bool(bars)
+
+    # The model under the cursor
+
+    @on(OptionList.OptionHighlighted)
+    def _move(self) -> None:
+        self._describe()
+        self.refresh_bindings()
+        if (row := self._row) is not None and row.key not in self._good:
+            self._look_closer(row)
+
+    @work(exclusive=True, group="closer")
+    async def _look_closer(self, row: Row) -> None:
+        """Find out what a model is good at, and whether one that is here fits now."""
+        from baton.engine.mastery import in_short
+
+        if (card := models.card_of(row)) is None:
+            return
+        try:
+            self._good[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
+            if row.held is not None and row.held.state.usable and self._desk.library is not None:
+                self._verdicts[row.key] = await self._library.verdict(row.key)
+        except BatonError as error:
+            self._complain(error)
+            return
+        self._describe()
+
+    def _describe(self) -> None:
+        """Tell of the model under the cursor."""
+        row = self._row
+        about = (
+            Content("") if row is None else models.details(row, verdict=self._verdicts.get(row.key))
         )
+        self.query_one("#about", Static).update(about)
+
+    def _complain(self, error: BatonError) -> None:
+        """Say what went wrong, where there is room for a sentence."""
+        self.query_one("#about", Static).update(Content.styled(sanitise(str(error)), "$error"))
+
+    # What is done with it
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what can be done with the model under the cursor."""
+        row = self._row if self.is_mounted else None
+        if action in ("close", "choose") and self._desk.library is None:
+            return True
+        held = row.held if row is not None else None
+        match action:
+            case "choose":
+                return row is not None and row.card is not None
+            case "fetch":
+                return row is not None and _fetchable(row)
+            case "link":
+                return row is not None and row.foreign is not None
+            case "pause":
+                return held is not None and held.state is State.COMING
+            case "verify":
+                usable = held is not None and held.state in _READABLE
+                return usable and row is not None and row.coming is None
+            case "remove":
+                return held is not None
+            case "role":
+                return row is not None and row.card is not None and self._desk.library is not None
+            case "whole":
+                return bool(self._stock.verdicts)
+            case _:
+                return True
 
     def action_choose(self) -> None:
-        """Take the worker under the cursor."""
-        self.query_one(OptionList).action_select()
+        """Have this worker answer from here on."""
+        if (row := self._row) is not None and row.card is not None:
+            self.dismiss(row.card.id)
 
     @on(OptionList.OptionSelected)
-    def _choose(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._roster[event.option_index].id)
+    async def _select(self, event: OptionList.OptionSelected) -> None:
+        """Do with a clicked row what Enter does."""
+        event.stop()
+        for action in ("choose", "fetch", "link"):
+            if self.check_action(action, ()):
+                await self.run_action(action)
+                return
+
+    @work(group="fetch")
+    async def action_fetch(self) -> None:
+        """Download a model of the catalogue, or one whose file is lost."""
+        from baton.tui.screens.getting import wanted
+
+        row = self._row
+        if row is None or self._downloads is None or not _fetchable(row):
+            return
+        try:
+            held = row.held
+            if held is None and row.entry is not None:
+                held = await wanted(self.app, self._library, row.entry.id)
+            if held is not None:
+                await self._downloads.go_on(held)
+        except BatonError as error:
+            self._complain(error)
+
+    def action_link(self) -> None:
+        """Use another program's file where it lies."""
+        row = self._row
+        if row is not None and row.foreign is not None and self._downloads is not None:
+            self._downloads.link(row.foreign.path, row.name, row.size)
+
+    @work(group="change")
+    async def action_pause(self) -> None:
+        """Pause a download, or go on with it."""
+        row = self._row
+        if row is None or row.held is None or self._downloads is None:
+            return
+        try:
+            if row.coming is not None:
+                await self._downloads.pause(row.held)
+            else:
+                await self._downloads.go_on(row.held)
+        except BatonError as error:
+            self._complain(error)
+        self._load()
+
+    def action_verify(self) -> None:
+        """Read a model's file through, and see whether it is as it was."""
+        row = self._row
+        if row is not None and row.held is not None and self._downloads is not None:
+            self._downloads.verify(row.held)
+
+    @work(group="change")
+    async def action_remove(self) -> None:
+        """Take a model away, after asking."""
+        row = self._row
+        if row is None or row.held is None:
+            return
+        heading = f"Remove {one_line(row.name, 40)}?"
+        if not await self.app.push_screen_wait(ConfirmScreen(heading, _cost(row), "Remove it")):
+            return
+        try:
+            if self._downloads is not None:
+                await self._downloads.stop(row.key)
+            await self._desk.leave(row.key)
+            freed = await asyncio.to_thread(self._library.remove, row.key)
+        except BatonError as error:
+            self._complain(error)
+            return
+        self._chat.follow_default("")
+        self.footer.say(f"removed; {show_size(freed)} freed")
+        self._load()
+
+    @work(group="change")
+    async def action_role(self) -> None:
+        """Choose what a worker does from now on."""
+        from baton.tui.screens.roles import RoleScreen
+
+        row = self._row
+        if row is None or row.card is None:
+            return
+        role = await self.app.push_screen_wait(RoleScreen(row.name, self._stock.roles))
+        if role is None:
+            return
+        try:
+            said = await asyncio.to_thread(self._desk.assign, row.card.id, [role])
+        except BatonError as error:
+            self._complain(error)
+            return
+        if role is Role.CHAT:
+            self._chat.use(row.card.id)
+        self.footer.say(said)
+        self._load()
+
+    def action_whole(self) -> None:
+        """Show all of the catalogue, with what won't fit; or only what does."""
+        self._whole = not self._whole
+        self._fill()
+        self.footer.say("all of the catalogue" if self._whole else "what fits this machine")
 
 
-def _describe(card: Card, current: bool, good: str) -> Content:
-    where = {"local": "this machine", "lan": "this network", "cloud": "cloud"}[card.privacy.value]
-    facts = [
-        one_line(card.name, 40),
-        where,
-        _price(card),
-        show_size(card.size) if card.size else "",
-        f"{card.context:,} tokens" if card.context else "",
-        one_line(card.hardware, 40),
-        one_line(card.licence, 20),
-    ]
-    answers = " · answers now" if current else ""
-    first = Content.assemble(
-        (one_line(card.id, 30), "bold"),
-        (answers, "$primary"),
-        "\n",
-        " · ".join(fact for fact in facts if fact),
+_READABLE = (State.HERE, State.LINKED, State.CHANGED, State.BROKEN)
+
+
+def _fetchable(row: Row) -> bool:
+    """Tell whether Enter would fetch a model."""
+    if row.coming is not None or row.foreign is not None:
+        return False
+    if row.held is None:
+        return row.offered and row.entry is not None
+    if row.held.state is State.COMING:
+        return True
+    lost = row.held.state in (State.BROKEN, State.GONE)
+    return lost and not row.held.record.link and bool(str(row.held.record.source))
+
+
+def _cost(row: Row) -> str:
+    """Say what removing a model comes to."""
+    assert row.held is not None
+    record = row.held.record
+    if record.link:
+        what = "Its file is another program's and stays where it is; Baton only forgets it."
+    else:
+        what = f"{show_size(row.held.bytes)} are freed."
+    return f"{what}\nConversations with it stay as they are, and can be read."
+
+
+def _bar(coming: Coming) -> Content:
+    """Draw how far a model is, and say it."""
+    progress = coming.progress
+    done = BAR * progress.done // progress.total if progress.total else 0
+    return Content.assemble(
+        ("█" * done, "$primary"),
+        ("·" * (BAR - done), "$rule"),
+        f"  {one_line(downloads.told_one(coming), 100)}",
     )
-    told = f"{good[:1].upper()}{good[1:]}"
-    more = "".join(f"\n{text}" for text in (told, one_line(card.note)) if text)
-    return Content.assemble(first, (more, "$muted")) if more else first
-
-
-def _price(card: Card) -> str:
-    """Say what a worker elsewhere costs; those on this machine cost nothing and say nothing."""
-    if not card.is_outside:
-        return ""
-    if card.price is None:
-        return "price unknown: not asked until you enter one"
-    if card.price.is_free:
-        return "costs nothing"
-    rates = card.price.rates
-    return f"{show_usd(rates.input)} in, {show_usd(rates.output)} out per million tokens"

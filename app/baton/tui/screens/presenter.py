@@ -151,6 +151,7 @@ class Presenter:
         moment = (screen.player.busy, len(screen.player.waiting))
         if moment != self._moment:
             self._moment = moment
+            screen.footer.busy = screen.player.busy
             screen.composer.wait([pending.prompt.text for pending in screen.player.waiting])
             screen.composer.post_message(Composer.Paused())  # what waits is kept as a draft
             screen.refresh_bindings()
@@ -198,6 +199,8 @@ class Presenter:
         if self._edited is pending and run.plan is not None and run.started is not None:
             self._edited = None
             await self._screen.edit_plan(pending, run.plan, run.started.prompt)
+        if run.status == "finished":
+            self._screen.advise_again()
 
     async def _after_offer(self, pending: Pending, run: RunView) -> None:
         """Go back to the answer there was, or to the prompt, where nothing was sent."""

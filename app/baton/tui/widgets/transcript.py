@@ -119,6 +119,10 @@ class Transcript(VerticalScroll):
         """Say something of Baton's own at the end of the conversation."""
         await self.insert(Notice(text, error=error))
 
+    async def mention(self, text: str) -> None:
+        """Say something there that nobody waits for: whoever reads further up stays there."""
+        await self._column.mount(Notice(text))
+
     async def insert(self, widget: Widget) -> None:
         """Put a widget at the end of the conversation, and go to it."""
         await self._column.mount(widget)

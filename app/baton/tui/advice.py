@@ -1,0 +1,133 @@
+"""What to say of the models that suit a machine, and whether the person put that off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from baton.domain.catalogue import Role
+from baton.domain.library import Foreign
+from baton.domain.machine import Machine
+from baton.domain.sanitise import one_line
+from baton.engine.ports import Choice
+from baton.engine.recommend import Pick, Recommendation
+from baton.tui.widgets.turn import show_size
+
+DOWNLOAD = Choice("download", "Download in the background")
+CHOOSE = Choice("choose", "Choose")
+LATER = Choice("later", "Later")
+
+STICK = (
+    "Without a network, carry models over on a stick: `baton models export DIR` on a machine that "
+    "has them, `baton models import DIR` here."
+)
+LOOKING = "Looking at this machine, for models that suit it …"
+NONE_FITS = "No model of the catalogue that is better than the one here fits this machine."
+PUT_OFF = "/recommend shows this again, and so do the models (Ctrl+L)."
+
+_FOR = {
+    Role.CHAT: "to chat",
+    Role.CONDUCTOR: "to conduct",
+    Role.CODER: "to write code",
+    Role.REASONING: "to think hard",
+}
+_LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
+
+
+def show_licence(licence: str) -> str:
+    """Write a licence's name as it is known."""
+    return _LICENCES.get(licence.lower(), one_line(licence, 40))
+
+
+def told_machine(machine: Machine) -> str:
+    """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
+    cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'}"
+    parts = [_memory(machine.memory), cores, _gpus(machine)]
+    if machine.battery is not None and not machine.plugged:
+        parts.append("on battery")
+    return ", ".join(parts)
+
+
+def _gpus(machine: Machine) -> str:
+    if not machine.gpus:
+        return "no GPU"
+    if len(machine.gpus) > 1:
+        return f"{len(machine.gpus)} GPUs with {_memory(sum(gpu.total for gpu in machine.gpus))}"
+    return f"{one_line(machine.gpus[0].name, 40)} with {_memory(machine.gpus[0].total)}"
+
+
+def _memory(size: int) -> str:
+    """Write memory as it is sold."""
+    units = size / 2**30
+    return f"{units:.0f} GB" if units >= 1.5 else f"{units:.1f} GB"
+
+
+def missing(found: Recommendation) -> Sequence[Pick]:
+    """Return what would have to be fetched."""
+    return [pick for pick in found.picks if not pick.here]
+
+
+def told(found: Recommendation, machine: Machine) -> str:
+    """Say what suits the machine, how much of it is to be fetched, and about how fast it is."""
+    if not found.picks:
+        return f"{NONE_FITS} {one_line(found.why, 300)}".strip()
+    picks = ", ".join(f"{one_line(pick.entry.name, 40)} {_roles(pick)}" for pick in found.picks)
+    wanted = missing(found)
+    begins = "Better for" if wanted else "What suits"
+    parts = [f"{begins} this machine ({told_machine(machine)}): {picks}."]
+    if wanted:
+        licences = dict.fromkeys(show_licence(pick.entry.licence) for pick in wanted)
+        parts.append(f"{show_size(found.download)}, {', '.join(licences)}.")
+    else:
+        parts.append("All of it is here.")
+    if speed := _speed(found):
+        parts.append(f"About {speed} tokens/s.")
+    return " ".join(parts)
+
+
+def _roles(pick: Pick) -> str:
+    return " and ".join(_FOR[role] for role in pick.roles) + (" (here)" if pick.here else "")
+
+
+def _speed(found: Recommendation) -> str:
+    """Return how fast the one writes that chats, or else the first."""
+    speeds = sorted((Role.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed)
+    if not speeds:
+        return ""
+    speed = speeds[0][1] or 0.0
+    return f"{speed:.0f}" if speed >= 1 else "less than 1"
+
+
+def told_foreign(found: Sequence[Foreign]) -> str:
+    """Say what other programs have that could be used where it lies, or return ""."""
+    if not found:
+        return ""
+    models = Counter(one_line(model.program, 30) for model in found)
+    counts = list(models.items())
+    first, *others = counts
+    noun = "model" if first[1] == 1 else "models"
+    said = [f"{first[1]} {noun} of {first[0]}", *(f"{count} of {name}" for name, count in others)]
+    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+    return f"Also found: {listed}, {show_size(sum(model.size for model in found))}: Choose."
+
+
+# Put off
+
+
+def _mark(state: Path) -> Path:
+    return state / "models-later"
+
+
+def is_put_off(state: Path | None) -> bool:
+    """Tell whether the person said that models can wait."""
+    return state is not None and _mark(state).exists()
+
+
+def put_off(state: Path | None) -> None:
+    """Remember that models can wait; where that can't be kept, it is asked again."""
+    if state is not None:
+        with suppress(OSError):
+            state.mkdir(parents=True, exist_ok=True)
+            _mark(state).touch()

@@ -1,0 +1,392 @@
+"""The models as a table: who answers, what comes, what could come; no widget is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from textual.content import Content
+
+from baton.domain.catalogue import Entry, Role, Thinking
+from baton.domain.chat import Card
+from baton.domain.fit import Fit, Verdict
+from baton.domain.library import Foreign, Held, Phase, State
+from baton.domain.money import show_usd
+from baton.domain.sanitise import one_line
+from baton.tui.advice import show_licence
+from baton.tui.downloads import Coming, percent
+from baton.tui.widgets.turn import show_size
+
+MORE = "More for this machine"
+OTHERS = "Of other programs, to be used where they lie"
+WIDE = 110
+"""From how many columns on there is room for more words."""
+
+_FITS = list(Fit)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. What is None or empty isn't known, or isn't so.
+
+    `key` tells it apart. `card` is set if it is a worker, `held` if it is on the shelf, `entry` if
+    the catalogue knows it, `foreign` if it is another program's, `coming` while it is on its way.
+    `speed` is in tokens/s, `used` in seconds since the epoch.
+    """
+
+    key: str
+    name: str
+    size: int = 0
+    roles: tuple[Role, ...] = ()
+    card: Card | None = None
+    held: Held | None = None
+    entry: Entry | None = None
+    foreign: Foreign | None = None
+    coming: Coming | None = None
+    verdict: Verdict | None = None
+    answers: bool = False
+    recommended: bool = False
+    memory: int = 0
+    speed: float | None = None
+    used: float | None = None
+
+    @property
+    def offered(self) -> bool:
+        """Whether it is of the catalogue alone."""
+        return self.card is None and self.held is None and self.foreign is None
+
+    @property
+    def licence(self) -> str:
+        """Under which it may be used, "" if unknown."""
+        known = (self.held.record if self.held else None, self.card, self.entry)
+        return next((one.licence for one in known if one is not None and one.licence), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What the table is made of, as it was read last."""
+
+    roster: Sequence[Card] = ()
+    held: Sequence[Held] = ()
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    foreign: Sequence[Foreign] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    recommended: Collection[str] = ()
+    uses: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+    roles: Mapping[Role, str] = field(default_factory=dict)
+    disk: int = 0
+
+
+def rows_here(
+    stock: Stock,
+    coming: Mapping[str, Coming],
+    current: str,
+    resident: Callable[[str], int] = lambda _: 0,
+) -> list[Row]:
+    """Return the workers, then the models that aren't workers yet; `current` answers now."""
+    shelf = {held.id: held for held in stock.held}
+    rows = []
+    for card in stock.roster:
+        speed, used = stock.uses.get(card.id, (None, None))
+        row = Row(
+            card.id,
+            card.name,
+            card.size,
+            tuple(role for role, holder in stock.roles.items() if holder == card.id),
+            card,
+            shelf.pop(card.id, None),
+            stock.entries.get(card.id),
+            answers=card.id == current,
+            memory=resident(card.id),
+            speed=speed,
+            used=used,
+        )
+        rows.append(replace(row, coming=coming.get(card.id)))
+    for id, held in shelf.items():
+        record = held.record
+        entry = stock.entries.get(id)
+        row = Row(id, record.name, record.size, record.roles, None, held, entry)
+        rows.append(replace(row, coming=coming.get(id)))
+    linking = [one for key, one in coming.items() if key not in {row.key for row in rows}]
+    rows += [Row(one.id, one.name, one.progress.total, coming=one) for one in linking]
+    return rows
+
+
+def rows_foreign(stock: Stock, coming: Collection[str]) -> list[Row]:
+    """Return the models of other programs."""
+    return [
+        Row(str(one.path), one.name, one.size, foreign=one)
+        for one in stock.foreign
+        if str(one.path) not in coming
+    ]
+
+
+def rows_offered(stock: Stock, here: Iterable[str], *, whole: bool) -> list[Row]:
+    """Return the catalogue's other models: the recommended ones, then by how well they fit.
+
+    Those that won't fit are left out but for the `whole`.
+    """
+    there = set(here)
+    rows = [
+        Row(
+            f"catalogue/{id}",
+            entry.name,
+            entry.size,
+            entry.roles,
+            entry=entry,
+            verdict=stock.verdicts.get(id),
+            recommended=id in stock.recommended,
+        )
+        for id, entry in stock.entries.items()
+        if id not in there
+    ]
+    shown = [row for row in rows if whole or row.verdict is None or row.verdict.fit is not Fit.WONT]
+    return sorted(shown, key=_rank)
+
+
+def _rank(row: Row) -> tuple[bool, int, bool, int]:
+    assert row.entry is not None
+    fit = _FITS.index(row.verdict.fit) if row.verdict is not None else 0
+    return not row.recommended, fit, not row.entry.free, -row.entry.parameters
+
+
+# Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """How wide the columns are, for so many characters in all."""
+
+    width: int
+
+    @property
+    def state(self) -> int:
+        """The widest word there, and a price where there is room."""
+        return 26 if self.width >= WIDE else 16
+
+    @property
+    def role(self) -> int:
+        """Two roles where there is room."""
+        return 20 if self.width >= WIDE else 9
+
+    @property
+    def name(self) -> int:
+        """All that is left."""
+        return max(8, self.width - self.role - self.state - _FIXED)
+
+    def heading(self) -> Content:
+        """Return the columns' names."""
+        return Content(self._put("name", "role", "state", "size", "memory", "tok/s", "used"))
+
+    def line(self, row: Row, now: float) -> Content:
+        """Return a row."""
+        state, colour = told_state(row, wide=self.width >= WIDE)
+        text = self._put(
+            row.name,
+            ", ".join(row.roles),
+            state,
+            show_size(row.size) if row.size else "",
+            show_size(row.memory) if row.memory else "",
+            f"{row.speed:.0f}" if row.speed else "",
+            ago(row.used, now) if row.used else "",
+        )
+        start = self.name + self.role + 2
+        content = Content(text).stylize(colour, start, start + self.state)
+        return content.stylize("bold", 0, self.name) if row.answers else content
+
+    def _put(
+        self, name: str, role: str, state: str, size: str, memory: str, speed: str, used: str
+    ) -> str:
+        left = ((name, self.name), (role, self.role), (state, self.state))
+        right = ((size, 8), (memory, 8), (speed, 5), (used, 5))
+        cells = [_fit(text, width) for text, width in left]
+        cells += [one_line(text, width).rjust(width) for text, width in right]
+        return " ".join(cells)
+
+
+_FIXED = 8 + 8 + 5 + 5 + 6
+"""What the columns of figures take, and the gaps."""
+
+
+def _fit(text: str, width: int) -> str:
+    """Cut or fill a text to a width on the screen, which for some scripts isn't its length."""
+    return Content(one_line(text)).truncate(width, ellipsis=True, pad=True).plain
+
+
+def ago(then: float, now: float) -> str:
+    """Say in five columns how long ago something was."""
+    seconds = max(0.0, now - then)
+    for size, unit in ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return "now"
+
+
+def told_state(row: Row, *, wide: bool = False) -> tuple[str, str]:
+    """Say how a row stands, in words and a colour that adds to them."""
+    if row.coming is not None:
+        return _on_its_way(row.coming), "$primary"
+    if row.held is not None and not row.held.state.usable:
+        return _lacking(row.held)
+    if row.answers:
+        return "answers now", "$primary"
+    if row.foreign is not None:
+        return one_line(row.foreign.program, 26), "$muted"
+    if row.card is None:
+        return _fitting(row)
+    if row.card.is_outside:
+        return _elsewhere(row.card, wide), "$accent"
+    return (str(row.held.state) if row.held is not None else "here"), "$foreground"
+
+
+def _on_its_way(coming: Coming) -> str:
+    word = {
+        Phase.WAITING: "waiting",
+        Phase.DOWNLOADING: "downloading",
+        Phase.VERIFYING: "verifying",
+    }[coming.progress.phase]
+    return f"{word} {percent(coming.progress)} %"
+
+
+def _lacking(held: Held) -> tuple[str, str]:
+    if held.state is State.COMING:
+        word = "paused" if held.record.paused else "stopped"
+        part = f" {100 * held.bytes // held.record.size} %" if held.record.size else ""
+        return f"{word}{part}", "$muted"
+    return str(held.state), "$error"
+
+
+def _fitting(row: Row) -> tuple[str, str]:
+    if row.verdict is None:
+        return ("recommended" if row.recommended else ""), "$muted"
+    if row.verdict.fit is Fit.WONT:
+        return "won't fit", "$muted"
+    return ("recommended", "$primary") if row.recommended else (str(row.verdict.fit), "$muted")
+
+
+def _elsewhere(card: Card, wide: bool) -> str:
+    where = {"local": "this machine", "lan": "this network", "cloud": "cloud"}[card.privacy.value]
+    if not wide or card.price is None or card.price.is_free:
+        return where
+    rates = card.price.rates
+    return f"{where} {show_usd(rates.input)}, {show_usd(rates.output)}/M"
+
+
+def totals(stock: Stock, memory: int) -> str:
+    """Sum up what there is and what it takes."""
+    models = [card for card in stock.roster if not card.is_outside]
+    count = len(models)
+    size = sum(held.bytes for held in stock.held)
+    shelf = {held.id for held in stock.held}
+    size += sum(card.size for card in models if card.id not in shelf)
+    parts = [f"{count} {'model' if count == 1 else 'models'}"]
+    parts += [f"{show_size(size)} on disk"] if size else []
+    parts += [f"{show_size(memory)} in memory"] if memory else []
+    parts += [f"{show_size(stock.disk)} free"] if stock.disk else []
+    return " · ".join(parts)
+
+
+# One model in detail
+
+
+def card_of(row: Row) -> Card | None:
+    """Return the card of a worker, or of what a model of the catalogue would be as one."""
+    if row.card is not None or row.entry is None:
+        return row.card
+    entry = row.entry
+    return Card(
+        entry.id,
+        "local",
+        entry.name,
+        context=entry.context,
+        size=entry.size,
+        parameters=entry.parameters,
+        published=entry.skills,
+    )
+
+
+def details(row: Row, good: str = "", verdict: Verdict | None = None) -> Content:
+    """Tell what is known of a model: what it is good at, its licence, whether it fits, its file."""
+    lines = [
+        Content.assemble((one_line(row.name, 60), "bold"), (_facts(row), "$muted")),
+        Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
+        Content(_fits(verdict or row.verdict)),
+        Content.styled(_where(row), "$muted"),
+        Content.styled(_notes(row), "$muted"),
+        Content.styled(_wrong(row), "$error"),
+        Content.styled(_offer(row), "$primary"),
+    ]
+    return Content("\n").join([line for line in lines if line.plain])
+
+
+def _facts(row: Row) -> str:
+    card, entry = row.card, row.entry
+    context = (card.context if card else 0) or (entry.context if entry else 0)
+    price = told_price(card) if card is not None and card.is_outside else ""
+    thinks = {Thinking.ALWAYS: "always thinks first", Thinking.SWITCH: "can think first"}
+    facts = [
+        one_line(card.id, 40) if card is not None else "",
+        show_size(row.size) if row.size else "",
+        show_licence(row.licence) if row.licence else "",
+        f"{context:,} tokens" if context else "",
+        one_line(card.hardware, 40) if card is not None else "",
+        price,
+        thinks.get(entry.thinking, "") if entry is not None else "",
+    ]
+    return "".join(f" · {fact}" for fact in facts if fact)
+
+
+def told_price(card: Card) -> str:
+    """Say what a worker elsewhere costs."""
+    if card.price is None:
+        return "price unknown: not asked until you enter one"
+    if card.price.is_free:
+        return "costs nothing"
+    rates = card.price.rates
+    return f"{show_usd(rates.input)} in, {show_usd(rates.output)} out per million tokens"
+
+
+def _fits(verdict: Verdict | None) -> str:
+    return f"{one_line(verdict.why)} {one_line(verdict.mend)}".strip() if verdict else ""
+
+
+def _where(row: Row) -> str:
+    if row.foreign is not None:
+        return f"{one_line(row.foreign.program, 30)}'s: {one_line(str(row.foreign.path))}"
+    if row.held is None:
+        return (
+            f"From hf.co/{one_line(row.entry.source.repo, 90)}" if row.offered and row.entry else ""
+        )
+    if row.held.state is State.COMING:
+        return f"From {one_line(str(row.held.record.source), 150)}"
+    linked = "Linked: " if row.held.record.link else ""
+    return f"{linked}{one_line(str(row.held.path))}"
+
+
+def _notes(row: Row) -> str:
+    """Tell what its maker and its runner say of it."""
+    known = (row.card.note if row.card else "", row.entry.note if row.entry else "")
+    return " ".join(dict.fromkeys(one_line(note) for note in known if note))
+
+
+def _wrong(row: Row) -> str:
+    if row.held is None or row.coming is not None:
+        return ""
+    match row.held.state:
+        case State.BROKEN:
+            return f"Not used: {one_line(row.held.record.wrong) or 'its file is broken'}."
+        case State.GONE:
+            return "Its file isn't there any more."
+        case State.CHANGED:
+            return "Its file was changed: it is read through before it is loaded again."
+    return ""
+
+
+def _offer(row: Row) -> str:
+    """Say what Enter would do, where that takes more than a moment."""
+    if row.entry is None or not row.offered or row.coming is not None:
+        return ""
+    what = f"Enter downloads it: {show_size(row.size)}" if row.size else "Enter downloads it"
+    if not row.entry.free:
+        return f"{what}, once you have agreed to its licence ({show_licence(row.licence)})."
+    return f"{what}, {show_licence(row.licence)}."

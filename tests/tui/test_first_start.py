@@ -1,0 +1,247 @@
+"""The first start: what is offered, when it is looked for, and that typing always wins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.scripted import ScriptedWorker
+from baton.domain.chat import Chunk, Request, Text
+from baton.domain.errors import WorkerUnavailable
+from baton.domain.library import Foreign, State
+from baton.domain.machine import Gpu, Machine
+from baton.tui.advice import is_put_off, told_machine
+from baton.tui.widgets.question import ChoiceView
+from tui.shop import GB, MACHINE, TALKER, shop_in, shopping
+from tui.stage import Stage
+
+
+def quick(request: Request) -> Iterable[Chunk | BaseException | float]:
+    """Write a word every few milliseconds, as the starter model does."""
+    for _ in range(40):
+        yield Text("word ")
+        yield 0.01
+
+
+def endless(request: Request) -> Iterable[Chunk | BaseException | float]:
+    """Be asked for a measurement that takes for ever; answer prompts at once."""
+    if request.messages[-1].text == "hello":
+        yield Text("Good morning.")
+        return
+    while True:
+        yield Text("word ")
+        yield 0.01
+
+
+def flat(stage: Stage) -> str:
+    """Return what is on the screen as one line, however it is broken."""
+    return " ".join(stage.see().split())
+
+
+async def choose(stage: Stage, label: str) -> None:
+    await stage.until(lambda: stage.chat.advice and stage.chat.advice.choosable)
+    await stage.press("tab")
+    for _ in range(3):
+        if isinstance(stage.app.focused, ChoiceView) and stage.app.focused.choice.label == label:
+            break
+        await stage.press("right")
+    await stage.press("enter")
+
+
+async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path) as stage:
+        seen = flat(stage)
+        assert "Ready now: SmolLM2 135M" in seen
+        assert (
+            "Better for this machine (16 GB, 8 cores, no GPU): Scout 2B to conduct, Talker 9B to "
+            "chat. 7.0 GB, Apache-2.0." in seen
+        )
+        assert "Download in the background" in seen
+        assert "(Tab to get here)" in seen
+        assert stage.chat.composer.prompt.has_focus, "it takes no focus by itself"
+        assert shop.supply.begun == []
+        assert shop.supply.looked == [], "nothing connects before the person chose"
+
+
+async def test_typing_ahead_downloads_nothing(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path, settle=False) as stage:
+        await stage.press("enter", "enter", "h", "i", "enter")
+        await stage.until(lambda: stage.chat.transcript.turns)
+        await stage.answered()
+        await stage.press("enter", "enter")
+        await stage.app.workers.wait_for_complete()
+        assert shop.supply.begun == []
+        assert list(shop.library.models()) == []
+
+
+async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    shop.supply.hold()
+    async with shopping(shop, tmp_path) as stage:
+        await choose(stage, "Download in the background")
+        await stage.until(lambda: shop.supply.begun == ["scout-2b", "talker-9b"])
+        assert "On the way: Scout 2B and Talker 9B (7.0 GB). Until then SmolLM2 135M" in flat(stage)
+        assert stage.chat.composer.prompt.has_focus
+        await stage.until(lambda: "downloading 2 models" in stage.see().splitlines()[-1])
+        await stage.ask("hello")
+        assert stage.chat.transcript.turns[-1].worker == "small"
+        shop.supply.going.set()
+        await stage.until(lambda: shop.joined == ["scout-2b", "talker-9b"])
+        await stage.until(lambda: "Talker 9B is here and answers from now on." in flat(stage))
+        assert "Scout 2B is here and draws plans from now on." in flat(stage)
+        assert stage.chat.worker == "talker-9b"
+        await stage.ask("hello again")
+        assert stage.chat.transcript.turns[-1].worker == "talker-9b"
+
+
+async def test_later_is_remembered(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path) as stage:
+        await choose(stage, "Later")
+        await stage.until(lambda: is_put_off(shop.state))
+        await stage.until(lambda: "Download in the background" not in stage.see())
+        await stage.ask("hello")
+        await stage.app.workers.wait_for_complete()
+        assert "Better for this machine" not in stage.see()
+    async with shopping(shop, tmp_path) as stage:
+        assert "Ready now" in stage.see()
+        assert "Better for this machine" not in stage.see()
+        await stage.send("/recommend")
+        await stage.until(lambda: "Download in the background" in stage.see())
+        assert shop.supply.begun == []
+
+
+async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path) as stage:
+        await choose(stage, "Choose")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
+        await stage.until(lambda: "recommended" in stage.see())
+
+
+async def test_the_measurement_is_given_up_for_a_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.tui.screens.equipping.MEASURED_SECONDS", 600.0)
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path, endless, settle=False) as stage:
+        starter = stage.desk.orchestra.worker("small")
+        assert isinstance(starter, ScriptedWorker)
+        await stage.until(lambda: starter.requests)
+        await stage.send("hello")
+        await stage.until(lambda: "Good morning." in stage.see())
+        assert not any(shop.library.asked), "no speed was ever told"
+
+
+async def test_after_the_first_answer_it_is_offered_once_more(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path) as stage:
+        await stage.ask("hello")
+        await stage.until(lambda: stage.chat.advice and stage.chat.advice.choosable)
+        assert "Better for this machine" in flat(stage)
+        await stage.ask("hello again")
+        await stage.app.workers.wait_for_complete()
+        assert "Better for this machine" not in flat(stage), "twice is enough"
+
+
+async def test_the_speed_is_told_once_it_is_known(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path, quick) as stage:
+        await stage.until(lambda: "tokens/s" in flat(stage))
+        assert [speed for speed in shop.library.asked if speed]
+
+
+async def test_who_has_a_history_is_not_greeted(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path) as stage:
+        await stage.ask("hello")
+        await stage.press("ctrl+n")
+        await stage.until(lambda: not stage.chat.transcript.turns)
+        await stage.app.workers.wait_for_complete()
+        assert "Better for this machine" not in stage.see()
+
+
+async def test_who_has_a_model_is_offered_none(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    shop.put(TALKER)
+    async with shopping(shop, tmp_path) as stage:
+        assert "Ready now" in stage.see()
+        assert "Download" not in stage.see()
+
+
+async def test_offline_it_says_how_models_are_carried_over(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    shop.library.offline = True
+    async with shopping(shop, tmp_path) as stage:
+        seen = flat(stage)
+        assert "Baton is offline" in seen
+        assert "`baton models export DIR`" in seen
+        assert "`baton models import DIR`" in seen
+        assert "Download in the background" not in seen
+
+
+async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    error = WorkerUnavailable("The hub could not be reached.", "Try again.")
+    shop.supply.errors = {"scout-2b": error, "talker-9b": error}
+    async with shopping(shop, tmp_path) as stage:
+        await choose(stage, "Download in the background")
+        await stage.until(lambda: flat(stage).count("The hub could not be reached.") >= 1)
+        assert "`baton models import DIR` here" in flat(stage)
+        assert shop.get("talker-9b").state is State.COMING, "it can be gone on with"
+
+
+async def test_models_of_other_programs_are_offered_in_a_line(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    shop.shelf.others = [
+        Foreign(f"m{n}", tmp_path / f"m{n}.gguf", 4 * GB, "Ollama" if n else "LM\x1b[2J Studio")
+        for n in range(4)
+    ]
+    async with shopping(shop, tmp_path) as stage:
+        seen = flat(stage)
+        assert "Also found: 1 model of LM\ufffd[2J Studio and 3 of Ollama, 16.0 GB: Choose." in seen
+
+
+async def test_nothing_is_offered_where_nothing_fits(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    shop.library.picks = ()
+    async with shopping(shop, tmp_path) as stage:
+        assert "No model of the catalogue that is better" in flat(stage)
+        assert "Download in the background" not in stage.see()
+
+
+async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    never = asyncio.Event()
+
+    async def look() -> None:
+        await never.wait()
+
+    shop.library._look = look  # type: ignore[assignment]
+    async with shopping(shop, tmp_path, settle=False) as stage:
+        await stage.until(lambda: "Looking at this machine" in stage.see())
+        await stage.ask("hello")
+        assert "hello" in stage.see()
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        (MACHINE, "16 GB, 8 cores, no GPU"),
+        (replace(MACHINE, memory=GB, cores=1), "0.9 GB, 1 core, no GPU"),
+        (
+            replace(MACHINE, gpus=(Gpu("RTX\x1b 4090", 20 * GB, 24 * 2**30),)),
+            "16 GB, 8 cores, RTX\ufffd 4090 with 24 GB",
+        ),
+        (replace(MACHINE, battery=0.5, plugged=False), "16 GB, 8 cores, no GPU, on battery"),
+        (replace(MACHINE, battery=0.5), "16 GB, 8 cores, no GPU"),
+    ],
+)
+def test_a_machine_in_words(machine: Machine, words: str) -> None:
+    assert told_machine(machine) == words

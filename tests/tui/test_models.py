@@ -1,0 +1,481 @@
+"""The table of models: what stands in it, what can be done, and what comes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.store import Store
+from baton.domain.catalogue import Role
+from baton.domain.chat import Chunk, Request, Text
+from baton.domain.errors import ModelFileError
+from baton.domain.library import Foreign, Held, Phase, Progress, State
+from baton.tui import models
+from baton.tui.downloads import Coming, Downloads, told
+from baton.tui.screens.models import ModelsScreen
+from tui.shop import (
+    CODER,
+    GATED,
+    GB,
+    HEADER,
+    HUGE,
+    SCOUT,
+    TALKER,
+    Shop,
+    contents,
+    shop_in,
+    shopping,
+)
+from tui.stage import GPT, Stage, afar, staged
+
+
+def say(request: Request) -> Iterable[Chunk]:
+    yield Text("Something or other, at some length.")
+
+
+async def to_models(stage: Stage) -> ModelsScreen:
+    await stage.press("ctrl+l")
+    await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
+    screen = stage.app.screen
+    assert isinstance(screen, ModelsScreen)
+    if stage.desk.library is not None:
+        await stage.until(lambda: screen._stock.verdicts)
+    await stage.pilot.pause()
+    return screen
+
+
+async def point_at(stage: Stage, key: str) -> None:
+    screen = stage.app.screen
+    assert isinstance(screen, ModelsScreen)
+    await stage.until(lambda: key in screen._rows)
+    screen._point_at(key)
+    await stage.pilot.pause()
+
+
+async def confirm(stage: Stage, heading: str) -> None:
+    await stage.until(lambda: type(stage.app.screen).__name__ == "ConfirmScreen")
+    await stage.pilot.pause()
+    assert heading in stage.see()
+    await stage.press("right", "enter")
+    await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
+
+
+def line_of(stage: Stage, name: str) -> str:
+    return next((line for line in stage.see().splitlines() if line.strip().startswith(name)), "")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return shop_in(tmp_path)
+
+
+# What is shown
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_the_table(shop: Shop, tmp_path: Path, size: tuple[int, int]) -> None:
+    shop.put(CODER)
+    async with shopping(shop, tmp_path, say, cloud=afar(), size=size) as stage:
+        await stage.ask("hello")
+        await to_models(stage)
+        assert "name" in stage.see().splitlines()[2]
+        assert "answers now" in line_of(stage, "SmolLM2 135M")
+        assert "now" in line_of(stage, "SmolLM2 135M").split()[-1], "it was used a moment ago"
+        assert "cloud" in line_of(stage, "gpt-5-mini")
+        assert "4.7 GB" in line_of(stage, "Coder 7B")
+        assert "recommended" in line_of(stage, "Talker 9B")
+        assert "fits" in line_of(stage, "Gated 4B")
+        assert "3 models" in stage.see().splitlines()[-1]
+        assert "84.0 GB free" in stage.see().splitlines()[-1]
+        assert "Huge 70B" not in stage.see(), "what won't fit is not in the way"
+        await stage.press("a")
+        await stage.until(lambda: "won't fit" in line_of(stage, "Huge 70B"))
+        await point_at(stage, "catalogue/huge-70b")
+        await stage.until(lambda: "It needs 46.0 GB" in stage.see())
+        assert "A smaller one fits." in stage.see()
+
+
+async def test_without_a_library_there_are_the_workers(tmp_path: Path) -> None:
+    async with staged(tmp_path, say, say, cloud=afar(), card=GPT) as stage:
+        await to_models(stage)
+        seen = stage.see()
+        assert "Qwen 4B" in seen
+        assert "More for this machine" not in seen
+        await stage.press("a", "d", "v", "p", "r")
+        assert isinstance(stage.app.screen, ModelsScreen)
+
+
+async def test_names_from_outside_move_no_cursor(shop: Shop, tmp_path: Path) -> None:
+    shop.put(TALKER, name="\x1b[2J\u202eEvil\n\nmodel", paused=True, here=False)
+    shop.put(CODER, wrong="\x1b]0;title\x07", licence="\x1b[31mred")
+    path = tmp_path / "\x1b[2Jx.gguf"
+    shop.shelf.others = [Foreign("\x9b2Jname", path, GB, "\x1b[1mLM")]
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        for key in ("talker-9b", "coder-7b", str(path)):
+            await point_at(stage, key)
+            assert not {"\x1b", "\x9b", "\u202e", "\x07"} & set(stage.see())
+        assert "\ufffd[2J\ufffdEvil model" in stage.see()
+
+
+async def test_a_table_follows_the_window(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        for size in ((140, 40), (40, 12), (80, 24)):
+            await stage.pilot.resize_terminal(*size)
+            await stage.until(lambda: "SmolLM2" in stage.see())
+            assert all(len(line) <= size[0] for line in stage.see().splitlines())
+
+
+# What is done with it
+
+
+async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Path) -> None:
+    shop.supply.hold()
+    async with shopping(shop, tmp_path, say) as stage:
+        await to_models(stage)
+        await point_at(stage, "catalogue/talker-9b")
+        await stage.until(lambda: "Enter downloads it: 5.7 GB, Apache-2.0." in stage.see())
+        await stage.press("enter")
+        await stage.until(lambda: "downloading 40 %" in line_of(stage, "Talker 9B"))
+        assert "█" in stage.see()
+        shop.supply.going.set()
+        await stage.until(lambda: "answers now" in line_of(stage, "Talker 9B"))
+        assert "█" not in stage.see()
+        await stage.press("escape")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
+        assert stage.chat.worker == "talker-9b"
+        assert "Talker 9B is here and answers from now on." in stage.see()
+
+
+async def test_a_licence_that_is_not_free_is_agreed_to_first(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        await point_at(stage, "catalogue/gated-4b")
+        await stage.until(lambda: "once you have agreed to its licence (gemma)" in stage.see())
+        await stage.press("enter")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "ConfirmScreen")
+        assert "Gated 4B comes under the licence gemma." in stage.see()
+        assert "hf.co/acme/Gated-4B" in stage.see()
+        await stage.press("enter")
+        await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
+        assert shop.supply.begun == [], "the cursor is on leaving it"
+        await stage.press("enter")
+        await confirm(stage, "Agree to its licence?")
+        await stage.until(lambda: shop.joined == ["gated-4b"])
+
+
+async def test_what_does_not_fit_must_be_insisted_on(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        await stage.press("a")
+        await point_at(stage, "catalogue/huge-70b")
+        await stage.press("enter")
+        await confirm(stage, "It won't fit")
+        await stage.until(lambda: shop.joined == ["huge-70b"])
+        assert shop.get("huge-70b").record.forced
+
+
+async def test_pause_and_go_on(shop: Shop, tmp_path: Path) -> None:
+    shop.put(TALKER, here=False)
+    shop.supply.hold()
+    async with shopping(shop, tmp_path) as stage:
+        await stage.until(lambda: "Going on with the download of Talker 9B" in stage.see())
+        await to_models(stage)
+        await point_at(stage, "talker-9b")
+        await stage.until(lambda: "downloading" in line_of(stage, "Talker 9B"))
+        await stage.press("p")
+        await stage.until(lambda: "paused" in line_of(stage, "Talker 9B"))
+        assert shop.supply.stopped == ["talker-9b"]
+        assert shop.get("talker-9b").record.paused
+        shop.supply.going.set()
+        await stage.press("p")
+        await stage.until(lambda: shop.joined == ["talker-9b"])
+        assert not shop.get("talker-9b").record.paused
+
+
+async def test_removing_asks_and_says_what_was_freed(shop: Shop, tmp_path: Path) -> None:
+    held = shop.put(TALKER)
+    async with shopping(shop, tmp_path, say) as stage:
+        stage.desk.join(held)
+        stage.chat.use("talker-9b")
+        screen = await to_models(stage)
+        await point_at(stage, "talker-9b")
+        await stage.press("d")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "ConfirmScreen")
+        assert f"{len(contents('talker-9b'))} B are freed." in stage.see()
+        await stage.press("enter")
+        await stage.until(lambda: stage.app.screen is screen)
+        assert held.path.exists(), "the cursor is on leaving it"
+        await stage.press("d")
+        await confirm(stage, "Remove Talker 9B?")
+        await stage.until(lambda: "removed;" in stage.see())
+        assert not held.path.exists()
+        assert stage.chat.worker == "small", "somebody else answers then"
+        await stage.press("escape")
+        await stage.ask("hello")
+        assert stage.chat.transcript.turns[-1].worker == "small"
+
+
+async def test_removing_stops_a_download(shop: Shop, tmp_path: Path) -> None:
+    shop.put(TALKER, here=False)
+    shop.supply.hold()
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        await point_at(stage, "talker-9b")
+        await stage.until(lambda: shop.supply.begun)
+        await stage.press("delete")
+        await confirm(stage, "Remove Talker 9B?")
+        await stage.until(lambda: not shop.library.models())
+        assert shop.supply.stopped == ["talker-9b"]
+        assert stage.chat.downloads is not None
+        assert not stage.chat.downloads.coming
+
+
+async def test_a_role_can_be_given_to_another(shop: Shop, tmp_path: Path) -> None:
+    held = shop.put(CODER)
+    async with shopping(shop, tmp_path, say) as stage:
+        stage.desk.join(held)
+        await to_models(stage)
+        await point_at(stage, "coder-7b")
+        await stage.press("r")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "RoleScreen")
+        assert "now: small" in stage.see()
+        await stage.press("right", "right", "enter")
+        await stage.until(lambda: shop.conductor == "coder-7b")
+        await stage.until(lambda: "conductor" in line_of(stage, "Coder 7B"))
+        await stage.press("r")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "RoleScreen")
+        await stage.press("right", "enter")
+        await stage.until(lambda: "answers now" in line_of(stage, "Coder 7B"))
+        assert stage.chat.worker == "coder-7b"
+
+
+@pytest.mark.parametrize("right", [True, False])
+async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
+    held = shop.put(TALKER)
+    if not right:
+        shop.supply.wrong.add(held.path.name)
+    async with shopping(shop, tmp_path) as stage:
+        stage.desk.join(held)
+        await to_models(stage)
+        await point_at(stage, "talker-9b")
+        await stage.press("v")
+        wanted = State.HERE if right else State.BROKEN
+        word = "is as it was when it came" if right else "is not used any more"
+        await stage.press("escape")
+        await stage.until(lambda: word in stage.see())
+        assert shop.get("talker-9b").state is wanted
+
+
+async def test_another_program_s_model_is_used_where_it_lies(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "foreign.gguf"
+    path.write_bytes(b"GGUF foreign")
+    shop.shelf.others = [Foreign("Foreign 4B", path, 12, "Ollama")]
+    monkeypatch.setattr(shop.shelf, "header", lambda path: HEADER)  # it is much too short
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        assert "Ollama" in line_of(stage, "Foreign 4B")
+        await point_at(stage, str(path))
+        await stage.press("enter")
+        await stage.until(lambda: shop.joined == ["foreign"])
+        assert shop.get("foreign").state is State.LINKED
+        assert shop.get("foreign").path == path
+        await point_at(stage, "foreign")
+        await stage.press("d")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "ConfirmScreen")
+        assert "stays where it is" in stage.see()
+        await stage.press("right", "enter")
+        await stage.until(lambda: not shop.library.models())
+        assert path.exists()
+
+
+# What comes while the person does something else
+
+
+async def test_what_goes_wrong_is_said_in_the_conversation(shop: Shop, tmp_path: Path) -> None:
+    shop.put(TALKER, here=False)
+    shop.supply.errors["talker-9b"] = ModelFileError(
+        "The disk is full; what came of Talker 9B is kept.", "Free 3 GB, then go on with it."
+    )
+    async with shopping(shop, tmp_path) as stage:
+        await stage.until(lambda: "The disk is full" in stage.see())
+        assert "Free 3 GB" in " ".join(stage.see().split())
+        assert stage.chat.footer.beside == ""
+        await stage.ask("hello")
+
+
+async def test_paused_ones_wait_for_the_person(shop: Shop, tmp_path: Path) -> None:
+    shop.put(TALKER, here=False, paused=True)
+    async with shopping(shop, tmp_path) as stage:
+        await stage.until(lambda: "its download is paused" in stage.see())
+        assert shop.supply.begun == []
+
+
+async def test_offline_they_wait_and_go_on_afterwards(shop: Shop, tmp_path: Path) -> None:
+    shop.put(TALKER, here=False)
+    shop.library.offline = True
+    async with shopping(shop, tmp_path, terms={"offline": True}) as stage:
+        await stage.until(lambda: "Baton is offline, so Talker 9B" in stage.see())
+        assert shop.supply.begun == []
+        shop.supply.hold()
+        await stage.send("/offline off")
+        await stage.until(lambda: shop.supply.begun == ["talker-9b"])
+        await stage.send("/offline on")
+        await stage.until(lambda: shop.supply.stopped == ["talker-9b"])
+        assert not shop.get("talker-9b").record.paused
+
+
+async def test_leaving_stops_downloads_at_once_and_loses_nothing(
+    shop: Shop, tmp_path: Path
+) -> None:
+    for one in (TALKER, SCOUT, CODER, GATED):
+        shop.put(one, here=False)
+    shop.supply.hold()
+    async with shopping(shop, tmp_path) as stage:
+        await stage.until(lambda: len(shop.supply.begun) == 3)
+        await stage.press("ctrl+q")
+        await stage.until(lambda: len(shop.supply.stopped) == 3)
+    assert {held.state for held in shop.library.models()} == {State.COMING}
+    assert not any(held.record.paused for held in shop.library.models())
+
+
+async def test_pull_takes_any_name(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path) as stage:
+        await stage.send("/pull scout-2b")
+        await stage.until(lambda: shop.joined == ["scout-2b"])
+        await stage.send("/pull scout-2b")
+        await stage.until(lambda: "Scout 2B is here already." in stage.see())
+        await stage.send("/pull")
+        await stage.until(lambda: "Which model?" in stage.see())
+        await stage.send("/pull scuot-2b")
+        await stage.until(lambda: "Did you mean 'scout-2b'?" in stage.see())
+
+
+async def test_a_worker_that_was_chosen_stays(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path, say, say) as stage:
+        await stage.send("/model large")
+        await stage.until(lambda: stage.chat.worker == "large")
+        await stage.send("/pull talker-9b")
+        await stage.until(lambda: shop.joined == ["talker-9b"])
+        await stage.pilot.pause()
+        assert stage.chat.worker == "large"
+        assert stage.desk.orchestra.default == "talker-9b"
+
+
+async def test_whoever_reads_further_up_stays_there(shop: Shop, tmp_path: Path) -> None:
+    def long(request: Request) -> Iterable[Chunk]:
+        yield Text("\n\n".join(f"line {number}" for number in range(80)))
+
+    store = Store.open(None)
+    async with shopping(shop, tmp_path, long, store=store) as stage:
+        await stage.ask("hello")
+        await stage.press("escape", "g")
+        await stage.until(lambda: stage.chat.transcript.scroll_y == 0)
+        assert stage.chat.downloads is not None
+        stage.chat.downloads.fetch(await shop.library.want("scout-2b"))
+        await stage.until(lambda: shop.joined == ["scout-2b"])
+        await stage.pilot.pause(0.1)
+        assert stage.chat.transcript.scroll_y == 0
+    await store.aclose()
+
+
+# The rules beneath
+
+
+class Ear:
+    """Hears how downloads go."""
+
+    def __init__(self) -> None:
+        self.here: list[str] = []
+        self.all_here = asyncio.Event()
+
+    def downloads_changed(self) -> None:
+        """Nothing is drawn here."""
+
+    async def arrived(self, held: Held) -> None:
+        self.here.append(held.id)
+        if len(self.here) == 4:
+            self.all_here.set()
+
+    async def verified(self, held: Held) -> None:
+        """Nothing is verified here."""
+
+    async def failed(self, name: str, error: BaseException) -> None:
+        raise error
+
+    def broke(self, error: BaseException) -> None:
+        raise error
+
+
+async def test_no_more_than_three_come_at_once(shop: Shop) -> None:
+    ear = Ear()
+    coming = Downloads(shop.library, ear)
+    shop.supply.hold()
+    models_there = [shop.put(one, here=False) for one in (TALKER, SCOUT, CODER, GATED)]
+    for held in models_there:
+        coming.fetch(held)
+        coming.fetch(held)
+    await asyncio.sleep(0.05)
+    assert len(shop.supply.begun) == 3
+    assert len(coming.coming) == 4
+    assert told(coming.coming).startswith("downloading 4 models ")
+    shop.supply.going.set()
+    async with asyncio.timeout(10):
+        await ear.all_here.wait()
+    assert not coming.coming
+    await coming.close()
+    coming.fetch(shop.put(HUGE, here=False))
+    assert not coming.coming, "nothing begins any more"
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (
+            Progress(Phase.DOWNLOADING, 4 * GB, 10 * GB, 12e6, 300.0),
+            "downloading m 40 %, 12 MB/s, 5 min left",
+        ),
+        (Progress(Phase.DOWNLOADING, 0, 0, 500.0), "downloading m"),
+        (
+            Progress(Phase.DOWNLOADING, 999, 1000, 1.25e9, 0.2),
+            "downloading m 99 %, 1.2 GB/s, 1 s left",
+        ),
+        (
+            Progress(Phase.DOWNLOADING, 1, 100, 2500.0, 7300.0),
+            "downloading m 1 %, 2.5 kB/s, 2 h 2 min left",
+        ),
+        (
+            Progress(Phase.DOWNLOADING, 1, 100, 2500.0, 1e6),
+            "downloading m 1 %, 2.5 kB/s, 11 days left",
+        ),
+        (Progress(Phase.WAITING, 10, 100, 5e6, 3.0), "waiting for m 10 %"),
+        (Progress(Phase.VERIFYING, 50, 100), "verifying m 50 %"),
+    ],
+)
+def test_progress_in_words(progress: Progress, words: str) -> None:
+    assert told({"m": Coming("m", "M", "m", progress)}) == words
+
+
+@pytest.mark.parametrize("width", [0, 30, 74, 76, 109, 110, 136])
+def test_columns_stay_within_the_width(width: int) -> None:
+    columns = models.Columns(width)
+    row = models.Row(
+        "k", "名前" * 30, 123_456_789_012, tuple(Role), memory=98_765_432_109, speed=123.4, used=5.0
+    )
+    line = columns.line(row, 1e9)
+    assert line.cell_length == columns.heading().cell_length
+    assert line.cell_length <= max(width, 67)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-5, "now"), (59, "now"), (60, "1 min"), (7200, "2 h"), (86_400 * 9, "9 d"), (4e7, "1 y")],
+)
+def test_how_long_ago(seconds: float, words: str) -> None:
+    assert models.ago(1e9 - seconds, 1e9) == words
