@@ -316,6 +316,21 @@ def test_a_record_of_another_kind_is_never_fatal(shelf: FolderShelf) -> None:
     assert list(shelf.held()) == [good]
 
 
+def test_a_full_disk_costs_nothing_that_was_recorded(shelf: FolderShelf) -> None:
+    resource = pytest.importorskip("resource", reason="other systems set no such limits")
+    held = shelf.put(QWEN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        for id in (QWEN.id, "another"):
+            with pytest.raises(ModelFileError, match="What was recorded before is kept"):
+                shelf.put(replace(QWEN, id=id, name="another"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(shelf.held()) == [held]
+    assert list(shelf.orphans()) == [shelf.folder / "another"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_takes_nothing_is_told_of(shelf: FolderShelf) -> None:
     shelf.folder.mkdir(mode=0o500)

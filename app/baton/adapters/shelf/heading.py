@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from baton.adapters.shelf.opening import ordinary
 from baton.domain.errors import ModelFileError
 from baton.domain.gguf import Cut, Header, Malformed, read
 from baton.domain.sanitise import one_line
@@ -22,21 +22,17 @@ def header_of(path: Path) -> Header:
     """Return a file's header. Raises ModelFileError; a pipe is never waited for."""
     name = one_line(path.name, 120)
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise ModelFileError(f"{name} is not an ordinary file.", "Name a .gguf file.")
-            return _read(file, status.st_size)
+        with ordinary(path) as file:
+            return _read(file, os.fstat(file.fileno()).st_size)
     except Malformed as error:
         raise ModelFileError(
             f"{name} is no model that can be used: {one_line(str(error))}.",
             "Baton runs GGUF files: look for one of that kind, or get this one anew.",
         ) from error
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
+    except OSError as error:
         raise ModelFileError(
-            f"{name} can't be read: {why}.", "Check its path, its owner and its folder's."
+            f"{name} can't be read: {error.strerror or error}.",
+            "Check its path, its owner and its folder's.",
         ) from error
 
 

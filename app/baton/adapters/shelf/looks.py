@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
 from pathlib import Path
+
+from baton.adapters.shelf.opening import ordinary
 
 _HEAD = 1 << 16
 _MOST_KEYS = 64
@@ -34,15 +35,10 @@ def talks(path: Path, name: str = "") -> int:
     if _OTHER.search(path.name) or _OTHER.search(name):
         return 0
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            return 0
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(handle, "rb", buffering=0) as file:
-            status = os.fstat(handle)
-            head = file.read(_HEAD) if stat.S_ISREG(status.st_mode) else b""
-    except (OSError, ValueError):
+        with ordinary(path) as file:
+            return os.fstat(file.fileno()).st_size if _is_model(file.read(_HEAD)) else 0
+    except OSError:
         return 0
-    return status.st_size if _is_model(head or b"") else 0
 
 
 def _is_model(head: bytes) -> bool:

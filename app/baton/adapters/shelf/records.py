@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from baton.adapters.shelf.names import RECORD, check_file, check_id, is_id, is_plain, is_sha256
+from baton.adapters.shelf.opening import ordinary
 from baton.domain.errors import ConfigError
 from baton.domain.library import Record
 from baton.domain.sanitise import one_line
@@ -23,8 +23,6 @@ LARGEST = 1 << 16
 T = TypeVar("T")
 
 _HUGE = 1 << 50
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_ITSELF = getattr(os, "O_NOFOLLOW", 0)
 
 
 class Unreadable(Exception):
@@ -80,19 +78,12 @@ def read_small(path: Path, limit: int) -> bytes | None:
     A link isn't followed, and a pipe never waited for.
     """
     try:
-        handle = os.open(path, _READ | _ITSELF)
+        with ordinary(path, itself=True) as file:
+            data = file.read(limit + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
-        raise Unreadable(getattr(error, "strerror", None) or str(error)) from error
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Unreadable("it isn't an ordinary file")
-        data = os.read(handle, limit + 1)
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
-    finally:
-        os.close(handle)
     if len(data) > limit:
         raise Unreadable("it is too large")
     return data

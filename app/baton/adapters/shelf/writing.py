@@ -14,6 +14,8 @@ from baton.domain.errors import ConfigError, ModelFileError
 PATIENCE = 10.0
 """How many seconds another Baton may take to change the folder; it needs a few milliseconds."""
 
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
@@ -61,7 +63,7 @@ def replace_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is the old one or the new one, whatever happens meanwhile."""
     draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}.json")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle = os.open(draft, _WRITE, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
