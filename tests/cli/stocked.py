@@ -41,7 +41,8 @@ def tiny(size: int = 50_000, seed: int = 1, name: str = "Tiny", layers: int = 2)
 
 
 def _text(value: str) -> bytes:
-    return struct.pack("<Q", len(value)) + value.encode()
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
 
 
 def _tensor(count: int) -> bytes:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from baton.adapters.local import LocalWorker, Memory, starter
+from baton.domain.chat import Message, Request, Role
 from baton.settings import find_paths, load
 from cli.calling import Call
 from cli.stocked import tiny
@@ -49,7 +55,30 @@ def test_a_role_is_not_given_to_nobody(call: Call) -> None:
     assert not find_paths().config_file.exists()
 
 
-@pytest.mark.parametrize("form", [[], ["--json"]])
-def test_nothing_is_loaded_by_this_home(call: Call, form: list[str]) -> None:
-    done = call("models", "ps", *form)
-    assert done.code == 0, done.err
+@pytest.fixture
+def loaded() -> Iterator[int]:
+    """The starter model, loaded by this process; its process's number."""
+    loop = asyncio.new_event_loop()
+    model = starter()
+    worker = LocalWorker(model.card, model.path, Memory())
+
+    async def ask() -> None:
+        async for _ in worker.stream(Request((Message(Role.USER, "Hi"),), max_tokens=1)):
+            pass
+
+    loop.run_until_complete(ask())
+    [child] = [
+        child.pid for child in psutil.Process().children() if "runner" in child.cmdline()[-1]
+    ]
+    yield child
+    loop.run_until_complete(worker.aclose())
+    loop.close()
+
+
+def test_what_is_loaded_is_listed(call: Call, loaded: int) -> None:
+    [one] = [row for row in json.loads(call("models", "ps", "--json").out) if row["pid"] == loaded]
+    assert (one["id"], one["front"]) == ("small", os.getpid())
+    assert one["memory_bytes"] > 50_000_000
+    done = call("models", "ps")
+    [row] = [row.split() for row in done.out.splitlines() if str(loaded) in row.split()]
+    assert row[0] == "small"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from baton.compose import library
 from baton.settings import find_paths, load
 from cli.calling import Call
 from cli.stocked import keep_catalogue, listed, models, tiny
@@ -116,6 +119,26 @@ def test_any_model_of_the_hub_can_be_named(call: Call, hub: Hub) -> None:
     assert (missing.code, "Model-Q4_K_M.gguf" in missing.err) == (2, True)
 
 
+def test_one_that_the_catalogue_does_not_know_goes_on_by_its_id(call: Call, hub: Hub) -> None:
+    hub.add("user/repo", {"Model-Q8_0.gguf": OTHER})
+
+    async def only_want() -> None:
+        held = library(load(find_paths().config_file), find_paths())
+        await held.want("hf.co/user/repo")
+        held.pause("model-q8_0")
+        await held.aclose()
+
+    asyncio.run(only_want())
+    assert "paused 0 %" in call("models", "ls").out
+    assert "`baton models pull model-q8_0` goes on" in call("models", "show", "model-q8_0").out
+    done = call("models", "pull", "model-q8_0", "--role", "reasoning")
+    assert done.code == 0, done.err
+    assert load(find_paths().config_file).prefer == {
+        "math": "model-q8_0",
+        "reasoning": "model-q8_0",
+    }
+
+
 def test_an_address_will_do(call: Call, hub: Hub) -> None:
     address = f"{hub.url}/maker/models/resolve/main/other.gguf"
     done = call("models", "pull", address, "--agree", "-q", "--json")
@@ -199,6 +222,43 @@ def test_ctrl_c_keeps_what_came_and_pull_goes_on(call: Call, hub: Hub) -> None:
     assert hub.served("tiny.gguf") - before < 3_500_000
 
 
+def test_two_batons_that_want_the_same_file_fetch_it_once(hub: Hub) -> None:
+    big = tiny(3_000_000, seed=5)
+    revision = hub.add("maker/models", {"tiny.gguf": big})
+    keep_catalogue(listed("tiny", big, revision=revision))
+    hub.fault(Fault(rate=3_000_000), on="store")
+    pulls = [
+        subprocess.Popen([*BATON, "models", "pull", "tiny"], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [pull.communicate(timeout=60)[1] for pull in pulls]
+    assert [pull.returncode for pull in pulls] == [0, 0], said
+    assert file_of("tiny").read_bytes() == big
+    assert hub.served("tiny.gguf") < 1.5 * len(big)
+
+
+def test_a_broken_model_is_fetched_anew(call: Call, hub: Hub) -> None:
+    assert call("models", "pull", "tiny").code == 0
+    data = bytearray(TINY)
+    data[-1] ^= 1
+    file_of("tiny").write_bytes(data)
+    assert "changed" in call("models", "ls").out
+    done = call("models", "verify", "tiny")
+    assert (done.code, "broken" in done.out) == (5, True)
+    done = call("models", "pull")
+    assert done.code == 0, done.err
+    assert file_of("tiny").read_bytes() == TINY
+    assert call("models", "verify").code == 0
+
+
+def test_the_hubs_own_switch_for_offline_holds_too(
+    call: Call, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    done = call("models", "pull", "tiny")
+    assert (done.code, "stumbled" in done.err, hub.log) == (2, False, [])
+
+
 # From this machine
 
 
@@ -224,6 +284,26 @@ def test_a_linked_file_stays_where_it_is(call: Call, tmp_path: Path) -> None:
     gone = call("models", "rm", "own", "-y")
     assert (gone.code, mine.exists()) == (0, True)
     assert "stays where it is" in gone.err
+
+
+def test_a_linked_file_that_went_away_is_told_with_the_way_back(call: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(TINY)
+    assert call("models", "import", "--link", str(mine)).code == 0
+    mine.unlink()
+    assert models(call("models", "ls", "--json"))["mine"]["state"] == "gone"
+    assert call("models", "verify").code == 5
+    done = call("models", "pull", "mine")
+    assert (done.code, "`baton models import PATH`" in done.err) == (5, True)
+
+
+def test_outside_names_are_cleaned(call: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(tiny(name="\x1b]0;forged\x07\u202eevil"))
+    done = call("models", "import", str(mine))
+    assert done.code == 0, done.err
+    shown = call("models", "show", "mine")
+    assert not {"\x1b", "\x07", "\u202e"} & set(done.err + shown.out + call("models", "ls").out)
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"no model at all" * 100])

@@ -6,8 +6,9 @@ import click
 
 from baton.cli.aliases import AliasedGroup
 from baton.cli.models.advice import recommend, role
-from baton.cli.models.coming import import_, pull
+from baton.cli.models.coming import pull
 from baton.cli.models.going import export, prune, remove, verify
+from baton.cli.models.importing import import_
 from baton.cli.models.listing import fitting, list_, ps, show
 
 __all__ = ["fitting", "models"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from baton.cli.models import words
-from baton.cli.models.known import Known, opened
+from baton.cli.models.known import IN_CATALOGUE, Known, opened
 from baton.cli.workers import card_object, elsewhere, show_price
-from baton.domain.catalogue import FREE_LICENCES, Thinking
+from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Thinking
 from baton.domain.chat import Card
 from baton.domain.fit import Fit, Verdict, judge
 from baton.engine.mastery import (
@@ -73,7 +73,7 @@ def _lines(
         "Last used": "" if known.used is None else words.day(known.used),
         "Licence": _licence(known),
         "Context": f"{card.context:,} tokens" if card.context else "",
-        "Price": show_price(card) if known.state != "catalogue" else "",
+        "Price": show_price(card) if known.state != IN_CATALOGUE else "",
         "Note": card.note or (known.entry.note if known.entry else ""),
         **_of_catalogue(known),
         **_of_file(known),
@@ -92,15 +92,12 @@ def _of_catalogue(known: Known) -> dict[str, str]:
 
 
 def _of_file(known: Known) -> dict[str, str]:
-    record = known.held.record if known.held is not None else None
-    entry = known.entry
-    source = str(record.source if record else entry.source if entry else "").strip("/")
-    revision = record.source if record else entry.source if entry else None
+    source = known.source
+    pinned = f" at {source.revision[:12]}" if source.revision else ""
     return {
-        "From": source
-        + (f" at {revision.revision[:12]}" if revision and revision.revision else ""),
+        "From": "" if source == NOWHERE else f"{source}{pinned}",
         "File": str(known.file) if known.file is not None else "",
-        "SHA-256": record.sha256 if record else entry.sha256 if entry else "",
+        "SHA-256": known.sha256,
     }
 
 
@@ -108,7 +105,9 @@ def _state(known: Known) -> str:
     record = known.held.record if known.held is not None else None
     if record is not None and record.wrong:
         return f"{known.state}: {record.wrong}"
-    if known.state == "catalogue":
+    if known.state == "gone":
+        return "gone: its file isn't there any more"
+    if known.state == IN_CATALOGUE:
         return f"not here; `baton models pull {known.id}` fetches it"
     if record is not None and record.paused:
         return f"{known.state}; `baton models pull {known.id}` goes on"
@@ -130,7 +129,7 @@ def _fits(verdict: Verdict | None) -> str:
 
 def _licence(known: Known) -> str:
     name = known.licence
-    if known.state == "catalogue" and name.lower() not in FREE_LICENCES:
+    if known.state == IN_CATALOGUE and name.lower() not in FREE_LICENCES:
         return f"{name or 'unknown'}, which you have to agree to"
     return name
 
@@ -201,7 +200,7 @@ def as_object(known: Known) -> dict[str, Any]:
         "last_used": known.used,
         "licence": known.licence,
         "file": str(known.file) if known.file is not None else None,
-        "sha256": record.sha256 if record else known.entry.sha256 if known.entry else "",
+        "sha256": known.sha256,
     }
 
 
@@ -219,11 +218,11 @@ def _skill(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> dict[str,
 def _more(known: Known, verdict: Verdict | None, address: str) -> dict[str, Any]:
     """Return what `show --json` has besides."""
     record = known.held.record if known.held is not None else None
-    source = record.source if record else known.entry.source if known.entry else None
+    source = known.source
     return {
         "address": address,
-        "source": str(source) if source is not None else "",
-        "revision": source.revision if source is not None else "",
+        "source": "" if source == NOWHERE else str(source),
+        "revision": source.revision,
         "linked": record is not None and bool(record.link),
         "forced": record is not None and record.forced,
         "scores": [

@@ -15,9 +15,9 @@ from baton.cli import interrupts
 from baton.cli.models import words
 from baton.cli.models.asking import confirm
 from baton.cli.models.board import Board
-from baton.cli.models.coming import held_object
 from baton.cli.models.completing import complete_held
 from baton.cli.models.known import opened
+from baton.cli.models.outcome import held_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.catalogue import Role

@@ -13,7 +13,7 @@ from baton.adapters.local import STARTER, find_model
 from baton.cli.models import words
 from baton.compose import compose
 from baton.compose import library as compose_library
-from baton.domain.catalogue import Entry, Role
+from baton.domain.catalogue import NOWHERE, Entry, Role, Source
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.fit import load_of_entry
@@ -67,6 +67,20 @@ class Known:
         """Under which it may be used, "" if unknown."""
         record = self.held.record.licence if self.held is not None else ""
         return record or self.card.licence or (self.entry.licence if self.entry else "")
+
+    @property
+    def source(self) -> Source:
+        """Where its file came from, or would come from."""
+        if self.held is not None:
+            return self.held.record.source
+        return self.entry.source if self.entry is not None else NOWHERE
+
+    @property
+    def sha256(self) -> str:
+        """What its file's hash is, or should be; "" if unknown."""
+        if self.held is not None:
+            return self.held.record.sha256
+        return self.entry.sha256 if self.entry is not None else ""
 
 
 @asynccontextmanager
