@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +58,21 @@ def test_a_folder_that_is_not_there_holds_nothing_and_is_not_made(shelf: FolderS
     assert shelf.get("qwen3-4b") is None
     assert shelf.remove("qwen3-4b") == 0
     assert not shelf.folder.exists()
+
+
+def test_looking_at_start_loads_nothing_that_only_changes_need(shelf: FolderShelf) -> None:
+    code = """
+import sys
+from pathlib import Path
+from baton.adapters.shelf import FolderShelf
+held = list(FolderShelf(Path(sys.argv[1]), {}).held())
+heavy = {"msgspec", "filelock", "asyncio", "baton.domain.gguf", "baton.adapters.shelf.stores"}
+print(len(held), *sorted(heavy & set(sys.modules)))
+"""
+    args = [sys.executable, "-c", code, str(shelf.folder)]
+    assert subprocess.check_output(args, text=True) == "0\n"
+    shelf.put(QWEN)
+    assert subprocess.check_output(args, text=True) == "1 msgspec\n"
 
 
 def test_a_record_comes_back_as_it_was_put(shelf: FolderShelf) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from baton.adapters.shelf.names import DRAFT, RECORD, is_id, is_made
 from baton.adapters.shelf.records import survey
-from baton.adapters.shelf.removing import delete, delete_folder
+from baton.adapters.shelf.removing import delete
 from baton.adapters.shelf.writing import is_busy, is_file
 from baton.domain.errors import ConfigError
 from baton.domain.library import Record
@@ -44,7 +44,9 @@ def discard(folder: Path, path: Path) -> int:
         record = found[model]
         if not isinstance(record, str):
             if path == model and list(_left(model, record, linked)) == [model]:
-                return delete_folder(model)
+                freed = delete(_inside(model))
+                model.rmdir()
+                return freed
             if path != model and path.name != RECORD and path not in linked and _is_idle(path):
                 return delete([path])
     raise ConfigError(

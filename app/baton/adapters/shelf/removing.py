@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,13 +22,4 @@ def delete(paths: Iterable[Path]) -> int:
             path.unlink()
             if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
                 size += status.st_size
-    return size
-
-
-def delete_folder(folder: Path) -> int:
-    """Delete a folder with all that is in it; return the bytes freed."""
-    size = 0
-    for name, folders, files in os.walk(folder, topdown=False):
-        size += delete(Path(name) / inside for inside in (*files, *folders))
-        Path(name).rmdir()
     return size
