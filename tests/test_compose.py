@@ -44,6 +44,37 @@ async def test_settings_reach_the_worker(tmp_path: Path) -> None:
     await baton.aclose()
 
 
+async def test_workers_that_load_the_same_share_it_and_write_in_their_own_way(
+    tmp_path: Path,
+) -> None:
+    own = (
+        LocalWorker("sure", temperature=0, seed=1),
+        LocalWorker("wild", temperature=2, adapter="~/a.gguf"),
+        LocalWorker("long", context=4096),
+        LocalWorker("apart", kv="q8_0"),
+    )
+    baton = compose(Settings(workers=own), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
+    baton.orchestra.worker("small").warm()
+    held = {
+        name: worker.process
+        for name in ("small", "sure", "wild", "long", "apart")
+        if isinstance(worker := baton.orchestra.worker(name), local.LocalWorker)
+    }
+    assert held["small"] == held["sure"] == held["wild"] is not None
+    assert held["long"] is held["apart"] is None
+    await baton.aclose()
+
+
+async def test_whom_the_settings_prefer_is_told_if_it_is_not_there(tmp_path: Path) -> None:
+    prefer = {"code": "small", "math": "gone"}
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    baton = compose(Settings(prefer=prefer), paths, history=False)
+    assert baton.orchestra.prefer == prefer
+    assert "'gone', preferred for math, isn't there" in baton.warning
+    assert "code" not in baton.warning
+    await baton.aclose()
+
+
 async def test_money_is_paced_as_the_settings_say(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     for history in (True, False):

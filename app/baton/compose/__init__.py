@@ -16,7 +16,7 @@ from baton.settings import LocalWorker as LocalSettings
 from baton.settings import Paths, Settings, load, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from baton.adapters.cloud import Gateway
     from baton.adapters.ledger import Ledger
@@ -59,7 +59,17 @@ class Baton:
         with suppress(StoreError):
             money = self.ledger.warning
         routing = self.router.warning if self.router is not None else ""
-        return " ".join(filter(None, (self.store.warning, money, *doubted, routing)))
+        return " ".join(
+            filter(None, (self.store.warning, money, *doubted, *self._missed(), routing))
+        )
+
+    def _missed(self) -> Iterator[str]:
+        """Say whom the settings prefer for a kind of task though there is no such worker."""
+        known = {card.id for card in self.orchestra.roster}
+        known |= {worker.id for worker in self.settings.roster}
+        for kind, worker in self.settings.prefer.items():
+            if worker not in known:
+                yield f"The worker {worker!r}, preferred for {kind}, isn't there."
 
     @property
     def tutor(self) -> Tutor:
@@ -96,6 +106,7 @@ class Baton:
             self.orchestra.default = held.id
         if Role.CONDUCTOR in roles:
             self.orchestra.conductor = held.id
+        self.orchestra.prefer = load(self.paths.config_file).prefer
         return told(held.id, held.record.name, roles)
 
     async def aclose(self) -> None:
@@ -170,6 +181,7 @@ def compose(
     )
     orchestra.router = router
     orchestra.conductor = settings.conductor
+    orchestra.prefer = settings.prefer
     orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
     orchestra.skills = skill_table(store if history else None)
     orchestra.templates = partial(_templates, paths)

@@ -7,7 +7,7 @@ when it chose itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from baton.domain.chat import Card
@@ -16,6 +16,7 @@ from baton.domain.labels import Label
 from baton.domain.plan import Material, Need, Plan, Step
 from baton.domain.prices import Used
 from baton.engine.computable import computes
+from baton.engine.ports import NO_PREFERENCES
 from baton.engine.search import Option, Seat, choose
 from baton.engine.sizes import Size, step_size
 from baton.engine.skills import chance_at, level_at, skill, tool_for
@@ -32,6 +33,9 @@ Asking a tool costs nothing."""
 _RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
 _TIE = 1e-6
 """Between equals the nearer one is taken, then the one that stands first in the roster."""
+
+_PREFERRED = 2.0
+"""What it is worth that a worker is the person's choice: more than any difference in chance."""
 
 _FLOOR = 256
 """Fewer tokens of answer than this are of no use."""
@@ -58,13 +62,15 @@ def assign(
     gain: float = 0.0,
     after: int = 0,
     material: Material | None = None,
+    prefer: Mapping[str, str] = NO_PREFERENCES,
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 
     The first `after` steps were played and stay as they are. `left` is what may be spent, in
     nano-dollars (None: no limit); where it has to last, a step must gain so much more by a worker
-    that costs something. `material` tells how much there is to read. Raises PlanError
-    when nobody can do a step, or not for that money.
+    that costs something. `material` tells how much there is to read. `prefer` names the worker that
+    shall do steps of a kind, where it can and there is money for it. Raises PlanError when nobody
+    can do a step, or not for that money.
     """
     cards = {card.id: card for card in roster}
     levels = _levels(plan, after)
@@ -78,7 +84,9 @@ def assign(
     ]
     money = None if left is None else max(0, left - sum(option.most for _, option in taken))
     open_steps.sort(key=levels.__getitem__)
-    seats = [_seat(plan, n, levels[n], roster, open_steps, material, gain) for n in open_steps]
+    seats = [
+        _seat(plan, n, levels[n], roster, open_steps, material, gain, prefer) for n in open_steps
+    ]
     if (chosen := choose(seats, money, taken)) is None:
         raise PlanError(
             "This plan can't be played for the money that is left, so nothing of it was.",
@@ -157,9 +165,11 @@ def _seat(
     open_steps: Sequence[int],
     material: Material | None,
     gain: float,
+    prefer: Mapping[str, str],
 ) -> Seat:
     step = plan.steps[number - 1]
-    options = _options(step, roster, step_size(step, material), gain)
+    wanted = prefer.get(step.need.kind, "")
+    options = _options(step, roster, step_size(step, material), gain, wanted)
     if not options:
         raise PlanError(
             f"No worker can hold what step {number} has to read, so the plan was not played.",
@@ -173,19 +183,25 @@ def _seat(
 
 
 def _options(
-    step: Step, roster: Sequence[Card], size: Size, gain: float = 0.0
+    step: Step, roster: Sequence[Card], size: Size, gain: float = 0.0, wanted: str = ""
 ) -> tuple[Option, ...]:
     """Return who can do a step, best first; who costs something must be better by `gain`."""
     able = [
-        _option(card, position, step, size, gain)
+        _option(card, position, step, size, gain, wanted)
         for position, card in enumerate(roster)
         if _able(card, step, size)
     ]
     return tuple(sorted(able, key=lambda option: -option.value))
 
 
-def _option(card: Card, position: int, step: Step, size: Size, gain: float = 0.0) -> Option:
-    """Return what a worker is worth for a step. One without a price must not be used at all."""
+def _option(
+    card: Card, position: int, step: Step, size: Size, gain: float = 0.0, wanted: str = ""
+) -> Option:
+    """Return what a worker is worth for a step. One without a price must not be used at all.
+
+    The person's choice is taken whatever it is worth, but not where that costs money that has to
+    last.
+    """
     written = min(size.written, card.max_output)
     most, cost = 0, 0
     if card.price is not None and not card.price.is_free:
@@ -193,6 +209,8 @@ def _option(card: Card, position: int, step: Step, size: Size, gain: float = 0.0
         cost = card.price.cost(Used(size.read, written))
     value = chance(card, step.need) - _DOLLAR * cost / 10**9 - (gain if most else 0.0)
     value -= _TIE * (_RANK[card.privacy] + position / 1000)
+    if card.id == wanted and not (most and gain):
+        value += _PREFERRED
     if card.is_tool:
         return Option(card.id, value, most)
     resource, slots = (_PROCESSOR, 1) if card.kind == "local" else (card.id, max(1, card.slots))

@@ -20,6 +20,7 @@ from baton.engine.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
 from baton.engine.ports import (
     NEW,
     NO_MONEY,
+    NO_PREFERENCES,
     Ask,
     Ledger,
     Place,
@@ -43,7 +44,8 @@ class Orchestra:
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
-    rule; `conductor` is who draws plans ("": whoever may); `pacer` says whether help pays,
+    rule; `conductor` is who draws plans ("": whoever may), `prefer` names the worker for tasks of a
+    kind; `pacer` says whether help pays,
     `skills` what workers are good at.
     """
 
@@ -67,6 +69,7 @@ class Orchestra:
         self.router: Router | None = None
         self.templates: Templates = no_templates
         self.conductor = ""
+        self.prefer: Mapping[str, str] = NO_PREFERENCES
         self.pacer = Pacing()
         self.skills = SkillTable()
         self.on_offline: Callable[[bool], None] = _nobody
@@ -176,6 +179,7 @@ class Orchestra:
             name,
             None if name == "plan" else self._strategy(name),
             kept,
+            worker is None and kept is None and not limits.alone,
         )
         house = House(
             {worker.card.id: worker for worker in self._workers.values()},
@@ -186,6 +190,7 @@ class Orchestra:
             self.pacer,
             self.skills,
             self.conductor,
+            self.prefer,
         )
         purse = Purse(self._ledger, self._redactor, terms or self.terms, limits)
         return Run(task, house, purse, ask)

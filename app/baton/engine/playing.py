@@ -21,9 +21,9 @@ from baton.engine import weighing
 from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
-from baton.engine.policy import check, may_use
-from baton.engine.ports import Choice, Funds, Proposal, Question, Route, Situation, Strategy
+from baton.engine.ports import Choice, Funds, Proposal, Question, Situation, Strategy
 from baton.engine.stage import Stage
+from baton.engine.surroundings import look_around
 
 GO, STOP, EDIT = "go", "stop", "edit"
 """What a person may say to a plan."""
@@ -94,10 +94,10 @@ class Playing:
 
     async def play(self) -> None:
         """Play the task to its end. Raises Withdrawn, or the error that left it unanswered."""
-        task, situation = self.stage.task, await self._look_around()
+        task = self.stage.task
+        situation = self._situation = await look_around(self.stage, self.material)
         proposal: Proposal | None
         if task.kept is not None:
-            self._situation = situation
             self._take_up(task.kept)
             # A strategy may look at it again, as it would have without the interruption.
             told, final = "The plan was there already.", task.strategy is None
@@ -123,44 +123,6 @@ class Playing:
         while task.strategy is not None and await self._adopt_more(task.strategy):
             await self._play_steps()
         self._conclude()
-
-    async def _look_around(self) -> Situation:
-        """Find out who may be used, and where the router would send the prompt."""
-        task, house = self.stage.task, self.stage.house
-        label, terms = self.stage.begun.label, self.stage.purse.terms
-        mine = self._mine()
-        check(mine, label, terms)
-        cards = [worker.card for name, worker in house.workers.items() if name != mine.id]
-        usable = (mine, *(card for card in cards if may_use(card, label, terms)))
-        roster = await house.skills.informed(usable)
-        allowed = {card.id for card in roster}
-        self._situation = Situation(
-            self.material,
-            mine.id,
-            task.helper if task.helper in allowed else "",
-            roster,
-            await self._routed(roster),
-            replace(task.limits, label=label),  # an older conversation may be stricter
-            terms.mode,
-            house.conductor if house.conductor in allowed else "",
-            house.templates,
-        )
-        return self._situation
-
-    async def _routed(self, roster: tuple[Card, ...]) -> Route:
-        from baton.engine.evidence import sound_estimate
-
-        route = await self.stage.house.router.route(self.material, roster)
-        return replace(route, estimate=sound_estimate(route.estimate, roster))
-
-    def _mine(self) -> Card:
-        """Return the card of the default worker; of the plan's own where that may not go on."""
-        task, workers = self.stage.task, self.stage.house.workers
-        label, terms = self.stage.begun.label, self.stage.purse.terms
-        named = [step.worker for step in task.kept.plan.steps] if task.kept else []
-        cards = [workers[name].card for name in (task.worker, *named) if name in workers]
-        usable = (card for card in cards if not card.is_tool and may_use(card, label, terms))
-        return next(usable, cards[0])
 
     def _take_up(self, kept: Outcome) -> None:
         """Take the steps over that were finished in an earlier run."""
@@ -225,6 +187,7 @@ class Playing:
             gain=funds.extra,
             after=played,
             material=material,
+            prefer=self.situation.prefer,
         )
         steps = tuple(s if n in self._parts else staffed.steps[n - 1] for n, s in numbered)
         return replace(plan, steps=steps)

@@ -239,6 +239,10 @@ def no_templates() -> Mapping[str, Template]:
     return {}
 
 
+NO_PREFERENCES: Mapping[str, str] = {}
+"""The person has named nobody for any kind of task."""
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What a strategy knows before anything is called.
@@ -246,7 +250,9 @@ class Situation:
     `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
     ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: whoever
     may not see it, or has no price, isn't there. `conductor` was named by the person to draw plans
-    (or ""). `mode` is auto, local, mini or ultra, `limits` what the person allows.
+    (or ""). `mode` is auto, local, mini or ultra, `limits` what the person allows. `prefer` names
+    the worker for tasks of a kind; `choice` says in a sentence that `worker` answers for that
+    reason (or "").
     """
 
     material: Material
@@ -258,6 +264,8 @@ class Situation:
     mode: str = "auto"
     conductor: str = ""
     templates: Templates = no_templates
+    prefer: Mapping[str, str] = field(default_factory=dict)
+    choice: str = ""
 
     def card(self, worker: str) -> Card:
         """Return the card of a worker in the roster. Raises LookupError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from baton.domain.chat import Prompt
 from baton.domain.events import Event
@@ -22,7 +22,8 @@ class Task:
 
     `worker` answers unless a plan says otherwise, `helper` (or "") when that won't do. `strategy`
     has a `name`; None plays what is given. `kept` is a plan to begin with, and what is known of its
-    steps already.
+    steps already. Where the worker is `open`, the person named none: it may be another that they
+    prefer for what the prompt asks.
     """
 
     prompt: Prompt
@@ -33,6 +34,7 @@ class Task:
     name: str
     strategy: Strategy | None
     kept: Outcome | None = None
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class House:
     pacer: Pacer
     skills: SkillTable
     conductor: str = ""
+    prefer: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ def alone(situation: Situation, why: str = "") -> Proposal:
     if card.is_outside:
         told = f"{card.name} was asked for."
     plan = Plan((answered_by(situation, card.id),), (1,))
-    return Proposal(plan, "cloud" if card.remote else "local", why or told)
+    said = f"{situation.choice} {why}".strip() or told
+    return Proposal(plan, "cloud" if card.remote else "local", said)
 
 
 def bound(situation: Situation) -> str:
@@ -43,7 +44,8 @@ def drafted(situation: Situation, workers: Iterable[str], why: str) -> Proposal:
     """Propose that each of these answers by itself; who of them is right is for later."""
     steps = tuple(answered_by(situation, worker, optional=True) for worker in workers)
     remote = any(situation.card(step.worker).remote for step in steps)
-    return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", why, final=False)
+    said = f"{situation.choice} {why}".strip()
+    return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", said, final=False)
 
 
 def everything(situation: Situation, steps: Iterable[int]) -> tuple[str, ...]:

@@ -91,12 +91,14 @@ async def _with_help(desk: Desk) -> Strategy:
 
 
 def _is_clear(situation: Situation) -> bool:
-    """Tell whether a draft here would only cost time."""
-    return is_sure(situation) and gain(situation, situation.helper) >= BIG
+    """Tell whether a draft here would only cost time; whom the person prefers here is asked."""
+    return not situation.choice and is_sure(situation) and gain(situation, situation.helper) >= BIG
 
 
 def _is_away(situation: Situation) -> bool:
     """Tell whether the helper should be asked first, if that is worth its price."""
+    if situation.choice:
+        return False
     if situation.route.estimate is None:
         return situation.route.where != "local"
     return _is_clear(situation)

@@ -47,7 +47,14 @@ async def drawn(desk: Desk, template: Template) -> Plan:
     plan = template.plan(situation.material, roster, situation.route.need)
     funds = await desk.funds()
     try:
-        return assign(plan, roster, left=funds.left, gain=funds.extra, material=situation.material)
+        return assign(
+            plan,
+            roster,
+            left=funds.left,
+            gain=funds.extra,
+            material=situation.material,
+            prefer=situation.prefer,
+        )
     except PlanError:
         return _staffed_here(situation, plan)
 
