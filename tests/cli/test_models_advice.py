@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from baton.adapters.local import LocalWorker, Memory, starter
 from baton.domain.chat import Message, Request, Role
 from baton.settings import find_paths, load
 from cli.calling import Call
-from cli.stocked import tiny
+from cli.stocked import keep_catalogue, listed, tiny
+from support.hub import Hub
 
 
 def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None:
@@ -27,8 +29,36 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
     assert told["starter_tokens_per_second"] is None
     assert told["machine"]["memory"] > 0
     assert told["download_bytes"] == sum(one["size"] for one in told["models"] if not one["here"])
+    kept = json.loads((find_paths().state / "recommended.json").read_text())
+    assert [one["id"] for one in kept["models"]] == [one["id"] for one in told["models"]]
     if told["models"]:
         assert "`baton models pull --recommended`" in done.err
+        assert "Together: " in done.out
+
+
+def test_what_was_recommended_is_what_is_fetched(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Hub() as hub:
+        for name, value in hub.environ.items():
+            monkeypatch.setenv(name, value)
+        files = {"chatty.gguf": tiny(seed=1), "solver.gguf": tiny(seed=2)}
+        revision = hub.add("maker/models", files)
+        keep_catalogue(
+            *(listed(name.removesuffix(".gguf"), data, revision=revision)
+              for name, data in files.items())
+        )  # fmt: skip
+        told = [{"id": "chatty", "roles": ["conductor"]}, {"id": "nobody", "roles": []}]
+        file = find_paths().state / "recommended.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"at": time.time() - 60, "models": told}))
+        done = call("models", "pull", "--recommended")
+        assert done.code == 0, done.err
+        assert "chatty, 50.0 KB, will be fetched." in done.err
+        assert load(find_paths().config_file).conductor == "chatty"
+        assert hub.served("solver.gguf") == 0
+        assert "is here already" in call("models", "pull", "--recommended").err
+        assert call("models", "pull", "--recommended", "chatty").code == 2
 
 
 def test_roles_are_shown_and_given(call: Call, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ Examples:
   baton plan "Compare these two drafts"   see who would do what; `baton resume` plays it
   baton why                               who answered last, and why
   baton history search lisbon
+  baton models recommend                  which models suit this machine, and how to get them
   baton keys set openai                   keep a key, typed hidden
   baton budget set day 2                  allow $2 a day for cloud workers
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from baton.cli.models import words
 from baton.cli.models.completing import complete_known
 from baton.cli.models.facts import verdict_object
 from baton.cli.models.known import named, opened, survey
+from baton.cli.models.recommended import advise
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.catalogue import Role
 from baton.domain.sanitise import one_line
@@ -47,39 +47,19 @@ def recommend(no_measure: bool, as_json: bool) -> None:
         emit(found.why)
         return
     emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
-    emit(found.why)
+    total = f"{words.in_gb(found.download)} to download, {words.in_gb(found.memory)} of memory"
+    emit(f"Together: {total} when all are loaded. {found.verdict.why}".strip())
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
-        talk(f"`baton models pull --recommended` fetches {_what(missing)} ({_size(found)}).")
+        talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")
     else:
         talk("All of it is here already.")
 
 
 async def _recommend(measures: bool) -> tuple[Machine, Recommendation, float | None]:
     async with opened() as (library, settings):
-        speed = await _measured(settings) if measures else None
-        return await library.machine(), await library.recommend(speed), speed
-
-
-async def _measured(settings: Settings) -> float | None:
-    """Return how many tokens/s the starter writes here; None where it can't be told."""
-    if sys.stderr.isatty():
-        talk("Measuring for two seconds ...")
-    from baton.compose import compose
-    from baton.domain.errors import BatonError
-    from baton.engine.roles import STARTER
-    from baton.engine.speed import measure
-
-    try:
-        baton = compose(settings, find_paths(), history=False, only=[STARTER])
-    except BatonError:
-        return None
-    try:
-        return await measure(baton.orchestra.worker(STARTER))
-    except BatonError:
-        return None
-    finally:
-        await baton.aclose()
+        speed, found = await advise(library, settings, measures)
+        return await library.machine(), found, speed
 
 
 def machine_line(machine: Machine) -> str:
@@ -115,14 +95,6 @@ def _row(pick: Pick) -> list[str]:
         "" if pick.speed is None else f"about {words.speed(pick.speed)}",
         one_line(pick.entry.licence, 20),
     ]
-
-
-def _what(picks: list[Pick]) -> str:
-    return words.listed([pick.entry.id for pick in picks])
-
-
-def _size(found: Recommendation) -> str:
-    return words.in_gb(found.download)
 
 
 def _object(machine: Machine, found: Recommendation, speed: float | None) -> dict[str, Any]:

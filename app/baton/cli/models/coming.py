@@ -17,6 +17,7 @@ from baton.cli.models.board import Board
 from baton.cli.models.completing import complete_wanted
 from baton.cli.models.known import opened
 from baton.cli.models.outcome import Outcome, as_object, exit_code, settled
+from baton.cli.models.recommended import advise, kept
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, talk
 from baton.domain.catalogue import NOWHERE, Role
@@ -26,6 +27,7 @@ from baton.engine.library import NeedsAgreement
 
 if TYPE_CHECKING:
     from baton.engine.library import Library
+    from baton.settings import Settings
 
 _PULLS = """\b
 Examples:
@@ -93,12 +95,9 @@ class Wish:
 
 
 async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> list[Outcome]:
-    async with opened(offline) as (library, _):
+    async with opened(offline) as (library, settings):
         if recommended:
-            picks = (await library.recommend()).picks
-            outcomes = [Outcome(pick.entry.id, roles=pick.roles) for pick in picks if not pick.here]
-            if not outcomes:
-                talk("What suits this machine best is here already.")
+            outcomes = await _recommended(library, settings)
         elif wish.models:
             outcomes = [Outcome(name, roles=wish.roles) for name in dict.fromkeys(wish.models)]
         else:
@@ -111,6 +110,23 @@ async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> li
             await _want(library, outcome, wish)
         await _fetch_all(library, [one for one in outcomes if one.held], quiet)
         return outcomes
+
+
+async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
+    """Return what the person was told to suit this machine, or else what does now."""
+    entries = library.entries()
+    picks = kept(entries)
+    if not picks:
+        _, found = await advise(library, settings, True)
+        picks = [(pick.entry.id, pick.roles) for pick in found.picks]
+    here = {held.id for held in library.models() if held.state.usable}
+    missing = [(id, roles) for id, roles in picks if id not in here]
+    if missing:
+        size = words.in_gb(sum(entries[id].size for id, _ in missing))
+        talk(f"{words.listed([id for id, _ in missing])}, {size}, will be fetched.")
+    else:
+        talk("What suits this machine best is here already.")
+    return [Outcome(id, roles=roles) for id, roles in missing]
 
 
 def _is_unfinished(held: Held) -> bool:
