@@ -1,4 +1,4 @@
-"""What the fetcher does: it asks hubs (`metadata`), fetches (`transfer`) and reads (`digest`) files.
+"""What the fetcher does: `metadata` asks hubs, `transfer` fetches files, `digest` reads them.
 
 The child calls, in a thread of its own for each:
 

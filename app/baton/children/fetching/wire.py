@@ -67,20 +67,20 @@ class Web:
     """The fetcher's one way out; any thread may use it.
 
     `endpoint` is the hub's address, `token` the account's ("": none), `offline` whether the
-    person's environment forbids to connect. Raises Failure where the environment makes no sense.
+    person's environment forbids to connect, `patience` the seconds to wait for the next bytes.
+    Raises Failure where the environment makes no sense, and from every request when offline.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._environ = environ
         self.endpoint = _endpoint(environ)
-        self.token = _token(environ)
+        self.token = token_of(environ)
         self.offline = environ.get("HF_HUB_OFFLINE", "").strip().upper() in _YES
         self._own = _origin(self.endpoint)
         self._ways: dict[str | None, httpx.HTTPTransport] = {}
         self._trusted: ssl.SSLContext | None = None
         self._lock = threading.Lock()
-        read = _seconds(environ.get("HF_HUB_DOWNLOAD_TIMEOUT", "")) or READ_SECONDS
-        self.timeout = httpx.Timeout(read, connect=min(read, CONNECT_SECONDS), pool=None)
+        self.patience = _seconds(environ.get("HF_HUB_DOWNLOAD_TIMEOUT", "")) or READ_SECONDS
         self._client = self.client()
 
     @property
@@ -123,9 +123,17 @@ class Web:
             trust_env=False,
             follow_redirects=True,
             max_redirects=MOST_REDIRECTS,
-            timeout=self.timeout,
+            timeout=httpx.Timeout(
+                self.patience, connect=min(self.patience, CONNECT_SECONDS), pool=None
+            ),
             event_hooks={"response": [self._check_redirect]},
         )
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._client.close()
+        for way in self._ways.values():
+            way.close()
 
     def is_own(self, url: str) -> bool:
         """Tell whether an address is the hub's own, which may see the account's token."""
@@ -133,6 +141,12 @@ class Web:
 
     def send(self, request: httpx.Request) -> httpx.Response:
         """Send one request, no redirects followed."""
+        if self.offline:
+            raise Failure(
+                "ConfigError",
+                "HF_HUB_OFFLINE is set, so nothing is fetched.",
+                "Unset it, or carry models over: `baton models export` and `baton models import`.",
+            )
         url = str(request.url)
         self._check(url)
         request.headers["Accept-Encoding"] = "identity"
@@ -273,7 +287,7 @@ def _endpoint(environ: Mapping[str, str]) -> str:
     return endpoint
 
 
-def _token(environ: Mapping[str, str]) -> str:
+def token_of(environ: Mapping[str, str]) -> str:
     """Return the account's token: from the environment, else from the hub's own file."""
     if environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").strip().upper() in _YES:
         return ""
