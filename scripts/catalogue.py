@@ -48,6 +48,9 @@ THOUGHT, THINKING = ", thinking", 0.3
 HIGHEST = 4.5
 """Nothing that runs at home is taken for better than this."""
 
+CONTEXT, BATCH = 8192, 128
+"""Tokens for which `kv_bytes` is exact, and how many are read at once."""
+
 BITS = {"Q4_K_M": (4.3, 6.6), "Q4_0": (3.9, 5.6), "MXFP4": (3.9, 5.2), "Q8_0": (8.0, 9.5)}
 """Bits per parameter that a file of a kind may have; small models' words take more."""
 
@@ -132,10 +135,8 @@ def basics(model: Model) -> Iterator[str]:
 
 def arithmetic(model: Model) -> Iterator[str]:
     """Tell which numbers can't all be true."""
-    if model.attention:
-        together = 4 * sum(layers * heads * width for layers, heads, width in model.attention)
-        if together != model.kv_bytes:
-            yield f"its attention makes {together:,} bytes per token, not {model.kv_bytes:,}"
+    if model.attention and (together := per_token(model.attention)) != (model.kv_bytes or 0):
+        yield f"its attention makes {together:,} bytes per token, not {model.kv_bytes or 0:,}"
     if model.size and model.parameters:
         bits = 8 * model.size / model.parameters
         kind = next((kind for kind in BITS if kind in model.file.upper()), None)
@@ -143,6 +144,20 @@ def arithmetic(model: Model) -> Iterator[str]:
             yield f"nothing is known of how {model.file} is packed"
         elif not BITS[kind][0] <= bits <= BITS[kind][1]:
             yield f"{bits:.1f} bits per parameter are not {kind}"
+
+
+def per_token(attention: Sequence[Sequence[int]]) -> int:
+    """Return the bytes per token that layers keep of CONTEXT tokens, with numbers of 16 bits.
+
+    Those with a window keep that and what is read at once; the values of all layers take as much
+    room as those of the widest, as llama.cpp keeps them on a processor.
+    """
+    widest = max(heads * width for _, heads, width, *_ in attention)
+    numbers = 0
+    for layers, heads, width, *window in attention:
+        kept = min(CONTEXT, -(-(window[0] + BATCH) // 256) * 256) if window else CONTEXT
+        numbers += layers * kept * (heads * width + widest)
+    return -(-2 * numbers // CONTEXT)
 
 
 def sources(model: Model) -> Iterator[str]:

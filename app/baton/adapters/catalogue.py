@@ -32,6 +32,7 @@ Line = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"\A[^\
 Id = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9][a-z0-9._-]{0,63}\Z")]
 Repo = Annotated[str, msgspec.Meta(pattern=r"\A\w[\w.-]{0,95}/\w[\w.-]{0,95}\Z")]
 File = Annotated[str, msgspec.Meta(pattern=r"\A(\w[\w.+-]*/){0,4}\w[\w.+-]{0,180}\.gguf\Z")]
+Layers = Annotated[tuple[Count, ...], msgspec.Meta(min_length=3, max_length=4)]
 Address = Annotated[str, msgspec.Meta(max_length=2000, pattern=r"\Ahttps?://\S+\Z")]
 
 
@@ -50,7 +51,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: Count | None = None
     active: Count | None = None
     context: Count | None = None
-    attention: tuple[tuple[Count, Count, Count], ...] = ()
+    attention: tuple[Layers, ...] = ()
     kv_bytes: Count | None = None
     roles: tuple[Role, ...] = (Role.CHAT,)
     thinking: Thinking = Thinking.NONE

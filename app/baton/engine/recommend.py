@@ -41,6 +41,9 @@ _TIGHT = 0.6
 _SPILLED = 0.5
 """What it costs that a part of a model runs beside the GPU: how slow it gets is hard to tell."""
 
+_CROWDED = 0.3
+"""What it costs that the conductor doesn't fit on the GPU beside all of the others."""
+
 _MISSING = 0.5
 """What it costs that a role is taken by a model that isn't made for it."""
 
@@ -314,8 +317,8 @@ def _sets(
         everyone = (chat, *others.values())
         whole = chat.worth + min(one.leads for one in everyone)
         whole += sum(others[role].worth if role in others else alone[role] for role in _OPTIONAL)
-        tight = any(one.pair.fit is Fit.TIGHT for one in everyone)
-        yield others, whole - _TIGHT * tight
+        fits = {one.pair.fit for one in everyone}
+        yield others, whole - _TIGHT * (Fit.TIGHT in fits) - _CROWDED * (Fit.SPILLS in fits)
 
 
 def _set(conductor: Entry, chosen: Mapping[Role, _Candidate], whole: float) -> _Set:
