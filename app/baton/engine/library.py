@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from baton.domain.catalogue import FREE_LICENCES, Entry, Offer, Role
-from baton.domain.errors import ConfigError, ModelFileError
+from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role
+from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.fit import Fit, Load, Verdict, judge, load_of, load_of_entry
-from baton.domain.library import Foreign, Held, Progress, Record, State
+from baton.domain.library import Foreign, Held, Progress, Record, Stamp, State
 from baton.domain.machine import Machine
 from baton.engine.recommend import Recommendation, recommend
 from baton.engine.supply import Shelf, Supply
@@ -87,6 +87,10 @@ class Library:
     def foreign(self) -> Sequence[Foreign]:
         """Return model files of other programs that could be used where they lie."""
         return self._shelf.foreign()
+
+    def problems(self) -> Sequence[str]:
+        """Say, in a sentence each, what in the models' folder can't be read."""
+        return self._shelf.problems()
 
     async def machine(self) -> Machine:
         """Return this machine as it is now."""
@@ -186,7 +190,11 @@ class Library:
 
     def remove(self, id: str) -> int:
         """Take a model away; return the bytes freed. Conversations with it stay as they are."""
-        return self._shelf.remove(self.get(id).id)
+        known = self._shelf.get(id) is not None
+        freed = self._shelf.remove(id)  # also one whose record can't be read
+        if not known and not freed:
+            self.get(id)  # says that there is none
+        return freed
 
     def orphans(self) -> Sequence[tuple[Path, int]]:
         """Return what `prune` would delete, and its bytes."""
@@ -198,7 +206,11 @@ class Library:
 
     def prune(self) -> Sequence[tuple[Path, int]]:
         """Delete what belongs to no model; return what it was, and its bytes."""
-        return [(path, self._shelf.discard(path)) for path in self._shelf.orphans()]
+        gone = []
+        for path in self._shelf.orphans():
+            with suppress(BatonError):  # just now somebody began to use it
+                gone.append((path, self._shelf.discard(path)))
+        return gone
 
     def verify(self, id: str) -> AsyncGenerator[Progress | Held]:
         """Read a model's file again; yields how it stands then."""
@@ -284,9 +296,8 @@ class Library:
 
     def _record(self, wanted: Wanted, offer: Offer, roles: Sequence[Role] | None) -> Record:
         entry, file = wanted.entry, offer.source.file.rpartition("/")[2]
-        taken = {held.id: held for held in self._shelf.held()} | {"small": None}
         return Record(
-            id=entry.id if entry is not None else id_for(file, taken | dict(self.entries())),
+            id=entry.id if entry is not None else self._free_id(file),
             name=entry.name if entry is not None else file.removesuffix(".gguf"),
             file=file,
             source=offer.source,
@@ -316,7 +327,13 @@ class Library:
             return
         if self.offline:
             raise _offline()
-        record = replace(held.record, wrong="", stamp=None, paused=False)
+        # Also of one that was linked: what is fetched is never written into another's folder.
+        record = replace(held.record, wrong="", stamp=None, paused=False, link="")
+        if record.source == NOWHERE:
+            raise ModelFileError(
+                f"Where {record.name} came from isn't known, so it can't be fetched.",
+                "`baton models import` takes its file anew.",
+            )
         held = self._shelf.put(record)
         if held.path.exists():
             self._shelf.discard(held.path)  # what was found to be wrong
@@ -325,9 +342,9 @@ class Library:
             async for news in coming:
                 yield self._arrived(record, held.path, news) if isinstance(news, str) else news
 
-    def _arrived(self, record: Record, path: Path, sha256: str) -> Held:
-        """Record that a file is here and verified."""
-        stamp = self._shelf.stamp(path)
+    def _arrived(self, record: Record, path: Path, sha256: str, stamp: Stamp | None = None) -> Held:
+        """Record that a file is here and verified, as it was then."""
+        stamp = stamp or self._shelf.stamp(path)
         size = stamp.size if stamp is not None else record.size
         return self._shelf.put(replace(record, sha256=sha256, size=size, stamp=stamp, wrong=""))
 
@@ -342,7 +359,7 @@ class Library:
                 if not isinstance(step, str):
                     yield step
                 elif record.sha256 in ("", step):
-                    yield self._arrived(record, held.path, step)
+                    yield self._arrived(record, held.path, step, stamp)
                 else:
                     wrong = "its contents aren't what they were when it came"
                     yield self._shelf.put(replace(record, stamp=stamp, wrong=wrong))
@@ -356,18 +373,28 @@ class Library:
                     yield step
 
     def _unknown(self, path: Path, id: str) -> Record:
-        """Return a record for a file of which nothing is known but what its header says."""
+        """Return a record for a file, by what its header and the program it is of say."""
         header = self._shelf.header(path)
-        taken = {held.id: held for held in self._shelf.held()} | {"small": None}
-        if id in taken:
+        if id in self._taken():
             raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
+        others = {other.path: other for other in self._shelf.foreign()}
+        of = others.get(path, Foreign(header.name or path.stem, path, 0, ""))
+        id = id or self._free_id(path.name if path.name.lower().endswith(".gguf") else of.name)
         return Record(
-            id=id or id_for(path.name, taken | dict(self.entries())),
-            name=header.name or path.stem,
-            file=path.name,
+            id=id,
+            name=of.name,
+            file=path.name if path.name.lower().endswith(".gguf") else f"{id}.gguf",
+            source=of.source,
             size=path.stat().st_size,
+            sha256=of.sha256,
             licence=header.licence,
         )
+
+    def _taken(self) -> dict[str, Held | None]:
+        return {held.id: held for held in self._shelf.held()} | {"small": None}
+
+    def _free_id(self, name: str) -> str:
+        return id_for(name, self._taken() | dict(self.entries()))
 
     async def _take(
         self, record: Record, file: Path, link: bool, force: bool
@@ -377,6 +404,12 @@ class Library:
         if before is not None and before.state.usable and before.record.sha256 == record.sha256:
             yield before
             return
+        held = self._shelf.get(record.id)
+        if held is not None and held.state.usable and record.sha256 == held.record.sha256:
+            yield held
+            return
+        if held is not None and held.record.sha256 != record.sha256:
+            record = replace(record, id=self._free_id(record.file))  # it is another model
         verdict = judge([self.load(file)], _emptied(await self._look()))
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
@@ -426,11 +459,12 @@ class Library:
             if not held.state.usable:
                 raise ModelFileError(f"{held.record.name} isn't all here yet.", "Fetch it first.")
         for held in models:
-            target = folder / held.record.file
-            async with aclosing(self._supply.copy(held.path, target, held.record.sha256)) as steps:
+            there = self._shelf.packed(folder, held.record)
+            target = folder / there.file
+            async with aclosing(self._supply.copy(held.path, target, there.sha256)) as steps:
                 async for step in steps:
                     if isinstance(step, str):
-                        self._shelf.write_bundle(folder, [replace(held.record, sha256=step)])
+                        self._shelf.write_bundle(folder, [replace(there, sha256=step)])
                         yield target
                     else:
                         yield step

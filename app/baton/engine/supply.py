@@ -91,6 +91,10 @@ class Shelf(Protocol):
         """Return what lies in the folder and belongs to no model, or to one that is here anyway."""
         ...
 
+    def problems(self) -> Sequence[str]:
+        """Say, in a sentence each, what in the folder can't be read or isn't Baton's."""
+        ...
+
     def discard(self, path: Path) -> int:
         """Delete one of those; return the bytes freed."""
         ...
@@ -100,6 +104,10 @@ class Shelf(Protocol):
 
         Raises ModelFileError.
         """
+        ...
+
+    def packed(self, folder: Path, record: Record) -> Record:
+        """Return a model's record as it goes into such a folder, with its file's name there."""
         ...
 
     def write_bundle(self, folder: Path, records: Sequence[Record]) -> None:

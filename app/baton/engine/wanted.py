@@ -99,7 +99,7 @@ def _is_of(file: str, quant: str) -> bool:
 def id_for(file: str, taken: Mapping[str, object]) -> str:
     """Make an id of a file's name that isn't taken: "Qwen3-8B-Q5_K_M.gguf" is "qwen3-8b-q5_k_m"."""
     name = PurePosixPath(file).name.lower().removesuffix(".gguf")
-    short = _ID.sub("-", name).strip("-._")[:60] or "model"
+    short = _ID.sub("-", name).strip("-._")[:60].rstrip("-._") or "model"
     number, suggestion = 1, short
     while suggestion in taken:
         number += 1
