@@ -7,9 +7,12 @@ import json
 import random
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from baton.adapters.shelf import FolderShelf
+from baton.domain.library import Record
 from baton.settings import find_paths
 from cli.calling import Done
 
@@ -85,6 +88,22 @@ def keep_catalogue(*entries: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(entries))
     return file
+
+
+def stock(id: str, data: bytes, file: str = "") -> Path:
+    """Put a model on the shelf as if it had been fetched and verified; return its file."""
+    shelf = FolderShelf(find_paths().models)
+    record = Record(
+        id,
+        id.title(),
+        file or f"{id}.gguf",
+        size=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+    path = shelf.put(record).path
+    path.write_bytes(data)
+    shelf.put(replace(record, stamp=shelf.stamp(path)))
+    return path
 
 
 def models(done: Done) -> dict[str, dict[str, Any]]:

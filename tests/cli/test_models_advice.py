@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -16,7 +15,7 @@ from baton.adapters.local import LocalWorker, Memory, starter
 from baton.domain.chat import Message, Request, Role
 from baton.settings import find_paths, load
 from cli.calling import Call
-from cli.stocked import keep_catalogue, listed, tiny
+from cli.stocked import keep_catalogue, listed, stock, tiny
 from support.hub import Hub
 
 
@@ -33,7 +32,7 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
     assert [one["id"] for one in kept["models"]] == [one["id"] for one in told["models"]]
     if told["models"]:
         assert "`baton models pull --recommended`" in done.err
-        assert "Together: " in done.out
+        assert "To download: " in done.out
 
 
 def test_what_was_recommended_is_what_is_fetched(
@@ -61,10 +60,9 @@ def test_what_was_recommended_is_what_is_fetched(
         assert call("models", "pull", "--recommended", "chatty").code == 2
 
 
-def test_roles_are_shown_and_given(call: Call, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.gguf"
-    mine.write_bytes(tiny())
-    assert call("models", "import", str(mine)).code == 0
+def test_roles_are_shown_and_given(call: Call) -> None:
+    stock("mine", tiny())
+    assert call("models", "role", "chat", "mine").code == 0
     assert call("models", "role", "coder", "mine").code == 0
     assert call("models", "role", "conductor", "mine").out == "mine\n"
     settings = load(find_paths().config_file)

@@ -16,7 +16,7 @@ import pytest
 from baton.compose import library
 from baton.settings import find_paths, load
 from cli.calling import Call
-from cli.stocked import keep_catalogue, listed, models, tiny
+from cli.stocked import keep_catalogue, listed, models, stock, tiny
 from e2e.terminal import Terminal
 from support.hub import Fault, Hub
 
@@ -239,9 +239,7 @@ def test_two_batons_that_want_the_same_file_fetch_it_once(hub: Hub) -> None:
 
 def test_a_broken_model_is_fetched_anew(call: Call, hub: Hub) -> None:
     assert call("models", "pull", "tiny").code == 0
-    data = bytearray(TINY)
-    data[-1] ^= 1
-    file_of("tiny").write_bytes(data)
+    file_of("tiny").write_bytes(TINY[:-1] + b"!")
     assert "changed" in call("models", "ls").out
     done = call("models", "verify", "tiny")
     assert (done.code, "broken" in done.out) == (5, True)
@@ -355,9 +353,7 @@ def test_another_programs_models_are_found_and_linked(
 def test_a_damaged_stick_is_told_and_leaves_nothing(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = tmp_path / "mine.gguf"
-    mine.write_bytes(TINY)
-    assert call("models", "import", str(mine)).code == 0
+    stock("mine", TINY)
     stick = tmp_path / "stick"
     assert call("models", "export", "mine", str(stick)).code == 0
     file = stick / "mine.gguf"
@@ -369,9 +365,7 @@ def test_a_damaged_stick_is_told_and_leaves_nothing(
 
 
 def test_what_is_here_already_is_not_copied_again(call: Call, tmp_path: Path) -> None:
-    mine = tmp_path / "mine.gguf"
-    mine.write_bytes(TINY)
-    assert call("models", "import", str(mine)).code == 0
+    stock("mine", TINY)
     before = (find_paths().models / "mine" / "mine.gguf").stat()
     stick = tmp_path / "stick"
     assert call("models", "export", str(stick)).code == 0
@@ -382,9 +376,10 @@ def test_what_is_here_already_is_not_copied_again(call: Call, tmp_path: Path) ->
 
 
 def test_a_stick_takes_models_to_a_machine_without_a_network(
-    call: Call, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert call("models", "pull", "tiny", "other").code == 0
+    stock("tiny", TINY)
+    stock("other", OTHER)
     stick = tmp_path / "stick"
     done = call("models", "export", str(stick))
     assert done.code == 0, done.err

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.settings import find_paths, load
+from baton.settings import find_paths, load, write
 from cli.calling import Call
-from cli.stocked import models, tiny
+from cli.stocked import models, stock, tiny
 from e2e.terminal import Terminal
 
 BATON = [sys.executable, "-I", "-m", "baton"]
@@ -19,12 +19,11 @@ TINY = tiny(60_000)
 
 
 @pytest.fixture
-def own(call: Call, tmp_path: Path) -> Path:
-    """A model that was imported as `own`; return its file."""
-    mine = tmp_path / "mine.gguf"
-    mine.write_bytes(TINY)
-    assert call("models", "import", str(mine), "--id", "own").code == 0
-    return find_paths().models / "own" / "mine.gguf"
+def own() -> Path:
+    """A model that answers unless -m says otherwise; return its file."""
+    file = stock("own", TINY)
+    write(find_paths().config_file, {"worker": "own"})
+    return file
 
 
 def test_removing_says_what_it_frees_and_who_answers_then(call: Call, own: Path) -> None:

@@ -47,8 +47,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
         emit(found.why)
         return
     emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
-    total = f"{words.in_gb(found.download)} to download, {words.in_gb(found.memory)} of memory"
-    emit(f"Together: {total} when all are loaded. {found.verdict.why}".strip())
+    emit(f"To download: {words.in_gb(found.download)}. {found.verdict.why}".strip())
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
         talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")
@@ -92,7 +91,7 @@ def _row(pick: Pick) -> list[str]:
         ", ".join(role.value for role in pick.roles),
         "here" if pick.here else words.in_gb(pick.entry.size),
         words.in_gb(pick.load.total),
-        "" if pick.speed is None else f"about {words.speed(pick.speed)}",
+        "" if pick.speed is None else f"about {max(1, round(pick.speed))}",
         one_line(pick.entry.licence, 20),
     ]
 
