@@ -22,11 +22,13 @@ from baton.domain.machine import Machine
 from baton.engine.library import Library
 from baton.engine.orchestra import Orchestra
 from baton.engine.recommend import Pick, Recommendation
-from baton.engine.roles import holders, told
+from baton.engine.roles import holders, taken, told
 from tui.stage import Stage, staged
 
 GB = 10**9
-HEADER = Header("llama", layers=8, kv_heads=(2,) * 8, key_length=64, value_length=64)
+HEADER = Header(
+    "llama", layers=8, kv_heads=(2,) * 8, windowed=(False,) * 8, key_length=64, value_length=64
+)
 MACHINE = Machine(16 * 2**30, 12 * 2**30, 8, 16, "A processor", disk=84 * GB)
 STEPS = 10
 """In how many pieces a file comes."""
@@ -212,12 +214,15 @@ class Shop:
 
     def equip(self, orchestra: Orchestra) -> Mapping[str, Any]:
         """Return what goes onto the desk."""
+        orchestra.on_offline = lambda offline: setattr(self.library, "offline", offline)
 
         def join(held: Held) -> str:
             self.joined.append(held.id)
             card = Card(held.id, "local", held.record.name, context=8192, size=held.record.size)
             orchestra.add(ScriptedWorker(self.script, card))
-            return assign(held.id, held.record.roles)
+            having = holders(orchestra.default, self.conductor, {})
+            suited = self.library.suited(held.id)
+            return assign(held.id, taken(held.record.roles, suited, having))
 
         def assign(worker: str, roles: Sequence[Role]) -> str:
             if Role.CHAT in roles:

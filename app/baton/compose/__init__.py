@@ -102,12 +102,44 @@ class Baton:
         roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
         for worker in self.local.arrived(held).values():
             self.orchestra.add(worker)
-        if Role.CHAT in roles:
-            self.orchestra.default = held.id
-        if Role.CONDUCTOR in roles:
-            self.orchestra.conductor = held.id
-        self.orchestra.prefer = load(self.paths.config_file).prefer
+        self._appointed(held.id, roles)
         return told(held.id, held.record.name, roles)
+
+    def _appointed(self, worker: str, roles: Collection[Role]) -> None:
+        """Have the orchestra follow what the settings say by now."""
+        if Role.CHAT in roles:
+            self.orchestra.default = worker
+        if Role.CONDUCTOR in roles:
+            self.orchestra.conductor = worker
+        self.orchestra.prefer = load(self.paths.config_file).prefer
+
+    def roles(self) -> Mapping[Role, str]:
+        """Return who has which role now, "" where Baton chooses."""
+        from baton.engine.roles import holders
+
+        now = self.orchestra
+        return holders(now.default, now.conductor, {str(k): v for k, v in now.prefer.items()})
+
+    def assign(self, worker: str, roles: Collection[Role]) -> str:
+        """Give a worker roles, in the settings and at once; return a line that says so."""
+        from baton.engine.roles import changes, told
+
+        write(self.paths.config_file, changes(worker, roles))
+        self._appointed(worker, roles)
+        return told(worker, self.orchestra.worker(worker).card.name, roles)
+
+    async def leave(self, worker: str) -> None:
+        """Let a worker go whose model is about to be removed, and its roles with it."""
+        from baton.engine.roles import holders, vacated
+
+        settings = load(self.paths.config_file)
+        having = holders(settings.worker, settings.conductor, settings.prefer)
+        if gone := vacated(worker, having):
+            write(self.paths.config_file, gone)
+        await self.orchestra.dismiss(worker)
+        if self.orchestra.conductor == worker:
+            self.orchestra.conductor = ""
+        self.orchestra.prefer = load(self.paths.config_file).prefer
 
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later."""

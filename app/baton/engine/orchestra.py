@@ -93,8 +93,11 @@ class Orchestra:
         return int(getattr(self._workers.get(name), "resident", 0))
 
     def add(self, worker: Worker) -> None:
-        """Make a worker available from the next prompt on; one of the same id is replaced."""
-        self._workers[worker.card.id] = worker
+        """Make a worker available from the next prompt on; one of the same id is replaced.
+
+        May be called in another thread than the one that plays.
+        """
+        self._workers = {**self._workers, worker.card.id: worker}
 
     async def dismiss(self, name: str) -> None:
         """Let a worker go for good, with its memory; the default one is then the first there is."""

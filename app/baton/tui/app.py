@@ -201,6 +201,12 @@ def run(
         baton.warm_cloud,
         baton.tell_later,
         lambda: baton.tutor,
+        baton.library,
+        baton.join,
+        baton.leave,
+        baton.roles,
+        baton.assign,
+        baton.paths.state,
     )
     return asyncio.run(_run(BatonApp(desk, theme, keymap), baton, mouse))
 

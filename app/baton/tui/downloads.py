@@ -68,7 +68,10 @@ Done = Callable[[Held], Awaitable[None]]
 
 
 class Downloads:
-    """Fetches, links and verifies models in the background, a few at a time."""
+    """Fetches, links and verifies models in the background, a few at a time.
+
+    `ended` counts what has ended, whichever way: then other models may be here.
+    """
 
     def __init__(self, library: Library, receiver: Receiver) -> None:
         self._library = library
@@ -78,6 +81,7 @@ class Downloads:
         self._turns = asyncio.Semaphore(SIDE_BY_SIDE)
         self._told = 0.0
         self._closing = False
+        self.ended = 0
 
     @property
     def coming(self) -> Mapping[str, Coming]:
@@ -165,6 +169,7 @@ class Downloads:
     def _ended(self, id: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(id) is task:
             self._leave(id)
+        self.ended += 1
         self._receiver.downloads_changed()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._receiver.broke(error)

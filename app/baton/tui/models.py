@@ -274,11 +274,10 @@ def _elsewhere(card: Card, wide: bool) -> str:
 
 def totals(stock: Stock, memory: int) -> str:
     """Sum up what there is and what it takes."""
-    models = [card for card in stock.roster if not card.is_outside]
-    count = len(models)
-    size = sum(held.bytes for held in stock.held)
     shelf = {held.id for held in stock.held}
-    size += sum(card.size for card in models if card.id not in shelf)
+    others = [card for card in stock.roster if not card.is_outside and card.id not in shelf]
+    count = len(shelf) + len(others)
+    size = sum(held.bytes for held in stock.held) + sum(card.size for card in others)
     parts = [f"{count} {'model' if count == 1 else 'models'}"]
     parts += [f"{show_size(size)} on disk"] if size else []
     parts += [f"{show_size(memory)} in memory"] if memory else []

@@ -246,9 +246,10 @@ class EquippingScreen(ConductingScreen):
                 self.downloads.fetch(held)
             await self.transcript.mention(f"Going on with the download of {_names(going)}.")
         if paused:
-            which = "its download" if len(paused) == 1 else "their downloads"
+            one = len(paused) == 1
+            which = "The download of {} is" if one else "The downloads of {} are"
             await self.transcript.mention(
-                f"{_names(paused)}: {which} paused. Ctrl+L and p go on with it."
+                f"{which.format(_names(paused))} paused; p in the models (Ctrl+L) goes on."
             )
 
     def downloads_changed(self) -> None:
@@ -298,11 +299,11 @@ class EquippingScreen(ConductingScreen):
 
     async def action_offline(self, state: str = "") -> None:
         """Connect to nothing but this machine, or lift that again; downloads wait meanwhile."""
+        before = self.desk.orchestra.terms.offline
         await super().action_offline(state)
-        library, offline = self.desk.library, self.desk.orchestra.terms.offline
-        if library is None or self.downloads is None or library.offline == offline:
+        offline = self.desk.orchestra.terms.offline
+        if self.downloads is None or before == offline:
             return
-        library.offline = offline
         if offline:
             await self.downloads.stop()
         else:

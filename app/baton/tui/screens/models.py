@@ -54,7 +54,7 @@ class ModelsScreen(Overlay[str]):
         self._lines: dict[str, Content] = {}
         self._good: dict[str, str] = {}
         self._verdicts: dict[str, Verdict] = {}
-        self._moving: frozenset[str] = frozenset()
+        self._seen = self._going_on()
 
     def body(self) -> ComposeResult:
         """Lay out the table, what is on its way, and the model under the cursor."""
@@ -95,6 +95,10 @@ class ModelsScreen(Overlay[str]):
             return None
         return self._rows.get(table.get_option_at_index(table.highlighted).id or "")
 
+    def _going_on(self) -> tuple[object, ...]:
+        """Return what changes whenever other models may be here or on their way."""
+        return set(self._coming), 0 if self._downloads is None else self._downloads.ended
+
     def _roster(self) -> list[Card]:
         return [card for card in self._desk.orchestra.roster if not card.is_tool]
 
@@ -134,9 +138,8 @@ class ModelsScreen(Overlay[str]):
 
     def _tick(self) -> None:
         """Follow what is loaded and what is on its way."""
-        coming = frozenset(self._coming)
-        if coming != self._moving:
-            self._moving = coming
+        if (seen := self._going_on()) != self._seen:
+            self._seen = seen
             self._load()
         elif self.app.screen is self:
             self._fill()
