@@ -79,6 +79,7 @@ def examine(paths: Paths) -> Iterator[Finding]:
         ("keyring", _keyring),
         ("keys", lambda: _keys(settings, paths)),
         ("money", lambda: _money(settings, paths)),
+        ("models", lambda: _models(settings, paths)),
         ("prices", _prices),
         ("egress", lambda: _egress(paths)),
         ("tools", lambda: _tools(settings)),
@@ -236,6 +237,25 @@ def _money(settings: Settings, paths: Paths) -> Finding:
     if unconfirmed:
         text += f" {show_usd(unconfirmed)} is unconfirmed: `baton budget release`."
     return Finding("money", State.WARN if standing.frozen else State.OK, text)
+
+
+def _models(settings: Settings, paths: Paths) -> Finding:
+    """Say which models were fetched, and which of them can't be used."""
+    from baton.compose import library
+    from baton.domain.library import State as Standing
+
+    stock = library(settings, paths)
+    found = stock.models()
+    lost = [held for held in found if held.state in (Standing.BROKEN, Standing.GONE)]
+    told = [*(f"{held.id} is {held.state.value}." for held in lost), *stock.problems()]
+    if told:
+        return Finding("models", State.WARN, f"{' '.join(told)} `baton models ls` lists them all.")
+    if not found:
+        text = "none fetched; `baton models recommend` says which suit this machine"
+        return Finding("models", State.OK, text)
+    size = show_size(sum(held.bytes for held in found))
+    names = ", ".join(held.id for held in found)
+    return Finding("models", State.OK, f"{names}; {size} in {paths.models}")
 
 
 def _prices() -> Finding:
