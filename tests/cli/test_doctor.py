@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +61,22 @@ def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
     assert "sandbox" in found()["tools"].text or "seccomp" in found()["tools"].text
     configure("tools = false\n")
     assert found()["tools"] == Finding("tools", State.OK, "off in the settings (`tools = false`)")
+
+
+def test_the_machine_is_told_and_a_card_that_idles(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sys.platform != "linux" or Path("/proc/driver/nvidia").exists():
+        pytest.skip("needs Linux, and no card of NVIDIA's")
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 3070, 550.54.14'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    findings = found("llama.cpp")
+    assert "cores" in findings["machine"].text
+    assert " memory free" in findings["machine"].text
+    assert findings["llama.cpp"].state is State.WARN
+    assert "NVIDIA GeForce RTX 3070" in findings["llama.cpp"].text
 
 
 def test_what_was_spent_and_left_is_told(home: Path) -> None:
