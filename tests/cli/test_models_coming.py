@@ -179,6 +179,7 @@ def test_what_will_not_fit_wants_force_and_that_is_remembered(call: Call, hub: H
     assert done.code == 5
     assert "--force" in done.err
     assert "won't fit" in call("models", "show", "tiny").out
+    assert "too large" in call("models", "ls", "--all").out
     assert hub.served("tiny.gguf") == 0
     assert list(models(call("models", "ls", "--json"))) == ["small"]
     assert call("models", "pull", "tiny", "--force").code == 0

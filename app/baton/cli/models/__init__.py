@@ -18,7 +18,7 @@ Examples:
   baton models recommend             what suits this machine
   baton models pull --recommended    fetch it
   baton models ls --all              all that Baton knows of
-  baton models show qwen3.5-4b       size, licence, whether it fits, what it is good at
+  baton models show qwen3.5-4b       size, licence, whether it fits, its skills
   baton models role chat qwen3.5-4b  have it answer from now on
 """
 

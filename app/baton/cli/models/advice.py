@@ -14,6 +14,7 @@ from baton.cli.models import words
 from baton.cli.models.completing import complete_known
 from baton.cli.models.facts import verdict_object
 from baton.cli.models.known import named, opened, survey
+from baton.cli.models.listing import fitting
 from baton.cli.models.recommended import advise
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.catalogue import Role
@@ -42,12 +43,11 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     machine, found, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
         return emit_json(_object(machine, found, speed))
-    emit(f"This machine: {machine_line(machine)}.")
+    emit(fitting(f"This machine: {machine_line(machine)}.", 0))
     if not found.picks:
-        emit(found.why)
-        return
+        return emit(fitting(found.why, 0))
     emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
-    emit(f"To download: {words.in_gb(found.download)}. {found.verdict.why}".strip())
+    emit(fitting(f"To download: {words.in_gb(found.download)}. {found.verdict.why}".strip(), 0))
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
         talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _PULLS = """\b
 Examples:
-  baton models pull qwen3.5-4b             one of the catalogue (`baton models ls --all`)
-  baton models pull --recommended          what `baton models recommend` says
-  baton models pull                        go on with whatever isn't all here yet
-  baton models pull hf.co/USER/REPO:Q4_K_M any GGUF model of Hugging Face
+  baton models pull qwen3.5-4b               `baton models ls --all` lists more
+  baton models pull --recommended            what `recommend` says
+  baton models pull                          go on with what isn't all here yet
+  baton models pull hf.co/USER/REPO:Q4_K_M   any GGUF model of Hugging Face
   baton models pull https://example.org/a.gguf --role coder
 
 \b
-HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and HTTPS_PROXY are respected. Without
-a network: `baton models export` elsewhere, `baton models import` here.
+HF_ENDPOINT (another hub), HF_TOKEN, HF_HUB_OFFLINE and HTTPS_PROXY are respected.
+Without a network: `baton models export` elsewhere, `baton models import` here.
 """
 
 

@@ -191,6 +191,7 @@ def as_object(known: Known) -> dict[str, Any]:
         "default": known.default,
         "roles": [role.value for role in known.roles],
         "state": known.held.state.value if known.held is not None else known.state,
+        "too_large": known.too_large,
         "paused": record is not None and record.paused,
         "wrong": record.wrong if record is not None else "",
         "size": known.size,

@@ -16,7 +16,7 @@ from baton.compose import library as compose_library
 from baton.domain.catalogue import NOWHERE, Entry, Role, Source
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, ConfigError
-from baton.domain.fit import load_of_entry
+from baton.domain.fit import Fit, Verdict, load_of_entry
 from baton.domain.library import Held
 from baton.engine.mastery import Mastery, scores_of
 from baton.engine.roles import holders
@@ -36,7 +36,8 @@ class Known:
     """A model, and all that is known of it here.
 
     `held` is set if it is on the shelf, `entry` if the catalogue knows it, `file` if there is one
-    on this machine. `speed` is in tokens/s, `used` in seconds since the epoch.
+    on this machine; `too_large` is one that isn't here and won't fit. `speed` is in tokens/s,
+    `used` in seconds since the epoch.
     """
 
     card: Card
@@ -49,6 +50,7 @@ class Known:
     load: Load | None = None
     speed: float | None = None
     used: float | None = None
+    too_large: bool = False
     table: Mapping[str, Mastery] = field(default_factory=dict)
     measured: Mapping[str, tuple[float, int]] = field(default_factory=dict)
 
@@ -113,6 +115,7 @@ class _Survey:
         self._library = baton.library
         self._settings = baton.settings
         self._entries = self._library.entries()
+        self._verdicts: Mapping[str, Verdict] = {}
         self._held = {held.id: held for held in self._library.models()}
 
     async def all(self, whole: bool) -> list[Known]:
@@ -120,6 +123,7 @@ class _Survey:
         for held in self._held.values():
             cards.setdefault(held.id, _card_of(held))
         if whole:
+            self._verdicts = self._library.verdicts(await self._library.machine())
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
         uses = await self._baton.store.use_of_workers()
@@ -152,6 +156,8 @@ class _Survey:
         elif (worker := self._worker(card.id)) is not None:
             file = self._file(worker)
             known = replace(known, file=file, state=_state(worker, file))
+        elif (verdict := self._verdicts.get(card.id)) is not None:
+            known = replace(known, too_large=verdict.fit is Fit.WONT)
         return replace(known, load=self._load(known))
 
     def _worker(self, id: str) -> LocalWorker | None:

@@ -42,7 +42,7 @@ def list_(whole: bool, as_json: bool) -> None:
     \b
     States: here, starter (came with Baton), linked (another program's file), coming,
     paused, changed (read again before it is used), broken, gone; server, cloud; with
-    --all, catalogue: not here, with what it is good for in brackets.
+    --all, catalogue or too large: not here, with what it is good for in brackets.
     """
     found = asyncio.run(survey(whole))
     if as_json:
@@ -100,8 +100,9 @@ def _table(found: Sequence[Known]) -> str:
     shown = list(_HEAD)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
+        shown = [name for name in shown if any(row[name] for row in rows)]
         for column in _LESS_WANTED:
-            if _width(shown, rows) > width:
+            if column in shown and _width(shown, rows) > width:
                 shown.remove(column)
     cells = [[row[name] for name in shown] for row in rows]
     return columns([shown, *cells], left=shown.index("size"))
@@ -115,7 +116,7 @@ def _cells(known: Known) -> tuple[str, ...]:
     return (
         f"{'*' if known.default else ' '} {one_line(known.id, 40)}",
         _roles(known),
-        known.state,
+        "too large" if known.too_large else known.state,
         words.in_gb(known.size) if known.size else "",
         words.in_gb(known.load.total) if known.load is not None else "",
         words.speed(known.speed),
