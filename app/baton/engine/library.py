@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role
@@ -121,9 +123,9 @@ class Library:
     async def recommend(self, speed: float | None = None) -> Recommendation:
         """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
         here = [held.id for held in self._shelf.held() if held.state.usable]
-        return recommend(
-            list(self._entries()), await self._look(), speed=speed, here=here, context=self._context
-        )
+        wanted = partial(recommend, speed=speed, here=here, context=self._context)
+        # In a thread: a tenth of a second is long for a screen.
+        return await asyncio.to_thread(wanted, list(self._entries()), await self._look())
 
     # What comes
 
