@@ -63,7 +63,7 @@ def test_the_person_is_asked(own: Path) -> None:
 def test_what_cannot_be_removed_is_told(call: Call, own: Path) -> None:
     done = call("models", "rm", "small", "-y")
     assert (done.code, "came with Baton" in done.err) == (2, True)
-    done = call("models", "rm", "onw", "-y")
+    done = call("models", "rm", "owns", "-y")
     assert (done.code, "Did you mean 'own'?" in done.err) == (2, True)
     assert own.exists()
 

@@ -41,7 +41,9 @@ Examples:
 
 @click.command("import", epilog=_IMPORTS, short_help="Take model files of this machine or a stick.")
 @click.argument("paths", nargs=-1, metavar="[PATH|NAME]...")
-@click.option("--found", is_flag=True, help="List the models of other programs, or link NAMEs.")
+@click.option(
+    "--found", is_flag=True, help="List the models of other programs, or link those named."
+)
 @click.option("--link", is_flag=True, help="Use the file where it lies, in place of a copy.")
 @click.option("--id", "id", default="", metavar="ID", help="What to call it.")
 @click.option("--force", is_flag=True, help="Take it even if it won't fit.")
