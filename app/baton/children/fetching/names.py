@@ -50,7 +50,7 @@ def is_sha256(text: object) -> bool:
 def parts_of(file: str) -> int:
     """Return how many files a model is split into, of which this is one; 1 if it isn't."""
     match = _SPLIT.search(file)
-    return max(2, int(match[2])) if match else 1
+    return max(1, int(match[2])) if match else 1
 
 
 def check_repo(repo: str, revision: str) -> None:
