@@ -37,6 +37,7 @@ class EquippingScreen(ConductingScreen):
         self.worker = desk.worker or desk.orchestra.default
         self.downloads = Downloads(desk.library, self) if desk.library is not None else None
         self.advice: AdviceView | None = None
+        self.starter_speed: float | None = None
         self._undecided = False
         self._advised: Recommendation | None = None
 
@@ -100,14 +101,14 @@ class EquippingScreen(ConductingScreen):
             view.say("\n".join(part for part in parts if part))
             await view.offer(self._choices(found, bool(foreign)))
 
-        found = await library.recommend()
+        found = await library.recommend(self.starter_speed)
         await say(found)
-        if not found.picks or self.waited_for:
+        if not found.picks or self.waited_for or self.starter_speed is not None:
             return
-        speed = await measure(self.desk.orchestra.worker(), MEASURED_SECONDS)
-        if speed is None:
+        self.starter_speed = await measure(self.desk.orchestra.worker(), MEASURED_SECONDS)
+        if self.starter_speed is None:
             return
-        timed = await library.recommend(speed)
+        timed = await library.recommend(self.starter_speed)
         picks = [pick.entry.id for pick in timed.picks]
         # What a person has gone to doesn't change under their hand.
         if not view.has_focus_within or picks == [pick.entry.id for pick in found.picks]:
@@ -136,9 +137,10 @@ class EquippingScreen(ConductingScreen):
 
     def pass_advice(self) -> None:
         """Do what the person asks for first: nothing is looked up or measured meanwhile."""
-        self.workers.cancel_group(self, "advice")
-        if self.advice is not None and self.advice.is_attached:
-            self.advice.remove()
+        if self.is_running:  # else the app is being left, which ends them anyway
+            self.workers.cancel_group(self, "advice")
+            if self.advice is not None and self.advice.is_attached:
+                self.advice.remove()
         self.advice = None
 
     def advise_again(self) -> None:
