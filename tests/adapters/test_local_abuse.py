@@ -18,7 +18,7 @@ import pytest
 
 from adapters.local_ask import CAPITAL, ask, request, small
 from baton.adapters.local import LocalWorker, Manner, Memory, starter
-from baton.adapters.local import worker as local_worker
+from baton.adapters.local import host as local_host
 from baton.children import process
 from baton.domain.chat import Loading, Reading, Retrying, Text
 from baton.domain.errors import BatonError, ModelFileError, WorkerUnavailable
@@ -203,7 +203,7 @@ def receive():
     return framing.read(sys.stdin.buffer)
 """
     monkeypatch.setattr(process, "command", lambda _: [sys.executable, "-c", prelude + code])
-    monkeypatch.setattr(local_worker, "BACKOFF", (0.01, 0.02, 0.03))
+    monkeypatch.setattr(local_host, "BACKOFF", (0.01, 0.02, 0.03))
     monkeypatch.setattr(process, "SILENT_SECONDS", 2)
     return small()
 
@@ -245,7 +245,7 @@ send(type="failed", error="ModelFileError", message="None on the GPU.", hint="")
 
 async def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = pretend(monkeypatch, "send(type='loading', fraction=0.5); time.sleep(600)")
-    monkeypatch.setattr(local_worker, "BACKOFF", ())
+    monkeypatch.setattr(local_host, "BACKOFF", ())
     with pytest.raises(WorkerUnavailable, match="stopped answering"):
         await ask(worker, CAPITAL)
     assert children() == []
@@ -285,7 +285,7 @@ async def test_nonsense_from_a_child_is_a_death(
     monkeypatch: pytest.MonkeyPatch, nonsense: str
 ) -> None:
     worker = pretend(monkeypatch, f"{nonsense}; sys.stdout.flush(); time.sleep(600)")
-    monkeypatch.setattr(local_worker, "BACKOFF", ())
+    monkeypatch.setattr(local_host, "BACKOFF", ())
     with pytest.raises(WorkerUnavailable):
         async with asyncio.timeout(20):
             await ask(worker, CAPITAL)

@@ -114,7 +114,7 @@ async def test_broken_and_missing_files_are_refused(
     for worker, says in (
         (adapted(plain, cut), "it ends after"),
         (adapted(plain, file.with_name("none.gguf")), "There is no file"),
-        (adapted(plain, Path(__file__)), "not a GGUF"),
+        (adapted(plain, Path(__file__)), "isn't a GGUF file"),
         (model, "isn't a LoRA adapter"),
     ):
         with pytest.raises(ModelFileError, match=says):
