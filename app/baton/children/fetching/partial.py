@@ -12,6 +12,7 @@ Bytes are appended with `write` alone, unbuffered: once that has returned, the s
 and a process that is killed loses nothing but the piece in its hands. A power cut may lose more, or
 leave zeros in place of what was written last; so nothing that was written is believed. All of it is
 read back from the file and hashed before the target gets its name, and on disk (fsync) before.
+Where no sha256 is known to compare with, nothing from before the machine was started is used.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ class Partial:
             with self.changed:
                 self.size += count
                 self.changed.notify_all()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether what is here is what was written: the machine has run ever since."""
+        import psutil
+
+        return os.fstat(self._file.fileno()).st_mtime > psutil.boot_time()
 
     def restart(self) -> None:
         """Begin anew: nothing of what is here belongs to it."""

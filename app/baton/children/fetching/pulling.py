@@ -28,12 +28,16 @@ from baton.children.fetching.space import in_words
 from baton.children.fetching.wire import Stopped
 from baton.children.front import Failure
 from baton.domain.catalogue import Offer
+from baton.domain.sanitise import one_line
 
 PIECE = 1 << 18
 """How much is read from a connection at once; all that a killed process can lose."""
 
 _GLANCE = 0.25
 """How often a silent connection is looked at, in seconds."""
+
+_SOME = 1 << 16
+"""Attempts that bring less than this, all together, bring nothing: else they might never end."""
 
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
@@ -43,14 +47,13 @@ class Pace:
     """How patient a transfer is: attempts without anything new, and seconds.
 
     The first pause is `pause`, each further one twice as long, up to `longest`. A server that asks
-    for more than `patience` is not waited for. `stall` is how long a connection may be silent.
+    for more than `patience` is not waited for.
     """
 
     tries: int = 5
     pause: float = 1.0
     longest: float = 30.0
     patience: float = 300.0
-    stall: float = 20.0
 
 
 class Trouble(Exception):
@@ -82,7 +85,7 @@ class Puller:
             try:
                 self._attempt()
             except Trouble as trouble:
-                if self._partial.size > most:
+                if self._partial.size - most >= _SOME:
                     failures, most = 0, self._partial.size
                 failures += 1
                 if failures >= self._pace.tries:
@@ -133,8 +136,8 @@ class Puller:
 
     def _begin(self, response: httpx.Response, start: int) -> int:
         """Check an answer before its body; return how many bytes of that are here already."""
-        self._refuse(response)
         self._same_file(response)
+        self._refuse(response)
         match response.status_code:
             case 206:
                 self._check_range(response, start)
@@ -157,9 +160,10 @@ class Puller:
         if status == 416:
             raise Trouble(self._odd(f"there is nothing after {self._partial.size:,} bytes"))
         failure = refusals.of_response(response, self._what)
-        # A store that refuses may only mean that its address has expired.
-        if status in wire.TRANSIENT or status >= 500 or response.history:
+        if status in wire.TRANSIENT or status >= 500:
             raise Trouble(failure, wire.retry_after(response.headers))
+        if response.history:  # it may be only the signature that has expired
+            raise Trouble(self._turned_away(response))
         raise failure
 
     def _same_file(self, response: httpx.Response) -> None:
@@ -175,8 +179,8 @@ class Puller:
                 )
 
     def _check_range(self, response: httpx.Response, start: int) -> None:
-        told = response.headers.get("Content-Range", "")
-        match = _RANGE.fullmatch(told.strip())
+        told = one_line(response.headers.get("Content-Range", ""), 60).strip()
+        match = _RANGE.fullmatch(told)
         if match is None or not start:
             raise Trouble(self._odd(f"a part nobody asked for ({told or 'unnamed'})"))
         first, last = int(match[1]), int(match[2])
@@ -195,7 +199,7 @@ class Puller:
     def _check_length(self, response: httpx.Response, length: int) -> None:
         told = response.headers.get("Content-Length")
         if told is not None and told != str(length):
-            raise Trouble(self._odd(f"{told} bytes where {length} are right"))
+            raise Trouble(self._odd(f"{one_line(told, 20)} bytes where {length} are right"))
 
     # What comes
 
@@ -233,14 +237,15 @@ class Puller:
 
     def _read(self, read: Callable[[int, float], bytes], most: int) -> bytes:
         """Read what has come, at most so much; b"" at the end."""
-        silent = time.monotonic() + self._pace.stall
+        silent = time.monotonic() + self._web.patience
         while True:
             self._go_on()
             try:
                 return read(most, _GLANCE)
             except httpcore.ReadTimeout as error:
                 if time.monotonic() >= silent:
-                    raise Trouble(self._stalled()) from error
+                    failure = refusals.of_error(httpx.ReadTimeout(""), self._what)
+                    raise Trouble(failure) from error
             except httpcore.NetworkError as error:
                 raise Trouble(self._cut()) from error
 
@@ -265,11 +270,12 @@ class Puller:
             "Check the network and run it again; it goes on where it ended.",
         )
 
-    def _stalled(self) -> Failure:
+    def _turned_away(self, response: httpx.Response) -> Failure:
         return Failure(
             "WorkerUnavailable",
-            f"The server of {self._name} fell silent again and again. {self._kept()}",
-            "Check the network and run it again; it goes on where it ended.",
+            f"{one_line(response.url.host, 80)} refuses {self._name} (HTTP {response.status_code}),"
+            f" although its source led there. {self._kept()}",
+            "Try again later; if there is a proxy, check that it lets that host through.",
         )
 
     def _kept(self) -> str:

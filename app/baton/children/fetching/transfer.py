@@ -173,14 +173,16 @@ def _brought(
 ) -> str:
     """Bring what is missing, check all of it, and give the file its name."""
     with Partial(path) as partial:
-        if partial.size > wanted.size or not (wanted.sha256 or partial.etag):
-            partial.restart()  # nothing tells whether that is the same file
+        vouched = wanted.sha256 or (partial.etag and partial.is_certain)
+        if partial.size > wanted.size or not vouched:
+            partial.restart()
         space.check(path.parent, wanted.size - partial.size, wanted.name)
         try:
             found = _watched(wanted, partial, begin(partial), report, stopped)
-        except Longer:
+        except (Failure, Stopped) as end:
             partial.close()
-            partial.discard()
+            if isinstance(end, Longer) or not partial.size:
+                partial.discard()
             raise
     if wanted.sha256 not in ("", found):
         partial.discard()

@@ -1,0 +1,80 @@
+"""A disk that becomes full while a file is fetched: a small one, that only one process sees."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from baton.children.fetching import transfer, wire
+from baton.children.front import Failure
+from baton.domain.catalogue import Offer
+from baton.domain.library import Progress
+from support.downloads import QUICK, Told, here
+
+NEIGHBOUR = b"another model" * 1000
+
+
+def on_small_disk(
+    environ: dict[str, str], offer: Offer, disk: Path, offsets: int, pipe: Connection
+) -> None:
+    """Fill a disk that only this process sees while a file comes; make room; go on."""
+    if not _mount(disk, 4 * offer.size):
+        pipe.send("refused")
+        return
+    (disk / "neighbour").write_bytes(NEIGHBOUR)
+    dice, web = random.Random(offsets), wire.Web(environ)
+    for number in range(offsets):
+        target = disk / str(number) / offer.source.file
+        room = dice.randrange(offer.size * 3 // 4)
+        told: dict[str, Any] = {"room": 0, "failed": {}}
+        filled = _Filling(disk, target, room)
+        try:
+            transfer.fetch(offer, target, filled, lambda: False, web=web, pace=QUICK)
+        except Failure as failure:
+            told["failed"] = failure.fields
+        told["target"] = target.exists()
+        told["kept"] = sum(here(path) for path in target.parent.glob("*.partial"))
+        told["room"] = room
+        (disk / "filling").unlink()
+        steps = Told()
+        told["then"] = transfer.fetch(offer, target, steps, steps.stopped, web=web, pace=QUICK)
+        told["left"] = [path.name for path in target.parent.iterdir()]
+        told["neighbour"] = (disk / "neighbour").read_bytes()
+        pipe.send(told)
+        target.unlink()
+    pipe.send("done")
+
+
+class _Filling(Told):
+    """Somebody else who fills the disk as soon as the file begins to come."""
+
+    def __init__(self, disk: Path, target: Path, room: int) -> None:
+        super().__init__()
+        self._disk, self._target, self._room = disk, target, room
+
+    def __call__(self, step: Progress) -> None:
+        super().__call__(step)
+        filling = self._disk / "filling"
+        if not filling.exists():
+            come = sum(here(path) for path in self._target.parent.glob("*.partial"))
+            free = os.statvfs(self._disk).f_bavail * os.statvfs(self._disk).f_frsize
+            with filling.open("wb") as file:
+                left = max(0, free - max(0, self._room - come))
+                file.write(bytes(left))
+
+
+def _mount(folder: Path, size: int) -> bool:
+    """Put a small disk in memory there, for this process alone; tell whether that was allowed."""
+    new_user, new_mounts, private = 0x10000000, 0x00020000, 0x4000 | 0x40000
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "unshare"):
+        return False
+    spaces = new_mounts if os.geteuid() == 0 else new_mounts | new_user
+    if libc.unshare(spaces) or libc.mount(b"none", b"/", None, private, None):
+        return False
+    options = f"size={size},mode=0700".encode()
+    return not libc.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, options)
