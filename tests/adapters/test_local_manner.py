@@ -107,8 +107,8 @@ async def test_those_beside_another_close_with_it() -> None:
     one = small()
     other = one.beside(replace(starter().card, id="other"), Manner(0.0))
     one.warm()
-    assert one.process == other.process is not None
-    assert one.loading == other.loading
+    before = (one.process, one.loading)
+    assert before[0] is not None
+    assert before == (other.process, other.loading)
     await other.aclose()
-    assert one.process is other.process is None
-    assert one.resident == other.resident == 0
+    assert {one.process, other.process, one.resident, other.resident} == {None, 0}

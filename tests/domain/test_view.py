@@ -31,6 +31,8 @@ def test_what_is_happening_is_said_in_a_few_words() -> None:
     assert doing(fold(*BEGINNING, loading)) == "loading small 60 %"
     reading = ev.Progress(0.3, 1, Phase.READING, 0.4)
     assert doing(fold(*BEGINNING, loading, reading)) == "reading prompt 40 %"
+    thinking = ev.Progress(2.5, 1, ev.Phase.THINKING, None, 11.6)
+    assert doing(fold(*BEGINNING, loading, reading, thinking)) == "thinking 12 tokens/s"
     text = ev.StepText(0.4, 1, "Par")
     speed = ev.Progress(0.5, 1, Phase.WRITING, None, 31.2)
     assert doing(fold(*BEGINNING, reading, text)) == "writing"

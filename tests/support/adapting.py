@@ -39,7 +39,7 @@ def adapter(
         name = layer.format(number)
         tensors[f"{name}.lora_a"] = (width, 1), numbers(width)
         tensors[f"{name}.lora_b"] = (1, width), numbers(width)
-    header = {
+    header: dict[str, str | float] = {
         "general.type": kind,
         "general.architecture": architecture,
         "adapter.type": "lora",
