@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 from baton.domain import events as ev
@@ -41,10 +42,14 @@ async def test_an_answer_cut_within_them_is_told_as_cut() -> None:
 
 
 async def test_those_of_a_stopped_answer_count_too() -> None:
-    worker = Actor(local(), thinks(Thinking(5, 50.0), Thinking(7, 50.0), Text("A", 1), Text("B")))
-    async with house(worker) as here:
-        run = here.begin(None, limits=ONE)
-        await here.watch(run, lambda event: isinstance(event, ev.StepText))
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        yield Thinking(5, 50.0)
+        yield Thinking(7, 50.0)
+        yield Text("A", 1)
+        await asyncio.Event().wait()
+
+    async with house(Actor(local(), act)) as here:
+        await here.watch(here.begin(None, limits=ONE), lambda e: isinstance(e, ev.StepText))
         kept = await here.record()
         called = [event for event in kept.events if isinstance(event, ev.Called)]
-        assert called[-1].tokens_out >= 13
+        assert [call.tokens_out for call in called] == [13]
