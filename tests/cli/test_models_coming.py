@@ -279,6 +279,7 @@ def test_a_linked_file_stays_where_it_is(call: Call, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     [one] = json.loads(done.out)["models"]
     assert (one["id"], one["state"], one["linked"]) == ("own", "linked", True)
+    assert "60.0 KB linked" in call("models", "ls").err
     assert not list(find_paths().models.rglob("*.gguf"))
     gone = call("models", "rm", "own", "-y")
     assert (gone.code, mine.exists()) == (0, True)
@@ -314,9 +315,14 @@ def test_what_is_no_model_is_refused(call: Call, tmp_path: Path, content: bytes)
     assert list(models(call("models", "ls", "--json"))) == ["small"]
 
 
-def test_a_file_that_is_not_there_is_told(call: Call, tmp_path: Path) -> None:
-    done = call("models", "import", str(tmp_path / "no.gguf"))
+def test_a_file_that_is_not_there_is_told_and_others_are_taken(call: Call, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(TINY)
+    done = call("models", "import", str(tmp_path / "no.gguf"), str(mine), "--link", "--json")
     assert (done.code, "stumbled" in done.err) == (5, False)
+    told = json.loads(done.out)
+    assert (told["status"], told["error"]["type"]) == ("failed", "ModelFileError")
+    assert [one["id"] for one in told["models"]] == [None, "mine"]
     assert call("models", "import").code == 2
 
 

@@ -64,8 +64,8 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
             await confirm(lines, question, "Nothing was removed")
         freed, told = [], []
         for one in chosen:
-            _vacate(one.id, settings)
             size = library.remove(one.id)
+            _vacate(one.id, settings)
             freed.append({"id": one.id, "freed_bytes": size})
             told.append(_removed(one, size))
             if held[Role.CHAT] == one.id:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,20 +123,24 @@ async def _import(
         board = Board([_title(name) for name, _ in files], quiet)
         try:
             for name, file in files:
-                steps = library.add(file, id=id, link=link or found, force=force)
-                await _take(library, name, steps, board, outcomes)
+                add = partial(library.add, file, id=id, link=link or found, force=force)
+                await _take(library, name, add, board, outcomes)
+        except asyncio.CancelledError:
+            board.close()
+            talk("Stopped; of what wasn't verified yet, nothing was taken.")
+            raise
         finally:
             board.close()
         return outcomes
 
 
 async def _take(
-    library: Library, name: str, steps: Steps, board: Board, outcomes: list[Outcome]
+    library: Library, name: str, add: Callable[[], Steps], board: Board, outcomes: list[Outcome]
 ) -> None:
     """Take what a file or a folder holds; each that arrived is told at once."""
     began = time.time()
     try:
-        async with aclosing(steps):
+        async with aclosing(add()) as steps:
             async for step in steps:
                 if isinstance(step, Progress):
                     board.show(_title(name), step)

@@ -139,6 +139,9 @@ async def _totals() -> str:
         orphans = sum(size for _, size in library.orphans())
     here = [held for held in models if held.state is not State.COMING]
     told = [f"{words.count(len(here))}, {words.in_gb(sum(held.bytes for held in here))}"]
+    linked = sum(held.record.size for held in here if held.state is State.LINKED)
+    if linked:
+        told.append(f"{words.in_gb(linked)} linked")
     coming = sum(held.record.size - held.bytes for held in models if held.state is State.COMING)
     if coming:
         told.append(f"{words.in_gb(coming)} more of downloads")
