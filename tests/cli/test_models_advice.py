@@ -12,7 +12,9 @@ import psutil
 import pytest
 
 from baton.adapters.local import LocalWorker, Memory, starter
+from baton.cli.models.advice import machine_line
 from baton.domain.chat import Message, Request, Role
+from baton.domain.machine import Gpu, Machine
 from baton.settings import find_paths, load
 from cli.calling import Call
 from cli.stocked import keep_catalogue, listed, stock, tiny
@@ -33,6 +35,19 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
     if told["models"]:
         assert "`baton models pull --recommended`" in done.err
         assert "To download: " in done.out
+
+
+def test_a_machine_is_told_in_a_line() -> None:
+    machine = Machine(
+        34 * 10**9, 20 * 10**9, 8, 16, "A Processor", disk=10**11, battery=0.5, plugged=False,
+        gpus=(Gpu("Big\x1b GPU", 7 * 10**9, 8 * 10**9, "550.1"),), idle_gpus=("Old GPU",),
+    )  # fmt: skip
+    assert machine_line(machine) == (
+        "34.0 GB of memory (20.0 GB free), 8 cores, A Processor, Big\ufffd GPU with 8.0 GB (driver "
+        "550.1), Old GPU, which llama.cpp here can't use, 100.0 GB free on the disk, battery 50% "
+        "and not plugged in"
+    )
+    assert "no GPU that can be used" in machine_line(Machine(10**9, 10**9, 1, 1))
 
 
 def test_what_was_recommended_is_what_is_fetched(

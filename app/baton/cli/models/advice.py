@@ -62,24 +62,27 @@ async def _recommend(measures: bool) -> tuple[Machine, Recommendation, float | N
 
 
 def machine_line(machine: Machine) -> str:
-    """Say what a machine has: memory, cores, GPUs, disk, battery."""
-    gpus = [f"{one_line(gpu.name, 40)} with {words.in_gb(gpu.total)}" for gpu in machine.gpus]
+    """Say what a machine has: memory, cores, GPUs with their drivers, disk, battery."""
     battery = "" if machine.battery is None else f"battery {machine.battery:.0%}"
-    if battery and not machine.plugged:
-        battery += " and not plugged in"
-    return ", ".join(
-        filter(
-            None,
-            (
-                f"{words.in_gb(machine.memory)} of memory ({words.in_gb(machine.available)} free)",
-                words.count(machine.cores, "core"),
-                one_line(machine.processor, 50),
-                *(gpus or ["no GPU that can be used"]),
-                f"{words.in_gb(machine.disk)} free on the disk" if machine.disk else "",
-                battery,
-            ),
-        )
+    parts = (
+        f"{words.in_gb(machine.memory)} of memory ({words.in_gb(machine.available)} free)",
+        words.count(machine.cores, "core"),
+        one_line(machine.processor, 50),
+        *(_gpus(machine) or ["no GPU that can be used"]),
+        f"{words.in_gb(machine.disk)} free on the disk" if machine.disk else "",
+        f"{battery} and not plugged in" if machine.on_battery else battery,
     )
+    return ", ".join(filter(None, parts))
+
+
+def _gpus(machine: Machine) -> list[str]:
+    used = [
+        f"{one_line(gpu.name, 40)} with {words.in_gb(gpu.total)}"
+        + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
+        for gpu in machine.gpus
+    ]
+    idle = [f"{one_line(name, 40)}, which llama.cpp here can't use" for name in machine.idle_gpus]
+    return [*used, *idle]
 
 
 _HEAD = ["model", "for", "download", "memory", "tokens/s", "licence"]

@@ -24,6 +24,7 @@ from baton.domain.sanitise import one_line
 
 if TYPE_CHECKING:
     from baton.adapters.running import Running
+    from baton.domain.library import Held
 
 _HEAD = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
 _LESS_WANTED = ("licence", "last used", "memory", "role")
@@ -133,10 +134,20 @@ def _roles(known: Known) -> str:
 
 
 async def _totals() -> str:
-    """Say how much all of it is, what is still to come, and what could be freed."""
+    """Say how much all of it is, what is still to come, what could be freed, and what is odd."""
     async with opened() as (library, _):
-        models = library.models()
+        models, problems = library.models(), library.problems()
         orphans = sum(size for _, size in library.orphans())
+    told = _amounts(models) if models else []
+    if orphans:
+        told.append(f"`baton models prune` frees {words.in_gb(orphans)}")
+    total = f"{'; '.join(told)}." if told else ""
+    if not models:
+        total += " Nothing was fetched yet: `baton models recommend` says what suits this machine."
+    return "\n".join([total.strip(), *problems])
+
+
+def _amounts(models: Sequence[Held]) -> list[str]:
     here = [held for held in models if held.state is not State.COMING]
     told = [f"{words.count(len(here))}, {words.in_gb(sum(held.bytes for held in here))}"]
     linked = sum(held.record.size for held in here if held.state is State.LINKED)
@@ -145,11 +156,7 @@ async def _totals() -> str:
     coming = sum(held.record.size - held.bytes for held in models if held.state is State.COMING)
     if coming:
         told.append(f"{words.in_gb(coming)} more of downloads")
-    if orphans:
-        told.append(f"`baton models prune` frees {words.in_gb(orphans)}")
-    if not models:
-        return "Nothing was fetched yet: `baton models recommend` says what suits this machine."
-    return f"{'; '.join(told)}."
+    return told
 
 
 # What is loaded
