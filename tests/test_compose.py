@@ -60,6 +60,7 @@ async def test_workers_that_load_the_same_share_it_and_write_in_their_own_way(
         for name in ("small", "sure", "wild", "long", "apart")
         if isinstance(worker := baton.orchestra.worker(name), local.LocalWorker)
     }
+    assert baton.orchestra.worker("wild").card.name == "SmolLM2 135M with a"
     assert held["small"] == held["sure"] == held["wild"] is not None
     assert held["long"] is held["apart"] is None
     await baton.aclose()

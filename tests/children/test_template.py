@@ -68,6 +68,12 @@ def test_thoughts_are_switched_in_the_words_of_each_family(
     assert rendered == [unset, on, off]
 
 
+def test_one_that_refuses_a_switch_is_rendered_without() -> None:
+    source = "{% if enable_thinking is defined %}{{ raise_exception('no switch') }}{% endif %}ok"
+    assert ChatTemplate(source, "", "").render(MESSAGES, False) == "ok"
+    assert ChatTemplate(source + NO_SYSTEM, "", "").render(MESSAGES).startswith("ok[user]Be kind.")
+
+
 def test_a_template_that_refuses_says_why() -> None:
     with pytest.raises(TemplateRefused, match="no more than one"):
         render("{{ raise_exception('no more than one') }}")

@@ -7,7 +7,7 @@ interpreter for long or fill the memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -85,12 +85,18 @@ class ChatTemplate:
 
         With None it does where its template has no switch for that. Raises TemplateRefused.
         """
-        try:
-            return self._render(messages, thinking)
-        except TemplateRefused:
-            if len(messages) < 2 or messages[0]["role"] != "system":
-                raise
-            return self._render(_without_system(messages), thinking)
+        ways = [messages]
+        if len(messages) > 1 and messages[0]["role"] == "system":
+            ways.append(_without_system(messages))
+        refused: TemplateRefused | None = None
+        for switches in (self._switches(thinking), {}):  # some refuse a switch they don't have
+            for shown in ways:
+                try:
+                    return self._render(shown, switches)
+                except TemplateRefused as error:
+                    refused = refused or error
+        assert refused is not None
+        raise refused
 
     def _switches(self, thinking: bool | None) -> dict[str, Any]:
         """Return what templates of all families look for, each in its own word."""
@@ -101,10 +107,9 @@ class ChatTemplate:
                 found["reasoning_effort"] = effort
         return found
 
-    def _render(self, messages: Messages, thinking: bool | None) -> str:
-        known = {**self._known, **self._switches(thinking)}
+    def _render(self, messages: Messages, switches: Mapping[str, Any]) -> str:
         try:
-            return self._template.render(messages=messages, **known)
+            return self._template.render(messages=messages, **self._known, **switches)
         except TemplateRefused:
             raise
         except Exception as error:  # a template can fail in as many ways as a program

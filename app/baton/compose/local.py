@@ -97,6 +97,7 @@ class LocalWorkers:
         card = replace(
             model.card,
             id=entry.id,
+            name=_named(model.card.name, entry.adapter),
             context=_first(entry.context, local.context),
             max_output=_first(entry.max_output, model.card.max_output),
             system=model.card.system if entry.system is None else entry.system,
@@ -143,6 +144,11 @@ class LocalWorkers:
                 card, parameters=entry.parameters, note=entry.note, published=entry.skills
             )
         return ModelFile(held.path, card)
+
+
+def _named(model: str, adapter: str) -> str:
+    """Return a worker's name: those that share a model and differ by an adapter say so."""
+    return f"{model} with {Path(adapter).stem}" if adapter else model
 
 
 def _manner(worker: LocalSettings, model: ModelFile) -> Manner:
