@@ -19,7 +19,7 @@ class Typed(NamedTuple):
 
 Value = int | float | bool | str | Typed | Sequence[int] | Sequence[float] | Sequence[str]
 
-TEXT, ARRAY, U32 = 8, 9, 4
+TEXT, ARRAY, U32, I32 = 8, 9, 4, 5
 _FORMS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
 
@@ -71,7 +71,9 @@ def written(value: Value) -> bytes:
     if isinstance(value, bool | int | float | str):
         type = _type_of(value)
         return struct.pack("<I", type) + _bare(type, value)
-    type = _type_of(value[0]) if value else U32
+    type = max(_type_of(item) for item in value) if value else U32
+    small = all(isinstance(item, int) and item < 2**31 for item in value)
+    type = I32 if type == U32 and small else type  # as the usual writer does
     items = b"".join(_bare(type, item) for item in value)
     return struct.pack("<IIQ", ARRAY, type, len(value)) + items
 

@@ -163,11 +163,14 @@ class Model:
         """Return the text's tokens; `special` lets it name control tokens."""
         data = text.encode("utf-8", "replace")
         room = len(data) + 2
-        buffer = (c.llama_token * room)()
-        count = c.llama_tokenize(self._vocab, data, len(data), buffer, room, False, special)
-        if count < 0:
-            raise LlamaError("llama.cpp can't read the prompt")
-        return buffer[:count]
+        while True:
+            buffer = (c.llama_token * room)()
+            count = c.llama_tokenize(self._vocab, data, len(data), buffer, room, False, special)
+            if count >= 0:
+                return buffer[:count]
+            if -count <= room:
+                raise LlamaError("llama.cpp can't read the prompt")
+            room = -count  # what it puts before the text may be words that it has to spell
 
     def piece(self, token: int, special: bool = False) -> bytes:
         """Return a token's bytes; not always whole characters."""
@@ -319,12 +322,11 @@ class Context:
     def _keep(self, count: int) -> int:
         """Forget everything after the first `count` tokens; return how many could be kept."""
         memory = c.llama_get_memory(self._ctx)
-        kept = c.llama_memory_seq_rm(memory, 0, count, -1)  # recurrent models can't forget a part
-        if kept and count and self._model.window:
-            # What a layer looks back at from here on may have been let go.
-            kept = c.llama_memory_seq_pos_min(memory, 0) <= max(count - self._model.window, 0)
-        if not kept:
-            c.llama_memory_clear(memory, True)
+        # What a layer with a window looks back at from there on may have been let go.
+        first = c.llama_memory_seq_pos_min(memory, 0) if self._model.window else 0
+        kept = 0 <= first <= max(count - self._model.window, 0)
+        if not kept or not c.llama_memory_seq_rm(memory, 0, count, -1):
+            c.llama_memory_clear(memory, True)  # recurrent models can't forget a part
             count = 0
         del self._tokens[count:]
         return count
