@@ -82,6 +82,8 @@ def of_response(response: httpx.Response, what: str) -> Failure:
     meaning = _BY_CODE.get(headers.get("X-Error-Code", "")) or _BY_STATUS.get(status, _ODD)
     if status == 401 and _BAD_TOKEN in said.lower():
         meaning = _TOKEN
+    elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
+        meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
     elif status >= 500 or (status in wire.TRANSIENT and status != 429):
         meaning = _FAILED
     return _failure(

@@ -174,8 +174,11 @@ class Web:
         with suppress(httpx.InvalidURL):
             to = here.join(response.headers["location"])
             self._check(str(to))
-            nearer = _FARNESS[reach(str(to))] < _FARNESS[reach(str(here))]
-            if nearer or (here.scheme, to.scheme) == ("https", "http"):
+            there = reach(str(to))
+            nearer = _FARNESS[there] < _FARNESS[reach(str(here))]
+            # A mirror may have a name of the wide world and a store in the same network.
+            mirror = self.endpoint != HUB and self.is_own(str(here)) and there is Label.LAN
+            if (nearer and not mirror) or (here.scheme, to.scheme) == ("https", "http"):
                 raise Astray(f"{here.host} leads to {to.scheme}://{to.host}, which is not safe")
 
     def _way(self, proxy: str | None) -> httpx.HTTPTransport:
