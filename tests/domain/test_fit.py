@@ -113,8 +113,7 @@ def test_a_mend_really_mends(models: list[Load], machine: Machine) -> None:
         rests = ([other for other in models if other is not model] for model in found)
         assert any(judge(rest, machine).fit is not Fit.WONT for rest in rests)
     elif smaller := re.search(r"up to ([\d.]+) GB", verdict.mend):
-        size = int((float(smaller[1]) - 0.06) * GB)
-        fitting = replace(models[0], weights=max(size, 0)).at(2048)
+        fitting = replace(models[0], weights=round(float(smaller[1]) * GB)).at(2048)
         emptied = replace(machine, available=machine.memory)
         assert judge([fitting], emptied).fit is not Fit.WONT
     elif verdict.mend.startswith("Close"):

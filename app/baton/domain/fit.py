@@ -275,11 +275,20 @@ def _mend(loads: Sequence[Load], machine: Machine) -> str:
         return "Close other programs, then it fits."
     if len(loads) > 1:
         return _without_one(loads, machine)
-    room = _room(emptied) + gpu_room(machine.gpus) - loads[0].overhead
-    room -= loads[0].at(SMALLEST_CONTEXT).kv
-    if room <= 0:
+    size = _largest(loads[0].at(SMALLEST_CONTEXT), emptied)
+    if not size:
         return "Not even a small model fits here."
-    return f"Choose a smaller one: its file may have up to {_gb(room)}."
+    return f"Choose a smaller one: its file may have up to {_gb(size)}."
+
+
+def _largest(load: Load, machine: Machine) -> int:
+    """Return how large a file like that one may be to fit, in hundreds of megabytes, from below."""
+    most = _room(machine) + gpu_room(machine.gpus) - load.overhead - load.kv
+    for tenths in range(10, 0, -1):
+        size = most * tenths // 10 // 10**8 * 10**8
+        if size > 0 and _judged([replace(load, weights=size)], machine).fit is not Fit.WONT:
+            return size
+    return 0
 
 
 def _without_one(loads: Sequence[Load], machine: Machine) -> str:
