@@ -44,7 +44,7 @@ def test_a_machine_is_told_in_a_line() -> None:
     )  # fmt: skip
     assert machine_line(machine) == (
         "34.0 GB of memory (20.0 GB free), 8 cores, A Processor, Big\ufffd GPU with 8.0 GB (driver "
-        "550.1), Old GPU, which llama.cpp here can't use, 100.0 GB free on the disk, battery 50% "
+        "550.1), Old GPU, which llama.cpp here can't use, 100.0 GB free on the disk, battery 50 % "
         "and not plugged in"
     )
     assert "no GPU that can be used" in machine_line(Machine(10**9, 10**9, 1, 1))

@@ -16,7 +16,7 @@ from baton.cli.models.facts import verdict_object
 from baton.cli.models.known import named, opened, survey
 from baton.cli.models.listing import fitting
 from baton.cli.models.recommended import advise
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, show_size, talk
 from baton.domain.catalogue import Role
 from baton.domain.sanitise import one_line
 from baton.engine.roles import changes, holders, vacated
@@ -47,7 +47,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     if not found.picks:
         return emit(fitting(found.why, 0))
     emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
-    emit(fitting(f"To download: {words.in_gb(found.download)}. {found.verdict.why}".strip(), 0))
+    emit(fitting(f"To download: {show_size(found.download)}. {found.verdict.why}".strip(), 0))
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
         talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")
@@ -63,13 +63,13 @@ async def _recommend(measures: bool) -> tuple[Machine, Recommendation, float | N
 
 def machine_line(machine: Machine) -> str:
     """Say what a machine has: memory, cores, GPUs with their drivers, disk, battery."""
-    battery = "" if machine.battery is None else f"battery {machine.battery:.0%}"
+    battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
     parts = (
-        f"{words.in_gb(machine.memory)} of memory ({words.in_gb(machine.available)} free)",
+        f"{show_size(machine.memory)} of memory ({show_size(machine.available)} free)",
         words.count(machine.cores, "core"),
         one_line(machine.processor, 50),
         *(_gpus(machine) or ["no GPU that can be used"]),
-        f"{words.in_gb(machine.disk)} free on the disk" if machine.disk else "",
+        f"{show_size(machine.disk)} free on the disk" if machine.disk else "",
         f"{battery} and not plugged in" if machine.on_battery else battery,
     )
     return ", ".join(filter(None, parts))
@@ -77,7 +77,7 @@ def machine_line(machine: Machine) -> str:
 
 def _gpus(machine: Machine) -> list[str]:
     used = [
-        f"{one_line(gpu.name, 40)} with {words.in_gb(gpu.total)}"
+        f"{one_line(gpu.name, 40)} with {show_size(gpu.total)}"
         + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
         for gpu in machine.gpus
     ]
@@ -92,10 +92,10 @@ def _row(pick: Pick) -> list[str]:
     return [
         pick.entry.id,
         ", ".join(role.value for role in pick.roles),
-        "here" if pick.here else words.in_gb(pick.entry.size),
-        words.in_gb(pick.load.total),
+        "here" if pick.here else show_size(pick.entry.size),
+        show_size(pick.load.total),
         "" if pick.speed is None else f"about {max(1, round(pick.speed))}",
-        one_line(pick.entry.licence, 20),
+        words.licence(pick.entry.licence),
     ]
 
 

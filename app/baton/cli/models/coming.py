@@ -19,7 +19,7 @@ from baton.cli.models.known import opened
 from baton.cli.models.outcome import Outcome, as_object, exit_code, settled
 from baton.cli.models.recommended import advise, kept
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit_json, talk
+from baton.cli.output import emit_json, show_size, talk
 from baton.domain.catalogue import NOWHERE, Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, State
@@ -122,7 +122,7 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     here = {held.id for held in library.models() if held.state.usable}
     missing = [(id, roles) for id, roles in picks if id not in here]
     if missing:
-        size = words.in_gb(sum(entries[id].size for id, _ in missing))
+        size = show_size(sum(entries[id].size for id, _ in missing))
         talk(f"{words.listed([id for id, _ in missing])}, {size}, will be fetched.")
     else:
         talk("What suits this machine best is here already.")
@@ -213,4 +213,4 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
 
 def _say_what_is_kept(library: Library, outcomes: Sequence[Outcome]) -> None:
     kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
-    talk(f"Stopped; {words.in_gb(kept)} are kept. `baton models pull` goes on from there.")
+    talk(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from baton.cli.models import words
 from baton.cli.models.known import IN_CATALOGUE, Known, opened
+from baton.cli.output import show_size
 from baton.cli.workers import card_object, elsewhere, show_price
 from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Thinking
 from baton.domain.chat import Card
@@ -118,7 +119,7 @@ def _memory(known: Known) -> str:
     if (load := known.load) is None:
         return ""
     context = f" with {load.context:,} tokens of context" if load.context else ""
-    return f"about {words.in_gb(load.total)} when loaded{context}"
+    return f"about {show_size(load.total)} when loaded{context}"
 
 
 def _fits(verdict: Verdict | None) -> str:
@@ -128,7 +129,7 @@ def _fits(verdict: Verdict | None) -> str:
 
 
 def _licence(known: Known) -> str:
-    name = known.licence
+    name = words.licence(known.licence)
     if known.state == IN_CATALOGUE and name.lower() not in FREE_LICENCES:
         return f"{name or 'unknown'}, which you have to agree to"
     return name
@@ -140,7 +141,7 @@ def _size(known: Known) -> str:
     if billions:
         count = f"{billions:,.1f} billion" if billions >= 1 else f"{1000 * billions:,.0f} million"
         count += " parameters"
-    return ", ".join(filter(None, (count, words.in_gb(known.size) if known.size else "")))
+    return ", ".join(filter(None, (count, show_size(known.size) if known.size else "")))
 
 
 def place(card: Card) -> str:

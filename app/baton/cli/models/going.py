@@ -19,7 +19,7 @@ from baton.cli.models.completing import complete_held
 from baton.cli.models.known import opened
 from baton.cli.models.outcome import held_object
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, show_size, talk
 from baton.domain.catalogue import Role
 from baton.domain.errors import ConfigError, ModelFileError
 from baton.domain.library import Held, Progress, State
@@ -59,7 +59,7 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
         held = holders(settings.worker, settings.conductor, settings.prefer)
         if not yes:
             lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
-            all_of_it = words.in_gb(sum(one.bytes for one in chosen))
+            all_of_it = show_size(sum(one.bytes for one in chosen))
             question = f"Remove {words.count(len(chosen))} ({all_of_it}) for good?"
             await confirm(lines, question, "Nothing was removed")
         freed, told = [], []
@@ -94,12 +94,12 @@ def _vacate(id: str, settings: Settings) -> None:
 def _removed(one: Held, size: int) -> str:
     if one.record.link:
         return f"{one.id} is taken off the list; {one_line(one.record.link)} stays where it is."
-    return f"{one.id} is removed, which frees {words.in_gb(size)}."
+    return f"{one.id} is removed, which frees {show_size(size)}."
 
 
 def _row(one: Held, roles: Sequence[Role]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
-    return f"  {one.id}  {words.state(one)}  {words.in_gb(one.bytes)}{does}"
+    return f"  {one.id}  {words.state(one)}  {show_size(one.bytes)}{does}"
 
 
 @click.command(short_help="Delete leftovers of downloads.")
@@ -119,7 +119,7 @@ def prune(yes: bool, as_json: bool) -> None:
             {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
         )
     if gone:
-        talk(f"Deleted {words.count(len(gone), 'leftover')}, which frees {words.in_gb(freed)}.")
+        talk(f"Deleted {words.count(len(gone), 'leftover')}, which frees {show_size(freed)}.")
     else:
         talk("There is nothing to clean up.")
 
@@ -128,8 +128,8 @@ async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
     async with opened() as (library, _):
         orphans = library.orphans()
         if orphans and not yes:
-            lines = [f"  {one_line(str(path))}  {words.in_gb(size)}" for path, size in orphans]
-            size = words.in_gb(sum(size for _, size in orphans))
+            lines = [f"  {one_line(str(path))}  {show_size(size)}" for path, size in orphans]
+            size = show_size(sum(size for _, size in orphans))
             await confirm(lines, f"Delete this ({size})?", "Nothing was deleted")
         return library.prune() if orphans else []
 
@@ -189,7 +189,7 @@ def _verdict(held: Held) -> str:
         return f"gone: there is no {one_line(str(held.path))} any more"
     if held.state is State.BROKEN:
         return f"broken: {held.record.wrong}"
-    return f"as it should be ({words.in_gb(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
+    return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
 
 
 _EXPORTS = """\b
@@ -218,7 +218,7 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
         files = [str(path) for path in written]
         return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
     talk(
-        f"Copied {words.count(len(written))} ({words.in_gb(size)}) to {folder}. "
+        f"Copied {words.count(len(written))} ({show_size(size)}) to {folder}. "
         f"There: `baton models import {folder}`."
     )
 
@@ -257,7 +257,7 @@ def _check_room(folder: Path, size: int) -> None:
         return  # whoever writes there will say what is wrong
     if free < size:
         raise ModelFileError(
-            f"{folder} has room for {words.in_gb(free)}, and {words.in_gb(size)} are to be copied;"
+            f"{folder} has room for {show_size(free)}, and {show_size(size)} are to be copied;"
             " nothing was written.",
             "Make room there, or name fewer models.",
         )

@@ -14,12 +14,11 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.booked import columns
-from baton.cli.models import words
 from baton.cli.models.board import Board
 from baton.cli.models.known import opened
 from baton.cli.models.outcome import Outcome, as_object, exit_code, settled
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, show_size, talk
 from baton.domain.catalogue import NOWHERE
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.library import Foreign, Held, Progress
@@ -85,7 +84,7 @@ def _list_found(as_json: bool) -> int:
     elif not listed:
         talk("No other program keeps models here that aren't linked yet.")
     else:
-        rows = [[_shown(one), one_line(one.program, 20), words.in_gb(one.size)] for one in listed]
+        rows = [[_shown(one), one_line(one.program, 20), show_size(one.size)] for one in listed]
         emit(columns(rows, left=2))
         talk("`baton models import --found NAME` uses one where it lies.")
     return 0

@@ -18,7 +18,7 @@ from baton.cli.models import words
 from baton.cli.models.completing import complete_known
 from baton.cli.models.facts import as_object, facts
 from baton.cli.models.known import IN_CATALOGUE, Known, named, opened, survey
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, show_size, talk
 from baton.domain.library import State
 from baton.domain.sanitise import one_line
 
@@ -118,11 +118,11 @@ def _cells(known: Known) -> tuple[str, ...]:
         f"{'*' if known.default else ' '} {one_line(known.id, 40)}",
         _roles(known),
         "too large" if known.too_large else known.state,
-        words.in_gb(known.size) if known.size else "",
-        words.in_gb(known.load.total) if known.load is not None else "",
+        show_size(known.size) if known.size else "",
+        show_size(known.load.total) if known.load is not None else "",
         words.speed(known.speed),
         "" if known.used is None else words.day(known.used),
-        one_line(known.licence, 20),
+        words.licence(known.licence),
     )
 
 
@@ -140,7 +140,7 @@ async def _totals() -> str:
         orphans = sum(size for _, size in library.orphans())
     told = _amounts(models) if models else []
     if orphans:
-        told.append(f"`baton models prune` frees {words.in_gb(orphans)}")
+        told.append(f"`baton models prune` frees {show_size(orphans)}")
     total = f"{'; '.join(told)}." if told else ""
     if not models:
         total += " Nothing was fetched yet: `baton models recommend` says what suits this machine."
@@ -149,13 +149,13 @@ async def _totals() -> str:
 
 def _amounts(models: Sequence[Held]) -> list[str]:
     here = [held for held in models if held.state is not State.COMING]
-    told = [f"{words.count(len(here))}, {words.in_gb(sum(held.bytes for held in here))}"]
+    told = [f"{words.count(len(here))}, {show_size(sum(held.bytes for held in here))}"]
     linked = sum(held.record.size for held in here if held.state is State.LINKED)
     if linked:
-        told.append(f"{words.in_gb(linked)} linked")
+        told.append(f"{show_size(linked)} linked")
     coming = sum(held.record.size - held.bytes for held in models if held.state is State.COMING)
     if coming:
-        told.append(f"{words.in_gb(coming)} more of downloads")
+        told.append(f"{show_size(coming)} more of downloads")
     return told
 
 
@@ -165,7 +165,7 @@ def _amounts(models: Sequence[Held]) -> list[str]:
 def _running_row(one: Running, names: dict[Path, str]) -> list[str]:
     return [
         _name(one, names),
-        words.in_gb(one.memory),
+        show_size(one.memory),
         words.duration(max(0.0, time.time() - one.started)),
         str(one.pid),
         str(one.front),

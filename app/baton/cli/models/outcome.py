@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from baton.cli.failures import complain
-from baton.cli.models import words
+from baton.cli.output import show_size
 from baton.cli.result import error_object
 from baton.compose import appoint
 from baton.domain.catalogue import Role
@@ -37,7 +37,7 @@ async def settled(
 ) -> str:
     """Give a model its roles if it has arrived just now (or was asked to take some), and say so."""
     paths = find_paths()
-    name = f"{held.id} ({words.in_gb(held.record.size)})"
+    name = f"{held.id} ({show_size(held.record.size)})"
     if held.state is State.BROKEN:
         return f"{name} is broken: {held.record.wrong}."
     if not fresh:

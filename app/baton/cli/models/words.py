@@ -6,11 +6,9 @@ import time
 
 from baton.cli.output import show_size
 from baton.domain.library import Held, Phase, Progress, State
+from baton.domain.sanitise import one_line
 
-
-def in_gb(size: int) -> str:
-    """Write a number of bytes as people speak of models: "5.7 GB", small ones exactly."""
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else show_size(size)
+_LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 
 
 def duration(seconds: float) -> str:
@@ -66,6 +64,11 @@ def _of(done: int, total: int) -> str:
     if total >= 1e9:
         return f"{done / 1e9:.1f} of {total / 1e9:.1f} GB"
     return f"{done / 1e6:.1f} of {total / 1e6:.1f} MB"
+
+
+def licence(name: str) -> str:
+    """Write a licence's name as it is known."""
+    return _LICENCES.get(name.lower(), one_line(name, 40))
 
 
 def listed(words: list[str]) -> str:
