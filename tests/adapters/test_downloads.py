@@ -534,6 +534,18 @@ async def test_closing_early_keeps_what_came(hub: Hub, own: HubSupply, tmp_path:
     assert hub.served() == len(content)
 
 
+async def test_when_it_is_closed_it_is_over(hub: Hub, supply: HubSupply, tmp_path: Path) -> None:
+    hub.add("a/over", {"m.gguf": big(3)})
+    offer = await supply.look(Source("a/over", "m.gguf"))
+    hub.fault(Fault(rate=4 * MIB))
+    async with aclosing(supply.fetch(offer, tmp_path / "m.gguf")) as steps:
+        await begun(steps, MIB // 2)
+    [partial] = partials(tmp_path)
+    size = partial.stat().st_size
+    await asyncio.to_thread(hub.quiet)  # it has noticed that nobody takes the rest
+    assert partial.stat().st_size == size < offer.size
+
+
 async def test_everything_ends_and_can_go_on(hub: Hub, own: HubSupply, tmp_path: Path) -> None:
     content = big()
     hub.add("a/end", {"m.gguf": content})
