@@ -34,8 +34,8 @@ async def write(worker: LocalWorker, manner: Manner, seed: int | None = None) ->
 async def test_how_words_are_chosen_reaches_the_model(plain: LocalWorker) -> None:
     likeliest = await write(plain, Manner(0.0))
     hot = Manner(2.0, top_k=0, top_p=1.0, min_p=0.0)
-    chances = {await write(plain, replace(hot, seed=seed)) for seed in range(3)}
-    assert len(chances | {likeliest}) == 4
+    chances = {await write(plain, replace(hot, seed=seed)) for seed in range(2)}
+    assert len(chances | {likeliest}) == 3
     assert await write(plain, replace(hot, seed=1)) in chances
     for narrow in ({"top_k": 1}, {"top_p": 0.0}, {"min_p": 1.0}):
         assert await write(plain, replace(hot, seed=5, **narrow)) == likeliest

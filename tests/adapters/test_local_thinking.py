@@ -41,7 +41,7 @@ LONG = "Write a very long story about a river."
 
 def thinker(folder: Path, template: str) -> LocalWorker:
     path = talking(folder / "thinker.gguf", template)
-    card = replace(starter().card, max_output=256)
+    card = replace(starter().card, max_output=120)
     return LocalWorker(card, path, Memory(), manner=Manner(0.0))
 
 
