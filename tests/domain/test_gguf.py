@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import random
 import tracemalloc
 from collections.abc import Iterable
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from baton.adapters.local import starter
-from baton.domain.gguf import BLOCKS, Cut, Header, Malformed, read
+from baton.domain.gguf import BLOCKS, Cut, Header, Malformed, read, read_on
 from support.gguf import Tensor, Typed, Value, facts, header, hostile, mutated, vocabulary, whole
 
 texts = some.text(max_size=30)
@@ -68,6 +70,7 @@ def test_every_header_says_what_was_written(
     assert (found.layers, found.kv_heads, found.key_length) == (4, (2, 2, 2, 2), 16)
     assert found.weights == sum(tensor.size for tensor in weights)
     assert found == by_pieces(data)[0] == read(memoryview(data)) == read(bytearray(data))
+    assert found == read_on(io.BytesIO(data).read, max(found.size, len(data)))
     ends = found.size
     assert read(data, ends) == found == read(data, ends + 99)
     if found.weights and weights[-1].size:
@@ -99,6 +102,14 @@ def test_a_large_vocabulary_takes_few_rounds() -> None:
     found, rounds = by_pieces(data)
     assert found.vocabulary == 60_000
     assert rounds <= 12
+    assert read_on(io.BytesIO(data).read, len(data)) == found
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_is_told() -> None:
+    data = header(facts() | vocabulary(60_000))
+    for end in (0, 3, 10, 1 << 20, len(data) - 100):
+        with pytest.raises(Malformed, match="being changed"):
+            read_on(io.BytesIO(data[:end]).read, len(data))
 
 
 def kind(name: str, **own: Value) -> Header:
@@ -253,6 +264,8 @@ def survive(headers: Iterable[bytes]) -> set[str]:
         gc.collect(0)
         tracemalloc.start()
         seen |= {outcome(data, len(data)), outcome(data, None), outcome(data, 1 << 40)}
+        with contextlib.suppress(Malformed):
+            read_on(io.BytesIO(data).read, len(data))
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 50_000_000

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from baton.domain.gguf import Cut, Header, Malformed, read
-
-FIRST_BYTES = 8 << 20
-"""What is read of a file at first; few headers are longer."""
+from baton.domain.gguf import Header, read_on
 
 
 def header_of(path: Path, size: int) -> Header:
@@ -15,14 +12,5 @@ def header_of(path: Path, size: int) -> Header:
 
     It is read and not mapped: a file that somebody cuts off meanwhile would end the process.
     """
-    wanted = min(FIRST_BYTES, size)
     with path.open("rb") as file:
-        data = b""
-        while True:
-            data += file.read(wanted - len(data))
-            if len(data) < wanted:
-                raise Malformed("it is being changed")
-            try:
-                return read(data, size)
-            except Cut as cut:
-                wanted = cut.needed
+        return read_on(file.read, size)

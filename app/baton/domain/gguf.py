@@ -8,7 +8,7 @@ whatever is wrong is one kind of error.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from mmap import mmap
@@ -17,7 +17,9 @@ from operator import length_hint
 from baton.domain.layers import layers_of
 from baton.domain.metadata import MOST_LAYERS, Malformed, Metadata, Series, Value
 
-__all__ = ["Cut", "Header", "Malformed", "read"]
+__all__ = ["Cut", "Header", "Malformed", "read", "read_on"]
+
+Data = bytes | bytearray | memoryview | mmap
 
 LONGEST = 64 << 20
 """Bytes that a header may have. The longest known has 16 MB: a vocabulary of 262,144 words."""
@@ -65,6 +67,9 @@ BLOCKS = {
     41: (128, 18), 42: (64, 18),
 }  # fmt: skip
 """Of each type of ggml: how many numbers make up a block, and its bytes."""
+
+_FIRST = 1 << 20
+"""Bytes that are asked for at first."""
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -123,7 +128,7 @@ class Header:
     template: str = ""
 
 
-def read(data: bytes | bytearray | memoryview | mmap, size: int | None = None) -> Header:
+def read(data: Data, size: int | None = None) -> Header:
     """Read a header from a file's beginning; `size` is the whole file's, if known.
 
     Raises Cut when it goes on after `data`, and Malformed; that too where the file, of that `size`,
@@ -131,7 +136,21 @@ def read(data: bytes | bytearray | memoryview | mmap, size: int | None = None) -
     """
     if not b"GGUF".startswith(data[:4]):
         raise Malformed("it isn't a GGUF file")
-    walk = _Walk(data, size)
+    return _read(_Walk(data, size), size)
+
+
+def read_on(more: Callable[[int], bytes], size: int) -> Header:
+    """Read a header by asking for so many further bytes of a file at a time. Raises Malformed.
+
+    Each byte is looked at once, however often there is more to ask for.
+    """
+    begun = bytearray(more(min(size, _FIRST)))
+    if not b"GGUF".startswith(begun[:4]):
+        raise Malformed("it isn't a GGUF file")
+    return _read(_Walk(begun, size, more), size)
+
+
+def _read(walk: _Walk, size: int | None) -> Header:
     walk.skip(4)
     _check_version(walk.number(_U32))
     tensors = walk.count("tensors", MOST_TENSORS)
@@ -144,10 +163,13 @@ def read(data: bytes | bytearray | memoryview | mmap, size: int | None = None) -
 
 
 class _Walk:
-    """Goes through a header from its beginning."""
+    """Goes through a header from its beginning; `more` gets what its data doesn't hold yet."""
 
-    def __init__(self, data: bytes | bytearray | memoryview | mmap, size: int | None) -> None:
+    def __init__(
+        self, data: Data, size: int | None, more: Callable[[int], bytes] | None = None
+    ) -> None:
         self._data = data
+        self._more = more
         self._end = len(data)
         self._most = LONGEST if size is None else min(size, LONGEST)
         self._texts = 0
@@ -199,16 +221,18 @@ class _Walk:
         if self._texts > MOST_TEXTS:
             raise Malformed(f"it claims to have {self._texts:,} texts")
         self._need(self.at + 8 * count)
-        left = repeat(None, count)
-        length_at, data, at = _U64.unpack_from, self._data, self.at
-        try:
-            for _ in left:
-                at += length_at(data, at)[0] + 8
-        except (struct.error, OverflowError):
-            # The last step led past the data. What is left will be about as long as what was seen.
-            done = count - length_hint(left)
-            seen = min(at, self._end) - self.at
-            self._need(at + 8, at + 8 + (seen // max(done, 1) + 9) * length_hint(left))
+        length_at, at = _U64.unpack_from, self.at
+        while count:
+            left, data, began = repeat(None, count), self._data, at
+            try:
+                for _ in left:
+                    at += length_at(data, at)[0] + 8
+                count = 0
+            except (struct.error, OverflowError):
+                # The last step led past the data; what is left will be about as long as the rest.
+                done, count = count - length_hint(left) - 1, length_hint(left) + 1
+                seen = min(at, self._end) - began
+                self._need(at + 8, at + 8 + (seen // max(done, 1) + 9) * count)
         self._need(at)
         self.at = at
 
@@ -219,7 +243,15 @@ class _Walk:
             raise Malformed("it ends before its header does" if short else "its header has no end")
         if least > self._end:
             ahead = self._end * 2 + (1 << 16)
-            raise Cut(min(max(least, about, ahead), self._most))
+            self._get(min(max(least, about, ahead), self._most), least)
+
+    def _get(self, needed: int, least: int) -> None:
+        if self._more is None or not isinstance(self._data, bytearray):
+            raise Cut(needed)
+        self._data += self._more(needed - self._end)
+        self._end = len(self._data)
+        if self._end < least:
+            raise Malformed("it is being changed")
 
 
 def _check_version(version: int) -> None:
