@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -79,7 +78,7 @@ class Downloads:
         self._coming: dict[str, Coming] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(SIDE_BY_SIDE)
-        self._told = 0.0
+        self._telling: asyncio.TimerHandle | None = None
         self._closing = False
         self.ended = 0
 
@@ -126,6 +125,8 @@ class Downloads:
         """Stop all, and begin nothing more."""
         self._closing = True
         await self.stop()
+        if self._telling is not None:
+            self._telling.cancel()
 
     def _begin(self, coming: Coming, steps: Callable[[], Steps], done: Done) -> None:
         if coming.id in self._tasks or self._closing:
@@ -154,12 +155,15 @@ class Downloads:
             await done(held)
 
     def _note(self, coming: Coming, progress: Progress) -> None:
-        before = self._coming[coming.id].progress
+        """Remember how far it is, and tell that, but not more often than anybody can read."""
         self._coming[coming.id] = replace(coming, progress=progress)
-        now = time.monotonic()
-        if before.phase is not progress.phase or now - self._told >= TOLD_SECONDS:
-            self._told = now
-            self._receiver.downloads_changed()
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(TOLD_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        self._receiver.downloads_changed()
 
     def _leave(self, id: str) -> None:
         """Take one off the list before anybody hears of its end."""

@@ -160,14 +160,19 @@ class Columns:
     width: int
 
     @property
+    def wide(self) -> bool:
+        """Whether there is room for more than the least."""
+        return self.width >= WIDE
+
+    @property
     def state(self) -> int:
         """The widest word there, and a price where there is room."""
-        return 26 if self.width >= WIDE else 16
+        return 26 if self.wide else 16
 
     @property
     def role(self) -> int:
-        """Two roles where there is room."""
-        return 20 if self.width >= WIDE else 9
+        """All roles where there is room, else the first."""
+        return 33 if self.wide else 9
 
     @property
     def name(self) -> int:
@@ -180,10 +185,10 @@ class Columns:
 
     def line(self, row: Row, now: float) -> Content:
         """Return a row."""
-        state, colour = told_state(row, wide=self.width >= WIDE)
+        state, colour = told_state(row, wide=self.wide)
         text = self._put(
             row.name,
-            ", ".join(row.roles),
+            ", ".join(row.roles if self.wide else row.roles[:1]),
             state,
             show_size(row.size) if row.size else "",
             show_size(row.memory) if row.memory else "",
@@ -218,7 +223,7 @@ def ago(then: float, now: float) -> str:
     seconds = max(0.0, now - then)
     for size, unit in ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
+            return f"{seconds / size:.0f}{unit}"
     return "now"
 
 
@@ -272,7 +277,7 @@ def _elsewhere(card: Card, wide: bool) -> str:
     return f"{where} {show_usd(rates.input)}, {show_usd(rates.output)}/M"
 
 
-def totals(stock: Stock, memory: int) -> str:
+def totals(stock: Stock, memory: int, *, wide: bool = False) -> str:
     """Sum up what there is and what it takes."""
     shelf = {held.id for held in stock.held}
     others = [card for card in stock.roster if not card.is_outside and card.id not in shelf]
@@ -280,8 +285,8 @@ def totals(stock: Stock, memory: int) -> str:
     size = sum(held.bytes for held in stock.held) + sum(card.size for card in others)
     parts = [f"{count} {'model' if count == 1 else 'models'}"]
     parts += [f"{show_size(size)} on disk"] if size else []
-    parts += [f"{show_size(memory)} in memory"] if memory else []
-    parts += [f"{show_size(stock.disk)} free"] if stock.disk else []
+    parts += [f"{show_size(stock.disk)} free"] if stock.disk and wide else []
+    parts += [f"{show_size(memory)} {'in memory' if wide else 'loaded'}"] if memory else []
     return " · ".join(parts)
 
 
@@ -325,6 +330,7 @@ def _facts(row: Row) -> str:
     thinks = {Thinking.ALWAYS: "always thinks first", Thinking.SWITCH: "can think first"}
     facts = [
         one_line(card.id, 40) if card is not None else "",
+        ", ".join(row.roles),
         show_size(row.size) if row.size else "",
         show_licence(row.licence) if row.licence else "",
         f"{context:,} tokens" if context else "",

@@ -55,6 +55,8 @@ class ModelsScreen(Overlay[str]):
         self._good: dict[str, str] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._seen = self._going_on()
+        self._shown: dict[str, Content] = {}
+        self._complaint = ""
 
     def body(self) -> ComposeResult:
         """Lay out the table, what is on its way, and the model under the cursor."""
@@ -128,7 +130,7 @@ class ModelsScreen(Overlay[str]):
             return
         machine = await self._library.machine()
         verdicts = self._library.verdicts(machine)
-        found = await self._library.recommend()
+        found = await self._library.recommend(self._chat.starter_speed)
         picks = [pick.entry.id for pick in found.picks]
         self._read(replace(self._stock, verdicts=verdicts, recommended=picks, disk=machine.disk))
 
@@ -169,9 +171,10 @@ class ModelsScreen(Overlay[str]):
                 lines[row.key] = columns.line(row, now)
         self._rows = rows
         self._draw(table, lines)
-        self.query_one("#columns", Static).update(columns.heading().stylize("$muted"))
+        self._put("#columns", columns.heading().stylize("$muted"))
         self._show_coming(coming)
-        self.footer.status = models.totals(self._stock, sum(row.memory for row in here))
+        memory = sum(row.memory for row in here)
+        self.footer.status = models.totals(self._stock, memory, wide=columns.wide)
         self._describe()
 
     def _draw(self, table: OptionList, lines: dict[str, Content]) -> None:
@@ -203,14 +206,20 @@ class ModelsScreen(Overlay[str]):
     def _show_coming(self, coming: dict[str, Coming]) -> None:
         """Draw a bar for each model on its way."""
         bars = [_bar(one) for one in coming.values()][: downloads.SIDE_BY_SIDE]
-        waiting = self.query_one("#coming", Static)
-        waiting.update(Content("\n").join(bars))
-        waiting.display = bool(bars)
+        self._put("#coming", Content("\n").join(bars))
+        self.query_one("#coming").display = bool(bars)
+
+    def _put(self, where: str, content: Content) -> None:
+        """Show something, if it isn't shown already."""
+        if self._shown.get(where) != content:
+            self._shown[where] = content
+            self.query_one(where, Static).update(content)
 
     # The model under the cursor
 
     @on(OptionList.OptionHighlighted)
     def _move(self) -> None:
+        self._complaint = ""
         self._describe()
         self.refresh_bindings()
         if (row := self._row) is not None and row.key not in self._good:
@@ -234,23 +243,24 @@ class ModelsScreen(Overlay[str]):
 
     def _describe(self) -> None:
         """Tell of the model under the cursor."""
-        row = self._row
-        about = (
-            Content("") if row is None else models.details(row, verdict=self._verdicts.get(row.key))
-        )
-        self.query_one("#about", Static).update(about)
+        row, about = self._row, Content("")
+        if row is not None:
+            good, verdict = self._good.get(row.key, ""), self._verdicts.get(row.key)
+            about = models.details(row, good, verdict)
+        if self._complaint:
+            about = Content.assemble((self._complaint, "$error"), "\n", about)
+        self._put("#about", about)
 
     def _complain(self, error: BatonError) -> None:
-        """Say what went wrong, where there is room for a sentence."""
-        self.query_one("#about", Static).update(Content.styled(sanitise(str(error)), "$error"))
+        """Say what went wrong, where there is room for a sentence, until the cursor moves."""
+        self._complaint = sanitise(str(error))
+        self._describe()
 
     # What is done with it
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only what can be done with the model under the cursor."""
         row = self._row if self.is_mounted else None
-        if action in ("close", "choose") and self._desk.library is None:
-            return True
         held = row.held if row is not None else None
         match action:
             case "choose":

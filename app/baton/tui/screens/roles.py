@@ -18,7 +18,7 @@ WORDS = {
     Role.CHAT: "Chat: answers unless another one suits a prompt better",
     Role.CONDUCTOR: "Conductor: draws plans, and says who does which step",
     Role.CODER: "Coder: does the steps that are code",
-    Role.REASONING: "Reasoning: does the steps that are mathematics or hard to think through",
+    Role.REASONING: "Reasoning: mathematics, and what is hard to think through",
 }
 NONE = Choice("none", "Leave it as it is")
 

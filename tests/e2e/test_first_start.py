@@ -1,0 +1,103 @@
+"""The first start, from an empty home: the starter answers, and a better model takes over."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.local import starter
+from e2e.terminal import Terminal
+from support.hub import Fault, Hub
+
+BATON = [sys.executable, "-I", "-m", "baton"]
+
+ENTRY = """[[model]]
+id = "twin"
+name = "Twin 135M"
+repo = "acme/twin"
+file = "twin.gguf"
+licence = "mit"
+roles = ["chat"]
+kv_bytes = 23040
+"""
+"""A model of the person's own catalogue: a copy of the starter, of which the hub says the rest."""
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        hub.add("acme/twin", {"twin.gguf": starter().path})
+        yield hub
+
+
+@pytest.fixture
+def catalogue(home: Path) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "catalogue.toml").write_text(ENTRY, encoding="utf-8")
+
+
+def open_app(hub: Hub, columns: int = 100, lines: int = 30) -> Terminal:
+    terminal = Terminal(BATON, os.environ | hub.environ, columns, lines)
+    terminal.wait_for("Ask anything")
+    return terminal
+
+
+def test_the_starter_answers_without_a_question_and_without_a_network(hub: Hub, home: Path) -> None:
+    app = open_app(hub)
+    app.wait_for("Ready now: SmolLM2 135M")
+    app.send("What is the capital of France?\r")
+    app.wait_for("Paris")
+    app.wait_for("finished in")
+    app.wait_for("Better for this machine")
+    app.send("\x11")
+    assert app.wait_end() == 0
+    assert hub.log == [], "nothing connects before the person chose"
+    app.close()
+
+
+def test_a_model_comes_while_another_answers_and_takes_over(
+    hub: Hub, home: Path, catalogue: None
+) -> None:
+    hub.fault(Fault(rate=12_000_000), on="store", times=0)
+    app = open_app(hub)
+    app.send("/pull twin\r")
+    app.wait_for("downloading twin")
+    app.send("What is the capital of France?\r")
+    app.wait_for("Paris")
+    app.wait_for("Baton · small")
+    app.wait_for("Twin 135M is here and answers from now on.")
+    app.send("What is the capital of France?\r")
+    app.wait_for("Baton · twin")
+    app.wait(lambda shown: shown.count("Paris") == 2)
+    app.send("\x0c")
+    app.wait(lambda shown: "answers now" in shown and "Twin 135M" in shown)
+    app.send("\x1b")
+    app.send("\x11")
+    assert app.wait_end() == 0
+    app.close()
+
+
+def test_leaving_in_the_middle_of_a_download_loses_nothing(
+    hub: Hub, home: Path, catalogue: None
+) -> None:
+    hub.fault(Fault(rate=4_000_000), on="store", times=1)
+    app = open_app(hub)
+    app.send("/pull twin\r")
+    app.wait(lambda shown: "downloading twin" in shown and "left" in shown)
+    children = app.children()
+    app.send("\x11")
+    assert app.wait_end() == 0
+    assert not [child for child in children if child.is_running()]
+    app.close()
+    assert list((home / "data" / "models" / "twin").glob("*.partial"))
+    again = open_app(hub)
+    again.wait_for("Twin 135M is here and answers from now on.")
+    again.send("\x11")
+    assert again.wait_end() == 0
+    again.close()
+    whole = starter().path.stat().st_size
+    assert hub.served("twin.gguf") < whole + 4_000_000, "what had come was not fetched again"

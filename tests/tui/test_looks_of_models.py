@@ -1,0 +1,175 @@
+"""How the first start and the models look. After a wanted change, see `--snapshot-update`."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from textual.pilot import Pilot
+
+from baton.adapters.ledger import Ledger
+from baton.adapters.scripted import ScriptedWorker
+from baton.adapters.store import Store
+from baton.domain.chat import Chunk, Request, Text
+from baton.domain.library import Foreign
+from baton.engine.orchestra import Orchestra
+from baton.tui.app import BatonApp
+from baton.tui.desk import Desk
+from baton.tui.screens.models import ModelsScreen
+from tui.shop import CODER, GATED, GB, SCOUT, TALKER, Shop, shop_in
+from tui.stage import CARD, GPT
+
+Act = Callable[[Pilot[None], Shop], Awaitable[None]]
+Compare = Callable[..., bool]
+
+SMALL, LARGE = (80, 24), (140, 40)
+NOW = 1_790_000_000.0
+
+
+def say(request: Request) -> Iterable[Chunk]:
+    for word in ("Walk", "to", "the", "castle", "early;", "it", "is", "quiet", "before", "ten."):
+        yield Text(f"{word} ")
+
+
+@pytest.fixture(autouse=True)
+def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let time stand still, but for the measurement: 80 tokens/s."""
+    ticks = itertools.count(0.0, 0.0125)
+    monkeypatch.setattr("baton.engine.run.Run._now", 1.2)
+    monkeypatch.setattr("baton.engine.meter.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("baton.engine.speed.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr(
+        "baton.adapters.store.recording.time", SimpleNamespace(time=lambda: NOW - 300)
+    )
+    monkeypatch.setattr("baton.adapters.store.reading.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("baton.tui.screens.models.time", SimpleNamespace(time=lambda: NOW))
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    kept = Store.open(None)
+    yield kept
+    asyncio.run(kept.aclose())
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    kept = Ledger.open(None, lambda: NOW)
+    yield kept
+    asyncio.run(kept.aclose())
+
+
+async def settle(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await pilot.pause(0.02)
+    await pilot.pause(0.1)
+
+
+def app_of(pilot: Pilot[None]) -> BatonApp:
+    assert isinstance(pilot.app, BatonApp)
+    pilot.app.chat.composer.prompt.cursor_blink = False
+    return pilot.app
+
+
+async def first(pilot: Pilot[None], shop: Shop) -> None:
+    app = app_of(pilot)
+    await settle(pilot, lambda: app.chat.advice and "tokens/s" in app.chat.advice.text)
+
+
+async def chosen(pilot: Pilot[None], shop: Shop) -> None:
+    await first(pilot, shop)
+    shop.supply.hold()
+    await pilot.press("tab", "enter")
+    app = app_of(pilot)
+    await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
+
+
+async def offline(pilot: Pilot[None], shop: Shop) -> None:
+    app = app_of(pilot)
+    await settle(pilot, lambda: app.chat.advice and app.chat.advice.choosable)
+
+
+async def table(pilot: Pilot[None], shop: Shop) -> None:
+    app = app_of(pilot)
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    for one in (CODER, TALKER):
+        app.chat.desk.join(shop.put(one))
+    shop.put(GATED, here=False, paused=True)
+    app.chat.composer.prompt.insert("hello")
+    await pilot.press("enter")
+    await settle(pilot, lambda: app.chat.transcript.turns and not app.chat.player.busy)
+    shop.supply.hold()
+    assert app.chat.downloads is not None
+    app.chat.downloads.fetch(shop.put(SCOUT, here=False))
+    await pilot.press("ctrl+l")
+    await settle(pilot, lambda: isinstance(app.screen, ModelsScreen) and app.screen._stock.verdicts)
+    await settle(pilot, lambda: "40 %" in app.chat.footer.beside)
+    await pilot.press("down")
+    await pilot.pause(0.7)
+
+
+async def detail(pilot: Pilot[None], shop: Shop) -> None:
+    await table(pilot, shop)
+    await pilot.press("a", "end")
+    await pilot.pause(0.7)
+
+
+async def roles(pilot: Pilot[None], shop: Shop) -> None:
+    await table(pilot, shop)
+    await pilot.press("r")
+    await pilot.pause(0.3)
+
+
+CASES = [
+    *((act, size, theme) for act in (first, table)
+      for size in (SMALL, LARGE) for theme in ("dark", "light")),
+    (chosen, SMALL, "dark"),
+    (offline, SMALL, "light"),
+    (detail, SMALL, "dark"),
+    (detail, LARGE, "light"),
+    (roles, SMALL, "dark"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("act", "size", "theme"),
+    CASES,
+    ids=[f"{act.__name__}-{size[0]}-{theme}" for act, size, theme in CASES],
+)
+def test_look_of_models(
+    snap_compare: Compare,
+    store: Store,
+    ledger: Ledger,
+    tmp_path: Path,
+    act: Act,
+    size: tuple[int, int],
+    theme: str,
+) -> None:
+    shop = shop_in(tmp_path, say)
+    shop.library.offline = act is offline
+    shop.shelf.others = [Foreign("Mistral 7B", Path("/models/mistral.gguf"), 4 * GB, "Ollama")]
+    workers = {"small": ScriptedWorker(say, CARD)}
+    if act in (table, detail, roles):
+        workers["gpt"] = ScriptedWorker(say, GPT)
+    orchestra = Orchestra(workers, store, "small", ledger=ledger)
+    exports, logs = tmp_path / "exports", tmp_path / "logs"
+    desk = Desk(
+        orchestra,
+        store,
+        ledger,
+        tmp_path / "config.toml",
+        exports,
+        logs,
+        **shop.equip(orchestra),
+    )
+
+    async def play(pilot: Pilot[None]) -> None:
+        await act(pilot, shop)
+
+    assert snap_compare(BatonApp(desk, theme), terminal_size=size, run_before=play)
