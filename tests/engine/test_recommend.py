@@ -184,6 +184,14 @@ def test_experts_are_chosen_where_a_dense_model_would_be_slow() -> None:
     assert chat.active < chat.parameters / 4
 
 
+def test_a_busy_machine_is_not_taken_for_a_slow_one() -> None:
+    idle, busy = (recommend(CATALOGUE, machine(16, 8), speed=speed) for speed in (300.0, 40.0))
+    assert busy.picks
+    assert "busy" in busy.why
+    assert "busy" not in idle.why
+    assert all(pick.speed is not None and pick.speed < 60 for pick in busy.picks)
+
+
 def test_a_slow_machine_gets_what_is_quickest_of_what_is_of_use() -> None:
     found = recommend(CATALOGUE, machine(16, 1), speed=20)
     assert found.picks

@@ -50,6 +50,12 @@ _MISSING = 0.5
 _PER_GB = 0.02
 """What a gigabyte to download costs."""
 
+_BUSY = 0.5
+"""A machine that makes less of the usual speed than this is taken for a busy one."""
+
+_CROWD = 6.0
+"""So many times slower, at most, other programs are taken to make it."""
+
 _BETTER = 0.3
 """How much better a set must be to be worth closing other programs for."""
 
@@ -110,7 +116,7 @@ def recommend(
 
     `speed` is how many tokens/s the starter model makes here, `here` the ids of what is there.
     """
-    starter = speed or assumed(machine)
+    starter = _lasting(speed, machine)
     chooser = _Chooser(entries, _basis(machine), starter, here, context)
     best = chooser.best()
     emptied = _basis(replace(machine, available=machine.memory))
@@ -120,9 +126,9 @@ def recommend(
         alone = judge([ROUTER], machine)
         return Recommendation((), 0, alone.needed, alone, _why_not(machine, more))
     verdict = judge(best.loads, machine)
-    picks = chooser.picks(best, bool(speed))
+    picks = chooser.picks(best, speed)
     download = sum(pick.entry.size for pick in picks if not pick.here)
-    why = _why(machine, verdict, more)
+    why = _why(machine, verdict, more, speed)
     return Recommendation(picks, download, verdict.needed, verdict, why, best.worth)
 
 
@@ -135,9 +141,9 @@ def choices(
     context: int = 8192,
 ) -> Mapping[Role, Sequence[Option]]:
     """Return by role all models that need no agreement, the best first and what won't fit last."""
-    starter = speed or assumed(machine)
+    starter = _lasting(speed, machine)
     chooser = _Chooser(entries, _basis(machine), starter, here, context)
-    return {role: chooser.options(role, bool(speed)) for role in Role}
+    return {role: chooser.options(role, speed) for role in Role}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +210,11 @@ class _Chooser:
                 return max(found, key=lambda chosen: chosen.worth)
         return None
 
-    def picks(self, chosen: _Set, measured: bool) -> tuple[Pick, ...]:
-        """Return a set's models, each once, with all that it is for."""
+    def picks(self, chosen: _Set, measured: float | None) -> tuple[Pick, ...]:
+        """Return a set's models, each once, with all that it is for.
+
+        How fast they are is told by what was `measured` of the starter, if anything was.
+        """
         roles: dict[str, list[Role]] = {}
         for role, entry in chosen.roles.items():
             roles.setdefault(entry.id, []).append(role)
@@ -215,13 +224,18 @@ class _Chooser:
                 known[id],
                 tuple(own),
                 self._loads[id],
-                about(self._speed(known[id])) if measured else None,
+                self._told(known[id], measured),
                 id in self._here,
             )
             for id, own in roles.items()
         )
 
-    def options(self, role: Role, measured: bool) -> tuple[Option, ...]:
+    def _told(self, entry: Entry, measured: float | None) -> float | None:
+        if not measured:
+            return None
+        return about(speed(entry, self._machine, measured, context=self._context))
+
+    def options(self, role: Role, measured: float | None) -> tuple[Option, ...]:
         """Return who could take a role, the best first."""
         listed = []
         for entry in self._entries:
@@ -229,7 +243,7 @@ class _Chooser:
                 verdict = judge([self._loads[entry.id], ROUTER], self._machine)
                 pace = self._speed(entry)
                 fits = verdict.fit is not Fit.WONT and enough(entry, role, pace, PATIENCE)
-                told = about(pace) if measured else None
+                told = self._told(entry, measured)
                 here = entry.id in self._here
                 option = Option(entry, level(entry, role), told, verdict, here)
                 listed.append((not fits, -worth(entry, role, pace), entry.id, option))
@@ -337,13 +351,21 @@ def _basis(machine: Machine) -> Machine:
     return replace(machine, available=max(0, min(machine.available, most)))
 
 
-def _why(machine: Machine, verdict: Verdict, more: bool) -> str:
+def _lasting(measured: float | None, machine: Machine) -> float:
+    """Return how fast the starter is when it counts: a machine that is busy now won't stay so."""
+    usual = assumed(machine)
+    return max(measured, min(_BUSY * usual, _CROWD * measured)) if measured else usual
+
+
+def _why(machine: Machine, verdict: Verdict, more: bool, measured: float | None) -> str:
     """Say what the machine has that decided, and what else must be known."""
     said = [_has(machine)]
     if more:
         said.append(f"only {_gb(machine.available)} are free now, else larger ones would fit")
     elif verdict.fit is Fit.TIGHT:
         said.append("little is left for other programs")
+    if measured and measured < _BUSY * assumed(machine):
+        said.append("slow just now, perhaps since it is busy")
     if machine.on_battery:
         said.append("on battery, so slower than plugged in")
     return "; ".join(said) + "."
