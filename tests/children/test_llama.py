@@ -13,7 +13,7 @@ from baton.adapters.local import starter
 from baton.children import llama
 from baton.children.cores import physical_cores
 from baton.children.native import LlamaError
-from baton.children.runner import encode
+from baton.children.prompt import encode
 from baton.children.sampling import Sampling
 from baton.children.template import ChatTemplate, compile_template
 from support.adapting import adapter as make_adapter

@@ -14,7 +14,7 @@ import pytest
 from baton.adapters.local import starter
 from baton.children import llama
 from baton.children.native import LlamaError, c
-from baton.children.runner import encode
+from baton.children.prompt import encode
 from baton.children.sampling import EVERY, FIRST, GrammarRefused, Sampler, Sampling
 from baton.children.template import compile_template
 

@@ -20,8 +20,6 @@ import importlib
 import itertools
 import os
 import queue
-import re
-import secrets
 import sys
 import threading
 import time
@@ -33,6 +31,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from baton.children import framing, lora
 from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.children.prompt import encode
 
 if TYPE_CHECKING:
     from baton.children import llama
@@ -342,29 +341,6 @@ class Runner:
                 self._front.send(kind, **dict(zip(names, values, strict=True)))
 
         return report
-
-
-def encode(model: llama.Model, render: Callable[[Messages], str], messages: Messages) -> list[int]:
-    """Return the prompt's tokens. What people and files say can't forge control tokens.
-
-    A text that names one ("<|im_end|>") is held out of the template by a word that nobody can
-    guess, and comes in afterwards as mere text. White space stays around the word, for templates
-    that trim.
-    """
-    forged: dict[str, str] = {}
-    shown = []
-    for message in messages:
-        text = message["content"]
-        if model.tokenise(text, special=True) != model.tokenise(text, special=False):
-            word = f"held{secrets.token_hex(16)}"
-            forged[word] = text.strip()
-            text = text.replace(text.strip(), word)
-        shown.append({"role": message["role"], "content": text})
-    prompt = render(shown)
-    tokens: list[int] = []
-    for part in re.split(f"({'|'.join(forged)})", prompt) if forged else [prompt]:
-        tokens += model.tokenise(forged.get(part, part), special=part not in forged)
-    return model.begin(tokens)
 
 
 def _hear(text: str) -> None:

@@ -10,25 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from baton.adapters.local.files import memory_of
-from baton.adapters.local.memory import Crowded, Memory
+from baton.adapters.local.memory import Crowded, Memory, NoRoom
+from baton.adapters.local.replies import Unfit, chunk_of, error_of
 from baton.children import framing
 from baton.children.process import Child, Died, environment
 from baton.domain.chat import (
     Chunk,
-    Finish,
-    Loading,
-    Reading,
     Retrying,
     Text,
-    Thinking,
     Usage,
-    Writing,
 )
 from baton.domain.errors import (
     BatonError,
-    ContextTooLong,
     ModelFileError,
-    WorkerError,
     WorkerUnavailable,
 )
 from baton.domain.sanitise import one_line
@@ -161,6 +155,9 @@ class Host:
                 return
             except Crowded:  # nothing of it is loaded now, so nobody waits for it meanwhile
                 await self._memory.change(rests)
+            except NoRoom:
+                if not await self._memory.find_gpus():  # asking them takes a child's start
+                    raise
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
@@ -316,14 +313,14 @@ class Host:
             self._child = None
 
     def _chunk(self, frame: framing.Frame) -> Chunk | None:
-        """Read a frame. A child is as trustworthy as its model file: Died if it makes no sense."""
+        """Read a frame. Raises Died if it makes no sense, else the error it stands for."""
         match frame:
             case {"type": "loaded"}:
                 self._note(frame)
                 return None
             case {"type": "failed"}:
-                raise _error(frame)
-        return _chunk(frame)
+                raise error_of(frame)
+        return chunk_of(frame)
 
     def _note(self, frame: framing.Frame) -> None:
         """Learn from the child what has been loaded. Raises ModelFileError if it is too large."""
@@ -364,52 +361,6 @@ class Host:
         )
 
 
-class Unfit(ModelFileError):
-    """An adapter that can't be put on the model."""
-
-
-def _chunk(frame: framing.Frame) -> Chunk:
-    """Read what a child says while it answers. Raises Died if that makes no sense."""
-    match frame:
-        case {"type": "text", "text": str(text), "tokens": int(tokens)}:
-            return Text(text, tokens)
-        case {"type": "speed", "tokens_per_second": float(speed)}:
-            return Writing(speed)
-        case {"type": "thinking", "tokens": int(tokens), "tokens_per_second": float(speed)}:
-            return Thinking(tokens, speed)
-        case {"type": "reading", "done": int(done), "total": int(total)}:
-            return Reading(done, total)
-        case {"type": "loading", "fraction": float(fraction)}:
-            return Loading(min(max(fraction, 0.0), 1.0))
-        case {
-            "type": "done",
-            "tokens_in": int(tokens_in),
-            "tokens_out": int(tokens_out),
-            "finish": "stop" | "length" as finish,
-            "cached": int(cached),
-            "context": int(context),
-            "confidence": float() | None as confidence,
-        }:
-            counted = (tokens_in, tokens_out, Finish(finish), cached, context)
-            return Usage(*counted, confidence=confidence)
-    raise Died("It answered nonsense.")
-
-
 def _unavailable(name: str, reason: str, wrote: bool) -> WorkerUnavailable:
     kept = " What it had written is kept." if wrote else ""
     return WorkerUnavailable(f"{name} fell over. {reason}{kept}", "Try again.")
-
-
-def _error(frame: framing.Frame) -> BatonError:
-    """Turn a child's failure into the error it stands for."""
-    match frame:
-        case {"error": "ContextTooLong", "needed": int(needed), "limit": int(limit)}:
-            return ContextTooLong(needed, limit)
-        case {"error": str(name), "message": str(message), "hint": str(hint)}:
-            kinds: dict[str, type[BatonError]] = {
-                "ModelFileError": ModelFileError,
-                "WorkerUnavailable": WorkerUnavailable,
-                "Unfit": Unfit,
-            }
-            return kinds.get(name, WorkerError)(one_line(message, 500), one_line(hint, 500))
-    return WorkerError("The model failed without saying why.", "Try again.")
