@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from adapters.local_ask import CAPITAL, ask
+from adapters.local_ask import CAPITAL, ask, small
 from baton.adapters.local import LocalWorker, Memory, check_gguf, find_model, starter
 from baton.adapters.local import files as local_files
+from baton.adapters.local import memory as local_memory
 from baton.adapters.local.files import memory_of
 from baton.adapters.local.memory import Crowded, MachineMemory, NoRoom, machine_memory
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
+from baton.domain.machine import Gpu
 from support.gguf import facts, header
 
 HEAD = b"GGUF\x03\0\0\0"
@@ -162,6 +164,13 @@ def test_what_an_idle_model_would_give_back_counts_as_free() -> None:
     assert idle.resident == 0
 
 
+def test_elsewhere_processes_are_asked_in_another_way() -> None:
+    from baton.adapters.local.memory import _resident
+
+    assert _resident(os.getpid()) > 10**7
+    assert _resident(2**22 + 1) == 0
+
+
 def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:
     memory = memory_with(5 * GB)
     memory.make_room(busy := Lodger(GB, busy=True), GB)
@@ -185,6 +194,24 @@ def test_what_gpus_have_counts_too() -> None:
     memory.make_room(Lodger(0), 24 * GB)
     with pytest.raises(NoRoom, match=r"30\.0 GB are allowed"):
         memory.make_room(Lodger(0), 31 * GB)
+
+
+async def test_gpus_are_asked_only_when_there_is_no_room_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+
+    async def gpus() -> tuple[Gpu, ...]:
+        nonlocal asked
+        asked += 1
+        return (Gpu("A GPU", 2 * GB, 2 * GB),)
+
+    monkeypatch.setattr(local_memory, "gpus", gpus)
+    worker = small(Memory(150_000_000))  # too little for it alone
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert asked == 1
+    await worker.aclose()
 
 
 def test_a_container_has_less_memory_than_its_machine(tmp_path: Path) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from baton.adapters.local.probe import gpus
 from baton.adapters.local.processor import Processor
 from baton.domain import cgroups
 from baton.domain.errors import ModelFileError
-from baton.domain.fit import SPARE
+from baton.domain.fit import SPARE, gpu_room
 
 SHARE = 0.8
 """How much of the machine's memory models may take together, unless set otherwise."""
@@ -80,6 +82,7 @@ class Memory:
         self.processor = Processor()
         self.rests = 0
         self.gpu = 0
+        self._asked = False
         self._given = limit
         self._look = look or machine_memory
         self._watching: list[asyncio.Future[None]] = []
@@ -123,6 +126,14 @@ class Memory:
         """
         mapped = sum(_pages(o.process)[1] for o in self._tenants if o is not tenant)
         return self._look().available - SPARE - mapped + _pages(tenant.process)[0] + self.gpu
+
+    async def find_gpus(self) -> bool:
+        """Find out what GPUs have free, once; return whether there is more room by that."""
+        if self._asked:
+            return False
+        self._asked = True
+        self.gpu = gpu_room(await gpus())
+        return self.gpu > 0
 
     async def change(self, since: int) -> None:
         """Wait until there may be more room than when that many models had come to rest (`rests`).
@@ -173,16 +184,30 @@ def _meminfo(root: Path) -> tuple[int, int]:
 
 
 def _pages(process: int | None) -> tuple[int, int]:
-    """Return the bytes that a process holds of its own, and those that it has mapped of files."""
+    """Return the bytes that a process holds of its own, and those that it has mapped of files.
+
+    Only Linux tells them apart.
+    """
     if process is None:
         return 0, 0
+    if sys.platform != "linux":
+        return _resident(process), 0
     try:
         pages = Path(f"/proc/{process}/statm").read_text("ascii").split()
         resident, mapped = int(pages[1]), int(pages[2])
     except (OSError, ValueError, LookupError):
-        return 0, 0
+        return 0, 0  # it has just ended
     size = os.sysconf("SC_PAGE_SIZE")
     return (resident - mapped) * size, mapped * size
+
+
+def _resident(process: int) -> int:
+    import psutil
+
+    try:
+        return int(psutil.Process(process).memory_info().rss)
+    except psutil.Error:
+        return 0
 
 
 def _too_large(needed: int, held: int, limit: int) -> NoRoom:
