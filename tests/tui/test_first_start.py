@@ -100,6 +100,23 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
         assert stage.chat.transcript.turns[-1].worker == "talker-9b"
 
 
+async def test_what_was_chosen_from_does_not_change_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.tui.screens.advising.MEASURED_SECONDS", 600.0)
+    shop = shop_in(tmp_path)
+    shop.supply.hold()
+    async with shopping(shop, tmp_path, endless, settle=False) as stage:
+        starter = stage.desk.orchestra.worker("small")
+        assert isinstance(starter, ScriptedWorker)
+        await stage.until(lambda: starter.requests)
+        await choose(stage, "Download in the background")
+        await stage.until(lambda: len(shop.supply.begun) == 2)
+        await stage.app.workers.wait_for_complete()
+        assert "Download in the background" not in stage.see()
+        assert not any(shop.library.asked)
+
+
 async def test_later_is_remembered(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path) as stage:
@@ -128,7 +145,7 @@ async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
 async def test_the_measurement_is_given_up_for_a_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.screens.equipping.MEASURED_SECONDS", 600.0)
+    monkeypatch.setattr("baton.tui.screens.advising.MEASURED_SECONDS", 600.0)
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
         starter = stage.desk.orchestra.worker("small")
@@ -192,7 +209,8 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
     shop.supply.errors = {"scout-2b": error, "talker-9b": error}
     async with shopping(shop, tmp_path) as stage:
         await choose(stage, "Download in the background")
-        await stage.until(lambda: flat(stage).count("The hub could not be reached.") >= 1)
+        said = "Scout 2B and Talker 9B didn't come. The hub could not be reached. Try again."
+        await stage.until(lambda: said in flat(stage))
         assert "`baton models import DIR` here" in flat(stage)
         assert shop.get("talker-9b").state is State.COMING, "it can be gone on with"
 

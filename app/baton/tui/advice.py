@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.domain.catalogue import Role
-from baton.domain.library import Foreign
-from baton.domain.machine import Machine
 from baton.domain.sanitise import one_line
 from baton.engine.ports import Choice
-from baton.engine.recommend import Pick, Recommendation
 from baton.tui.widgets.turn import show_size
+
+if TYPE_CHECKING:
+    from baton.domain.library import Foreign
+    from baton.domain.machine import Machine
+    from baton.engine.recommend import Pick, Recommendation
 
 DOWNLOAD = Choice("download", "Download in the background")
 CHOOSE = Choice("choose", "Choose")
@@ -82,9 +85,8 @@ def told(found: Recommendation, machine: Machine) -> str:
         parts.append(f"{show_size(found.download)}, {', '.join(licences)}.")
     else:
         parts.append("All of it is here.")
-    if speed := _speed(found):
-        parts.append(f"About {speed} tokens/s.")
-    return " ".join(parts)
+    parts.append(_speed(found))
+    return " ".join(part for part in parts if part)
 
 
 def _roles(pick: Pick) -> str:
@@ -92,12 +94,17 @@ def _roles(pick: Pick) -> str:
 
 
 def _speed(found: Recommendation) -> str:
-    """Return how fast the one writes that chats, or else the first."""
+    """Say about how fast the one writes that chats, or else the first; "" if nobody knows."""
     speeds = sorted((Role.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed)
     if not speeds:
         return ""
     speed = speeds[0][1] or 0.0
-    return f"{speed:.0f}" if speed >= 1 else "less than 1"
+    return f"About {speed:.0f} tokens/s." if speed >= 1.5 else "About 1 token/s, or less."
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join what is enumerated in a sentence."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def told_foreign(found: Sequence[Foreign]) -> str:
@@ -109,8 +116,7 @@ def told_foreign(found: Sequence[Foreign]) -> str:
     first, *others = counts
     noun = "model" if first[1] == 1 else "models"
     said = [f"{first[1]} {noun} of {first[0]}", *(f"{count} of {name}" for name, count in others)]
-    listed = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
-    return f"Also found: {listed}, {show_size(sum(model.size for model in found))}: Choose."
+    return f"Also found: {listed(said)}, {show_size(sum(model.size for model in found))}: Choose."
 
 
 # Put off

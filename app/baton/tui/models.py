@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from textual.content import Content
 
-from baton.domain.catalogue import Entry, Role, Thinking
+from baton.domain.catalogue import Entry, Role
 from baton.domain.chat import Card
 from baton.domain.fit import Fit, Verdict
 from baton.domain.library import Foreign, Held, Phase, State
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
-from baton.tui.advice import show_licence
 from baton.tui.downloads import Coming, percent
 from baton.tui.widgets.turn import show_size
 
@@ -288,110 +287,3 @@ def totals(stock: Stock, memory: int, *, wide: bool = False) -> str:
     parts += [f"{show_size(stock.disk)} free"] if stock.disk and wide else []
     parts += [f"{show_size(memory)} {'in memory' if wide else 'loaded'}"] if memory else []
     return " · ".join(parts)
-
-
-# One model in detail
-
-
-def card_of(row: Row) -> Card | None:
-    """Return the card of a worker, or of what a model of the catalogue would be as one."""
-    if row.card is not None or row.entry is None:
-        return row.card
-    entry = row.entry
-    return Card(
-        entry.id,
-        "local",
-        entry.name,
-        context=entry.context,
-        size=entry.size,
-        parameters=entry.parameters,
-        published=entry.skills,
-    )
-
-
-def details(row: Row, good: str = "", verdict: Verdict | None = None) -> Content:
-    """Tell what is known of a model: what it is good at, its licence, whether it fits, its file."""
-    lines = [
-        Content.assemble((one_line(row.name, 60), "bold"), (_facts(row), "$muted")),
-        Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
-        Content(_fits(verdict or row.verdict)),
-        Content.styled(_where(row), "$muted"),
-        Content.styled(_notes(row), "$muted"),
-        Content.styled(_wrong(row), "$error"),
-        Content.styled(_offer(row), "$primary"),
-    ]
-    return Content("\n").join([line for line in lines if line.plain])
-
-
-def _facts(row: Row) -> str:
-    card, entry = row.card, row.entry
-    context = (card.context if card else 0) or (entry.context if entry else 0)
-    price = told_price(card) if card is not None and card.is_outside else ""
-    thinks = {Thinking.ALWAYS: "always thinks first", Thinking.SWITCH: "can think first"}
-    facts = [
-        one_line(card.id, 40) if card is not None else "",
-        ", ".join(row.roles),
-        show_size(row.size) if row.size else "",
-        show_licence(row.licence) if row.licence else "",
-        f"{context:,} tokens" if context else "",
-        one_line(card.hardware, 40) if card is not None else "",
-        price,
-        thinks.get(entry.thinking, "") if entry is not None else "",
-    ]
-    return "".join(f" · {fact}" for fact in facts if fact)
-
-
-def told_price(card: Card) -> str:
-    """Say what a worker elsewhere costs."""
-    if card.price is None:
-        return "price unknown: not asked until you enter one"
-    if card.price.is_free:
-        return "costs nothing"
-    rates = card.price.rates
-    return f"{show_usd(rates.input)} in, {show_usd(rates.output)} out per million tokens"
-
-
-def _fits(verdict: Verdict | None) -> str:
-    return f"{one_line(verdict.why)} {one_line(verdict.mend)}".strip() if verdict else ""
-
-
-def _where(row: Row) -> str:
-    if row.foreign is not None:
-        return f"{one_line(row.foreign.program, 30)}'s: {one_line(str(row.foreign.path))}"
-    if row.held is None:
-        return (
-            f"From hf.co/{one_line(row.entry.source.repo, 90)}" if row.offered and row.entry else ""
-        )
-    if row.held.state is State.COMING:
-        return f"From {one_line(str(row.held.record.source), 150)}"
-    linked = "Linked: " if row.held.record.link else ""
-    return f"{linked}{one_line(str(row.held.path))}"
-
-
-def _notes(row: Row) -> str:
-    """Tell what its maker and its runner say of it."""
-    known = (row.card.note if row.card else "", row.entry.note if row.entry else "")
-    return " ".join(dict.fromkeys(one_line(note) for note in known if note))
-
-
-def _wrong(row: Row) -> str:
-    if row.held is None or row.coming is not None:
-        return ""
-    match row.held.state:
-        case State.BROKEN:
-            return f"Not used: {one_line(row.held.record.wrong) or 'its file is broken'}."
-        case State.GONE:
-            return "Its file isn't there any more."
-        case State.CHANGED:
-            return "Its file was changed: it is read through before it is loaded again."
-    return ""
-
-
-def _offer(row: Row) -> str:
-    """Say what Enter would do, where that takes more than a moment."""
-    if row.entry is None or not row.offered or row.coming is not None:
-        return ""
-    what = f"Enter downloads it: {show_size(row.size)}" if row.size else "Enter downloads it"
-    if not row.entry.free:
-        return f"{what}, once you have agreed to its licence ({show_licence(row.licence)})."
-    return f"{what}, {show_licence(row.licence)}."

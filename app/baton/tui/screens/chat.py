@@ -23,7 +23,7 @@ from baton.tui import keys
 from baton.tui.desk import Desk
 from baton.tui.facts import name_of, told_offer
 from baton.tui.playing import Pending, Player
-from baton.tui.screens.equipping import EquippingScreen
+from baton.tui.screens.advising import AdvisingScreen
 from baton.tui.screens.presenter import Presenter
 from baton.tui.widgets.question import ChoiceView, QuestionView, ask_with
 from baton.tui.widgets.turn import TurnView
@@ -34,7 +34,7 @@ DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""
 
 
-class ChatScreen(EquippingScreen):
+class ChatScreen(AdvisingScreen):
     """Where prompts are answered: opens conversations, plays prompts and puts questions."""
 
     BINDINGS = keys.CHAT
@@ -134,9 +134,8 @@ class ChatScreen(EquippingScreen):
         self._left = True
         self.action_take_default()
         self.pass_advice()
-        if self.downloads is not None:
-            await self.downloads.close()
-        await self.player.close()
+        downloads = () if self.downloads is None else (self.downloads.close(),)
+        await asyncio.gather(self.player.close(), *downloads)
         try:
             await self.keep_draft()
             store = self.desk.store

@@ -21,6 +21,7 @@ from baton.domain.fit import Verdict
 from baton.domain.library import State
 from baton.domain.sanitise import one_line, sanitise
 from baton.tui import downloads, keys, models
+from baton.tui.model import READABLE, bar, card_of, cost, details, fetchable
 from baton.tui.models import Row, Stock
 from baton.tui.screens.confirm import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.5
 """How often what is loaded and what is on its way is looked at again."""
-
-BAR = 24
 
 
 class ModelsScreen(Overlay[str]):
@@ -205,7 +204,7 @@ class ModelsScreen(Overlay[str]):
 
     def _show_coming(self, coming: dict[str, Coming]) -> None:
         """Draw a bar for each model on its way."""
-        bars = [_bar(one) for one in coming.values()][: downloads.SIDE_BY_SIDE]
+        bars = [bar(one) for one in coming.values()][: downloads.SIDE_BY_SIDE]
         self._put("#coming", Content("\n").join(bars))
         self.query_one("#coming").display = bool(bars)
 
@@ -230,7 +229,7 @@ class ModelsScreen(Overlay[str]):
         """Find out what a model is good at, and whether one that is here fits now."""
         from baton.engine.mastery import in_short
 
-        if (card := models.card_of(row)) is None:
+        if (card := card_of(row)) is None:
             return
         try:
             self._good[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
@@ -246,7 +245,7 @@ class ModelsScreen(Overlay[str]):
         row, about = self._row, Content("")
         if row is not None:
             good, verdict = self._good.get(row.key, ""), self._verdicts.get(row.key)
-            about = models.details(row, good, verdict)
+            about = details(row, good, verdict)
         if self._complaint:
             about = Content.assemble((self._complaint, "$error"), "\n", about)
         self._put("#about", about)
@@ -266,13 +265,13 @@ class ModelsScreen(Overlay[str]):
             case "choose":
                 return row is not None and row.card is not None
             case "fetch":
-                return row is not None and _fetchable(row)
+                return row is not None and fetchable(row)
             case "link":
                 return row is not None and row.foreign is not None
             case "pause":
                 return held is not None and held.state is State.COMING
             case "verify":
-                usable = held is not None and held.state in _READABLE
+                usable = held is not None and held.state in READABLE
                 return usable and row is not None and row.coming is None
             case "remove":
                 return held is not None
@@ -303,7 +302,7 @@ class ModelsScreen(Overlay[str]):
         from baton.tui.screens.getting import wanted
 
         row = self._row
-        if row is None or self._downloads is None or not _fetchable(row):
+        if row is None or self._downloads is None or not fetchable(row):
             return
         try:
             held = row.held
@@ -348,7 +347,7 @@ class ModelsScreen(Overlay[str]):
         if row is None or row.held is None:
             return
         heading = f"Remove {one_line(row.name, 40)}?"
-        if not await self.app.push_screen_wait(ConfirmScreen(heading, _cost(row), "Remove it")):
+        if not await self.app.push_screen_wait(ConfirmScreen(heading, cost(row), "Remove it")):
             return
         try:
             if self._downloads is not None:
@@ -388,40 +387,3 @@ class ModelsScreen(Overlay[str]):
         self._whole = not self._whole
         self._fill()
         self.footer.say("all of the catalogue" if self._whole else "what fits this machine")
-
-
-_READABLE = (State.HERE, State.LINKED, State.CHANGED, State.BROKEN)
-
-
-def _fetchable(row: Row) -> bool:
-    """Tell whether Enter would fetch a model."""
-    if row.coming is not None or row.foreign is not None:
-        return False
-    if row.held is None:
-        return row.offered and row.entry is not None
-    if row.held.state is State.COMING:
-        return True
-    lost = row.held.state in (State.BROKEN, State.GONE)
-    return lost and not row.held.record.link and bool(str(row.held.record.source))
-
-
-def _cost(row: Row) -> str:
-    """Say what removing a model comes to."""
-    assert row.held is not None
-    record = row.held.record
-    if record.link:
-        what = "Its file is another program's and stays where it is; Baton only forgets it."
-    else:
-        what = f"{show_size(row.held.bytes)} are freed."
-    return f"{what}\nConversations with it stay as they are, and can be read."
-
-
-def _bar(coming: Coming) -> Content:
-    """Draw how far a model is, and say it."""
-    progress = coming.progress
-    done = BAR * progress.done // progress.total if progress.total else 0
-    return Content.assemble(
-        ("█" * done, "$primary"),
-        ("·" * (BAR - done), "$rule"),
-        f"  {one_line(downloads.told_one(coming), 100)}",
-    )
