@@ -6,6 +6,8 @@ is outside text: it is shown on one line, and never decides anything but which s
 
 from __future__ import annotations
 
+import re
+import socket
 import ssl
 from dataclasses import dataclass
 
@@ -117,13 +119,24 @@ def of_error(error: Exception, what: str) -> Failure:
             message = f"The server of {what} can't be trusted: {one_line(str(error), 160)}."
             hint = "Where a network puts its own certificate in between, SSL_CERT_FILE names it."
         case httpx.ConnectError():
-            why = one_line(str(error), 120) or type(error).__name__
-            message = f"{what} can't be reached: {why}."
+            message = f"{what} can't be reached: {_why(error)}."
             hint = "Check the network, and HF_ENDPOINT if it is set; nothing was lost."
         case _:
             message = f"The connection was cut when {what} was asked for. What has come is kept."
             hint = "Try again."
     return Failure("WorkerUnavailable", message, hint or "Fetch it from elsewhere.")
+
+
+def _why(error: Exception) -> str:
+    """Say in plain words why nothing could be connected to; the system's where there are none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return "its name can't be looked up"
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens there"
+        cause = cause.__cause__ or cause.__context__
+    return one_line(re.sub(r"^\[Errno -?\d+\] ", "", str(error)), 120) or type(error).__name__
 
 
 def nonsense(host: str, what: str, why: str) -> Failure:
