@@ -164,6 +164,15 @@ def test_what_an_idle_model_would_give_back_counts_as_free() -> None:
     assert idle.resident == 0
 
 
+def test_what_a_loaded_model_may_still_grow_to_is_promised_to_it() -> None:
+    memory = memory_with(5 * GB)
+    memory.make_room(busy := Lodger(2 * GB, busy=True), 2 * GB)
+    with pytest.raises(Crowded, match=r"4\.0 GB of memory, and 2\.7 GB are free"):
+        memory.make_room(Lodger(0), 4 * GB)
+    busy.resident = 0
+    memory.make_room(Lodger(0), 4 * GB)
+
+
 def test_elsewhere_processes_are_asked_in_another_way() -> None:
     from baton.adapters.local.memory import _resident
 

@@ -108,7 +108,7 @@ class Memory:
             if self._held(others) + needed <= limit and needed <= free:
                 return
             if not other.busy:
-                free += sum(_pages(other.process))
+                free += max(other.resident, _taken(other))
                 other.unload()
         held = self._held(others)
         if tenant.force:
@@ -121,11 +121,13 @@ class Memory:
     def _free(self, tenant: Tenant) -> int:
         """Return the bytes that a tenant could have now, if nothing else is unloaded for it.
 
-        What loaded models have mapped of their files counts as available to a machine, yet they
-        go on reading it; and what the tenant itself has taken already needn't be free any more.
+        What a model reads in place, mapped from its file, counts as available to the machine; so
+        does the context that it hasn't grown to yet. Both stay promised to it. What the tenant
+        itself has taken already needn't be free any more.
         """
-        mapped = sum(_pages(o.process)[1] for o in self._tenants if o is not tenant)
-        return self._look().available - SPARE - mapped + _pages(tenant.process)[0] + self.gpu
+        others = [other for other in self._tenants if other is not tenant]
+        promised = sum(max(other.resident - _taken(other), 0) for other in others)
+        return self._look().available - SPARE - promised + _taken(tenant) + self.gpu
 
     async def find_gpus(self) -> bool:
         """Find out what GPUs have free, once; return whether there is more room by that."""
@@ -183,22 +185,17 @@ def _meminfo(root: Path) -> tuple[int, int]:
         return found.total, found.available
 
 
-def _pages(process: int | None) -> tuple[int, int]:
-    """Return the bytes that a process holds of its own, and those that it has mapped of files.
-
-    Only Linux tells them apart.
-    """
-    if process is None:
-        return 0, 0
+def _taken(tenant: Tenant) -> int:
+    """Return the bytes that a model's process has for itself alone: nobody else could have them."""
+    if tenant.process is None:
+        return 0
     if sys.platform != "linux":
-        return _resident(process), 0
+        return _resident(tenant.process)
     try:
-        pages = Path(f"/proc/{process}/statm").read_text("ascii").split()
-        resident, mapped = int(pages[1]), int(pages[2])
+        pages = Path(f"/proc/{tenant.process}/statm").read_text("ascii").split()
+        return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, LookupError):
-        return 0, 0  # it has just ended
-    size = os.sysconf("SC_PAGE_SIZE")
-    return (resident - mapped) * size, mapped * size
+        return 0  # it has just ended
 
 
 def _resident(process: int) -> int:
