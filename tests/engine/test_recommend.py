@@ -150,7 +150,7 @@ def test_a_machine_of_4_gb_keeps_room_for_everything_else(free: float) -> None:
 def test_the_usual_machines_get_what_they_can_carry() -> None:
     assert by_role(recommend(CATALOGUE, machine(4, 2), speed=100)) == {
         Role.CONDUCTOR: "qwen3.5-0.8b",
-        Role.CHAT: "qwen3.5-0.8b",
+        Role.CHAT: "qwen3.5-2b",
         Role.CODER: "qwen2.5-coder-1.5b",
     }
     for memory, cores, starter, chat in (

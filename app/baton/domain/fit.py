@@ -28,8 +28,8 @@ SMALLEST_CONTEXT = 2048
 PROCESS = 36 << 20
 """Bytes of a runner without its model: Python, llama.cpp, numpy. Measured."""
 
-TOKEN = 360
-"""Bytes that llama.cpp keeps of each word of a vocabulary. Measured with 49,152 words."""
+TOKEN = 400
+"""Bytes that llama.cpp keeps of each word of a vocabulary. Measured: 150 to 460, mostly 350."""
 
 BATCH = 128
 GPU_BATCH = 512
@@ -122,9 +122,15 @@ def load_of_entry(entry: Entry, context: int) -> Load:
     context = min(context, entry.context or context)
     parameters = entry.parameters or entry.size * 5 // 3
     per_token = entry.kv_bytes or 40_000 + parameters // 80_000
-    room = (96 << 20) + entry.size // 50
+    vocabulary, small = 96 << 20, entry.size // 50
+    computing = max(128 << 20, 4 * BATCH * 24 * context)  # all words' scores, or 24 heads
     return Load(
-        entry.name, entry.size, per_token * context, context, PROCESS + room, scratch=4 * room
+        entry.name,
+        entry.size,
+        per_token * context,
+        context,
+        PROCESS + vocabulary + computing + small,
+        scratch=512 << 20,
     )
 
 
