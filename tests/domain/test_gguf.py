@@ -140,6 +140,7 @@ def test_keys_and_values_have_lengths_of_their_own() -> None:
         ("lfm2", {}, "1111"),
         ("gemma4", {"sliding_window_pattern": [True, True, False, True]}, "1101"),
         ("step35", {"sliding_window_pattern": [0, 1, 1, 0]}, "0110"),
+        ("step35", {"sliding_window_pattern": [0, 1]}, "0100"),
     ],
 )
 def test_windows_are_where_llama_cpp_has_them(
@@ -224,6 +225,7 @@ def test_parts_and_alignment() -> None:
     found = read(header(keys, [Tensor("a", (64,))]))
     assert (found.parts, found.parameters) == (3, 7 * 10**9)
     assert (found.experts, found.experts_used) == (8, 2)
+    assert kind("mixed", expert_used_count=[1, 4, 2, 0]).experts_used == 4
     wide = header(facts() | {"general.alignment": 256}, [Tensor("a", (1,))], alignment=256)
     assert read(wide).size % 256 == 4
 

@@ -46,6 +46,7 @@ ARRAYS = (
     ".attention.head_count_kv",
     ".attention.recurrent_layers",
     ".attention.sliding_window_pattern",
+    ".expert_used_count",
     ".feed_forward_length",
 )
 """The ends of the keys whose arrays are wanted, a number for each layer."""
@@ -391,7 +392,7 @@ def _header(data: Metadata, weights: _Weights) -> Header:
         feed_forward=max(data.by_layer("feed_forward_length", zeros), default=0),
         heads=max(data.by_layer("attention.head_count", zeros), default=0),
         experts=data.own("expert_count"),
-        experts_used=data.own("expert_used_count"),
+        experts_used=max(data.by_layer("expert_used_count", zeros), default=0),
         weights=weights.bytes,
         largest=weights.largest,
         size=weights.end,

@@ -120,7 +120,7 @@ def _windowed(data: Metadata) -> tuple[bool, ...]:
     kind = data.architecture
     if kind in NO_WINDOWS:
         return (False,) * data.layers
-    pattern = data.own_series("attention.sliding_window_pattern")
+    pattern = data.own_series("attention.sliding_window_pattern", short=True)
     if pattern is not None:
         return tuple(map(bool, pattern))
     if kind in FIRST_PERIODS:

@@ -63,16 +63,19 @@ class Metadata:
         """Return a count of the model's own kind."""
         return self.count(self._key(key), default, most)
 
-    def own_series(self, key: str) -> tuple[int, ...] | None:
-        """Return a number for each layer, None unless the key holds an array."""
+    def own_series(self, key: str, short: bool = False) -> tuple[int, ...] | None:
+        """Return a number for each layer, None unless the key holds an array.
+
+        Where it may be `short`, the last layers have 0.
+        """
         value = self._values.get(self._key(key))
         if not isinstance(value, Series):
             return None
-        if value.values is None or len(value.values) < self.layers:
+        if value.values is None or (len(value.values) < self.layers and not short):
             raise Malformed(f"its {self._key(key)} doesn't have a number for each layer")
         if not all(0 <= number <= MOST for number in value.values):
             raise Malformed(f"its {self._key(key)} has numbers that it can't have")
-        return value.values[: self.layers]
+        return (value.values + (0,) * self.layers)[: self.layers]
 
     def by_layer(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:
         """Return a number for each layer; a single one holds for all."""
