@@ -31,7 +31,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 from baton.adapters.local import LocalWorker, Memory, starter  # noqa: E402
-from baton.adapters.local.files import memory_of  # noqa: E402
+from baton.adapters.local.files import load_for  # noqa: E402
 from baton.adapters.local.memory import machine_memory  # noqa: E402
 from baton.children.heading import header_of  # noqa: E402
 from baton.domain.chat import Message, Request, Role  # noqa: E402
@@ -111,7 +111,7 @@ async def filled(context: int) -> tuple[int, int]:
     assert worker.process is not None
     real = psutil.Process(worker.process).memory_info().rss
     await worker.aclose()
-    return memory_of(model.path, context), real
+    return load_for(model.path, context).total, real
 
 
 def rows(contexts: tuple[int, ...]) -> Iterator[tuple[str, str, str, bool]]:

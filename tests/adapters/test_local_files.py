@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from adapters.local_ask import CAPITAL, ask, small
-from baton.adapters.local import LocalWorker, Memory, check_gguf, find_model, starter
+from baton.adapters.local import LocalWorker, Manner, Memory, check_gguf, find_model, starter
 from baton.adapters.local import files as local_files
 from baton.adapters.local import memory as local_memory
-from baton.adapters.local.files import memory_of
+from baton.adapters.local.files import load_for
 from baton.adapters.local.memory import Crowded, MachineMemory, NoRoom, machine_memory
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
@@ -151,7 +152,18 @@ def test_what_is_not_free_right_now_is_refused() -> None:
     with pytest.raises(NoRoom, match=r"6\.0 GB of memory, and 4\.7 GB are free now") as refused:
         memory.make_room(Lodger(0), 6 * GB)
     assert not isinstance(refused.value, Crowded)
-    assert "Close other programs" in refused.value.hint
+    assert refused.value.hint == "Choose a smaller model, or close other programs."
+
+
+async def test_the_context_that_would_fit_is_told_and_does() -> None:
+    with pytest.raises(NoRoom) as refused:
+        await ask(small(Memory(300_000_000)), CAPITAL)
+    assert "Set its `context` to 4096, with which it fits" in refused.value.hint
+    model = starter()
+    card = replace(model.card, context=4096)
+    worker = LocalWorker(card, model.path, Memory(300_000_000), manner=Manner(0))
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    await worker.aclose()
 
 
 def test_what_an_idle_model_would_give_back_counts_as_free() -> None:
@@ -259,6 +271,6 @@ def test_a_model_that_was_cut_off_is_refused_before_it_is_loaded(tmp_path: Path)
 
 def test_a_model_takes_more_with_more_context() -> None:
     path = starter().path
-    sizes = [memory_of(path, context) for context in (2048, 4096, 8192, 100_000)]
+    sizes = [load_for(path, context).total for context in (2048, 4096, 8192, 100_000)]
     assert sizes[0] < sizes[1] < sizes[2] == sizes[3]
-    assert memory_of(path, 8192, 8) < sizes[2]
+    assert load_for(path, 8192, "q8_0").total < sizes[2]

@@ -270,7 +270,7 @@ def _mend(loads: Sequence[Load], machine: Machine) -> str:
     """Tell what would make a better fit, "" if nothing easy does."""
     before = _judged(loads, machine).fit
     longest = max(load.context for load in loads)
-    for context in _smaller(longest):
+    for context in smaller_contexts(longest):
         after = _judged([load.at(context) for load in loads], machine).fit
         if _RANKS[after] < _RANKS[before]:
             return f"{_k(context)} instead of {_k(longest)} of context {_VERBS[after]}."
@@ -306,7 +306,7 @@ def _without_one(loads: Sequence[Load], machine: Machine) -> str:
     return "Choose fewer or smaller ones."
 
 
-def _smaller(context: int) -> Iterator[int]:
+def smaller_contexts(context: int) -> Iterator[int]:
     """Yield smaller contexts that are worth having, the largest first."""
     power = 1 << max(context - 1, 1).bit_length() - 1
     while power >= SMALLEST_CONTEXT:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from baton.children.heading import header_of
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
-from baton.domain.fit import load_of
+from baton.domain.fit import Load, load_of
 from baton.domain.gguf import Header, Malformed
 
 STARTER = "smollm2-135m"
@@ -72,9 +72,9 @@ def check_gguf(path: Path) -> int:
     return path.stat().st_size
 
 
-def memory_of(path: Path, context: int, kv_bits: int = 16) -> int:
-    """Return the bytes that a model will take with that context. Raises ModelFileError."""
-    return load_of(read_file(path), path.stat().st_size, context, kv_bits).total
+def load_for(path: Path, context: int, kv: str = "f16") -> Load:
+    """Return what a model will take with that context. Raises ModelFileError."""
+    return load_of(read_file(path), path.stat().st_size, context, 16 if kv == "f16" else 8)
 
 
 def read_file(path: Path) -> Header:

@@ -9,7 +9,7 @@ from contextlib import aclosing, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from baton.adapters.local.files import memory_of
+from baton.adapters.local.files import load_for
 from baton.adapters.local.memory import Crowded, Memory, NoRoom
 from baton.adapters.local.replies import Unfit, chunk_of, error_of
 from baton.children import framing
@@ -213,9 +213,9 @@ class Host:
         return child
 
     def _start(self, name: str) -> Child:
-        bits = 16 if self._kv == "f16" else 8
-        self._bytes = max(memory_of(self._path, self._context, bits), self._bytes)
-        self._memory.make_room(self, self._bytes)
+        load = load_for(self._path, self._context, self._kv)
+        self._bytes = max(load.total, self._bytes)
+        self._memory.make_room(self, self._bytes, load)
         try:
             child = Child("runner", environment(self._environ))
         except OSError as error:

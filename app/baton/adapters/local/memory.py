@@ -13,7 +13,7 @@ from baton.adapters.local.probe import gpus
 from baton.adapters.local.processor import Processor
 from baton.domain import cgroups
 from baton.domain.errors import ModelFileError
-from baton.domain.fit import SPARE, gpu_room
+from baton.domain.fit import SPARE, Load, gpu_room, smaller_contexts
 
 SHARE = 0.8
 """How much of the machine's memory models may take together, unless set otherwise."""
@@ -93,15 +93,16 @@ class Memory:
         """How many bytes all loaded models may hold together."""
         return (self._given or int(self._look().total * SHARE)) + self.gpu
 
-    def make_room(self, tenant: Tenant, needed: int) -> None:
+    def make_room(self, tenant: Tenant, needed: int, load: Load | None = None) -> None:
         """Unload idle models, the least recently used first, until `needed` bytes fit.
 
-        Raises Crowded when they don't even then, and NoRoom when they never will, unless the
-        tenant is forced: then idle models go, and it gets what there is.
+        `load` is what they are for, so that what would mend it can be told. Raises Crowded when
+        they don't even then, and NoRoom when they never will, unless the tenant is forced: then
+        idle models go, and it gets what there is.
         """
         limit, free = self.limit, self._free(tenant)
         if needed > limit and not tenant.force:
-            raise _too_large(needed, 0, limit)
+            raise _too_large(needed, 0, limit, load)
         others = [other for other in self._tenants if other is not tenant]
         self._tenants = [*others, tenant]
         for other in others:
@@ -114,9 +115,9 @@ class Memory:
         if tenant.force:
             return
         if held + needed > limit:
-            raise _too_large(needed, held, limit)
+            raise _too_large(needed, held, limit, load)
         if needed > free:
-            raise _not_free(needed, held, free)
+            raise _not_free(needed, held, free, load)
 
     def _free(self, tenant: Tenant) -> int:
         """Return the bytes that a tenant could have now, if nothing else is unloaded for it.
@@ -207,27 +208,36 @@ def _resident(process: int) -> int:
         return 0
 
 
-def _too_large(needed: int, held: int, limit: int) -> NoRoom:
+def _too_large(needed: int, held: int, limit: int, load: Load | None) -> NoRoom:
     others = f", and models that are answering hold {_gb(held)}" if held else ""
     kind = Crowded if held else NoRoom
+    free = max(limit - held, 0)
     return kind(
         f"This model needs about {_gb(needed)} of memory{others}; {_gb(limit)} are allowed.",
-        "Choose a smaller model, a smaller `context`, or raise `memory_gb` under [local].",
+        f"{_mend(load, free)}, or raise `memory_gb` under [local].",
         needed,
-        max(limit - held, 0),
+        free,
     )
 
 
-def _not_free(needed: int, held: int, free: int) -> NoRoom:
+def _not_free(needed: int, held: int, free: int, load: Load | None) -> NoRoom:
     others = " beside models that are answering" if held else ""
     kind = Crowded if held else NoRoom
+    free = max(free, 0)
     return kind(
-        f"This model needs about {_gb(needed)} of memory, and {_gb(max(free, 0))} are free now"
-        f"{others}.",
-        "Close other programs, choose a smaller model, or a smaller `context` under [local].",
+        f"This model needs about {_gb(needed)} of memory, and {_gb(free)} are free now{others}.",
+        f"{_mend(load, free)}, or close other programs.",
         needed,
-        max(free, 0),
+        free,
     )
+
+
+def _mend(load: Load | None, free: int) -> str:
+    """Return the largest context that fits, or that another model would have to be chosen."""
+    for context in smaller_contexts(load.context) if load is not None else ():
+        if load is not None and load.at(context).total <= free:
+            return f"Set its `context` to {context}, with which it fits"
+    return "Choose a smaller model"
 
 
 def _gb(size: int) -> str:
