@@ -37,6 +37,10 @@ def _digest(path: Path, progress: Callable[[Progress], None], stopped: Callable[
     return sha256.hexdigest()
 
 
+_STRIDE = 4 << 20
+"""A file that grows is looked at when so much is new: waking up often costs more than hashing."""
+
+
 class Follower:
     """Hashes a partial while it grows, from what is in the file and not from what was meant to be.
 
@@ -61,7 +65,7 @@ class Follower:
                     file.seek(0)
                 elif self.done == self._total:
                     return sha256.hexdigest()
-                else:
+                while self.done < size and self._partial.epoch == epoch:
                     count = file.readinto(piece[: size - self.done]) or 0
                     if not count and self._partial.epoch == epoch:
                         raise OSError(f"{self._partial.path} was cut by somebody else")
@@ -73,7 +77,7 @@ class Follower:
         partial = self._partial
 
         def due() -> bool:
-            enough = min(PIECE, self._total - self.done)
+            enough = min(_STRIDE, self._total - self.done)
             return partial.closed or partial.epoch != epoch or partial.size - self.done >= enough
 
         with partial.changed:

@@ -31,6 +31,9 @@ from baton.children.fetching.wire import Stopped
 POLL = 0.1
 """How often to look whether another Baton is done, in seconds."""
 
+STRIDE = 64 << 20
+"""After how many bytes more it is brought to the disk."""
+
 
 class Partial:
     """The file at `path`, made if need be; one thread appends, others may watch it grow.
@@ -45,6 +48,8 @@ class Partial:
         self.closed = False
         self.changed = threading.Condition()
         self._writing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._unsynced: OSError | None = None
         self._file = open(path, "r+b", buffering=0, opener=_private)  # noqa: SIM115
         self.size = self._file.seek(0, os.SEEK_END)
 
@@ -83,8 +88,30 @@ class Partial:
         self.etag = ""
 
     def sync(self) -> None:
-        """Return when all of it is on the disk."""
-        os.fsync(self._file.fileno())
+        """Return when all of it is on the disk. A disk that failed once says so ever after."""
+        with self._syncing:
+            if self._unsynced is not None:
+                raise self._unsynced
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                self._unsynced = error
+                raise
+
+    def keep_syncing(self) -> None:
+        """Bring it to the disk while it grows, so that little is left to do in the end."""
+        synced = self.size
+
+        def due() -> bool:
+            return self.closed or self.size - synced >= STRIDE
+
+        while True:
+            with self.changed:
+                self.changed.wait_for(due)
+                if self.closed:
+                    return
+                synced = self.size
+            self.sync()
 
     @property
     def etag(self) -> str:

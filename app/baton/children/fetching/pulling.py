@@ -30,7 +30,7 @@ from baton.children.front import Failure
 from baton.domain.catalogue import Offer
 from baton.domain.sanitise import one_line
 
-PIECE = 1 << 18
+PIECE = 1 << 19
 """How much is read from a connection at once; all that a killed process can lose."""
 
 _GLANCE = 0.25

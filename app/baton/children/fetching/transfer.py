@@ -197,6 +197,7 @@ def _watched(
     """Let bytes come and be hashed and settle on the disk, and tell how far it is."""
     follower = Follower(partial, wanted.size)
     coming, hashing = _start(source.run), _start(follower.run)
+    _start(partial.keep_syncing)
     try:
         for _ in _until({coming, hashing}, stopped):
             if coming.done():
