@@ -33,10 +33,9 @@ sys.path.append(str(ROOT / "tests"))
 from baton.adapters.local import LocalWorker, Memory, starter  # noqa: E402
 from baton.adapters.local.files import load_for  # noqa: E402
 from baton.adapters.local.memory import machine_memory  # noqa: E402
-from baton.children.heading import header_of  # noqa: E402
 from baton.domain.chat import Message, Request, Role  # noqa: E402
 from baton.domain.fit import judge, load_of  # noqa: E402
-from baton.domain.gguf import Cut, Malformed, read  # noqa: E402
+from baton.domain.gguf import Cut, Malformed, read, read_on  # noqa: E402
 from baton.domain.machine import Machine  # noqa: E402
 from support.gguf import Tensor, facts, header, hostile, mutated, vocabulary  # noqa: E402
 
@@ -72,7 +71,8 @@ def p95(measure: Callable[[], object]) -> float:
 def verdict(path: Path) -> None:
     """Go all the way, from a file's name to what a person is told."""
     size = path.stat().st_size
-    load = load_of(header_of(path, size), size, 8192)
+    with path.open("rb") as file:
+        load = load_of(read_on(file.read, size), size, 8192)
     memory = machine_memory()
     judge([load], Machine(memory.total, memory.available, 2, 2))
 

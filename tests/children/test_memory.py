@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,11 @@ from typing import Any
 import pytest
 
 from baton.adapters.local import starter
+from baton.adapters.local.files import load_for, read_file
 from baton.children import llama, runner
-from baton.children.heading import header_of
 from baton.children.native import LlamaError, c
 from baton.children.sampling import Sampling
 from baton.domain.fit import QUANTISED_BITS, kv_of
-from baton.domain.gguf import Header
 from support.tiny import LAYERS, WINDOW, WORDS, tiny
 
 pytestmark = pytest.mark.local_model
@@ -34,10 +34,6 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield lines
     monkeypatch.undo()
     llama.start(lambda _: None)
-
-
-def header(path: Path) -> Header:
-    return header_of(path, path.stat().st_size)
 
 
 def kept(lines: list[str]) -> float:
@@ -59,7 +55,7 @@ def test_contexts_take_what_was_foretold(
     assert ctx
     c.llama_free(ctx)
     model.free()
-    expected = kv_of(header(path), tokens, QUANTISED_BITS if quantised else 16)
+    expected = kv_of(read_file(path), tokens, QUANTISED_BITS if quantised else 16)
     assert kept(told) == pytest.approx(expected / 2**20, abs=0.02)
 
 
@@ -69,7 +65,7 @@ def test_the_starter_takes_what_was_foretold(told: list[str]) -> None:
     told.clear()
     c.llama_free(model.context(4096, 1))
     model.free()
-    assert kept(told) == kv_of(header(path), 4096) / 2**20 == 90
+    assert kept(told) == kv_of(read_file(path), 4096) / 2**20 == 90
 
 
 def continued(model: llama.Model, ctx: llama.Context, prompt: list[int], count: int) -> list[int]:
@@ -161,8 +157,9 @@ def test_fewer_layers_are_tried_until_it_loads(
 def loaded(path: Path, **how: Any) -> dict[str, Any]:
     """Have a runner load a model; return what it says of it."""
     front = Front()
-    usual = {"context": 4096, "threads": 1, "gpu_layers": 0, "gpu_share": 1.0, "kv": "f16"}
-    frame = {"type": "load", "path": str(path), "idle_seconds": 0.01, **usual, **how}
+    load = load_for(path, how.get("context", 4096), how.pop("kv", "f16"))
+    usual = {"context": 4096, "threads": 1, "gpu_layers": 0, "gpu_share": 1.0, "idle_seconds": 1}
+    frame = {"type": "load", "path": str(path), "expected": asdict(load), **usual, **how}
     runner.Runner(front, runner.Inbox())._load(frame)  # type: ignore[arg-type]
     kind, fields = front.sent[-1]
     assert kind == "loaded", fields
@@ -172,7 +169,7 @@ def loaded(path: Path, **how: Any) -> dict[str, Any]:
 def test_a_runner_tells_what_its_model_will_take(tmp_path: Path) -> None:
     path = tiny(tmp_path, "gemma3")
     sizes = [loaded(path, kv=kv)["bytes"] for kv in ("f16", "q8_0")]
-    kvs = [kv_of(header(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
+    kvs = [kv_of(read_file(path), 4096, bits) for bits in (16, QUANTISED_BITS)]
     assert sizes[0] - sizes[1] >= kvs[0] - kvs[1] > 0
     assert loaded(path, context=2048)["bytes"] < sizes[0]
 
@@ -181,7 +178,7 @@ def test_layers_that_fit_leave_room(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     from baton.domain.fit import GPU_RESERVE, load_of
 
     path = tiny(tmp_path, "llama")
-    load = load_of(header(path), path.stat().st_size, 4096)
+    load = load_of(read_file(path), path.stat().st_size, 4096)
 
     def with_free(*free: int) -> int:
         found = [llama.Device("gpu", "A GPU", free_, 2 * free_) for free_ in free]

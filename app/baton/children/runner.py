@@ -2,7 +2,7 @@
 
 `python -m baton.children.runner` speaks frames on stdin and stdout. Frames to it:
 
-    load    path, context, threads, gpu_layers, gpu_share, kv, idle_seconds
+    load    path, context, threads, gpu_layers, gpu_share, expected, idle_seconds
     ask     id, messages, max_tokens, max_output, grammar, thinking, adapter, adapter_scale, and
             temperature, top_k, top_p, min_p, repeat_penalty, seed
     cancel  id
@@ -112,6 +112,8 @@ class Runner:
             self._front.send("info", version=onnxruntime.__version__, providers=providers)
 
     def _load(self, frame: framing.Frame) -> None:
+        from baton.domain.fit import Load
+
         self._front.send("loading", fraction=0.0)
         # While the model is read, natively and on one core, the other imports what comes after.
         modules = ("psutil", "baton.children.template", "baton.children.writing")
@@ -121,8 +123,8 @@ class Runner:
         threading.Thread(target=importlib.import_module, args=["numpy"], daemon=True).start()
         llama = _start_llama()
         try:
-            load, quantised = _expected(frame)
-            self._load_model(frame, load, quantised)
+            load = Load(**frame["expected"])
+            self._load_model(frame, load)
             importing.join()
             self._prepare(load)
         except llama.LlamaError as error:
@@ -133,7 +135,7 @@ class Runner:
             ) from error
         self._idle_seconds = frame["idle_seconds"]
 
-    def _load_model(self, frame: framing.Frame, load: Load, quantised: bool) -> None:
+    def _load_model(self, frame: framing.Frame, load: Load) -> None:
         """Load with as many layers on the GPU as it takes: all that fit, half of them, none."""
         from baton.children import llama
         from baton.children.native import LlamaError
@@ -144,7 +146,7 @@ class Runner:
         layers = int(layers * frame["gpu_share"])
         while True:
             try:
-                return self._load_with(layers, frame, quantised)
+                return self._load_with(layers, frame, load.quantised)
             except LlamaError:
                 if not layers:
                     raise
@@ -346,23 +348,6 @@ class Runner:
 def _hear(text: str) -> None:
     lora.heard.append(text)
     print(text, end="", file=sys.stderr, flush=True)
-
-
-def _expected(frame: framing.Frame) -> tuple[Load, bool]:
-    """Return what the model will take, and whether its context can be quantised as is wanted."""
-    from baton.children.heading import header_of
-    from baton.children.native import LlamaError
-    from baton.domain.fit import load_of, quantisable
-    from baton.domain.gguf import Malformed
-
-    path = Path(frame["path"])
-    try:
-        size = path.stat().st_size
-        header = header_of(path, size)
-    except (Malformed, OSError) as error:
-        raise LlamaError(str(error)) from error
-    quantised = frame["kv"] != "f16" and quantisable(header)
-    return load_of(header, size, frame["context"], 8 if quantised else 16), quantised
 
 
 def _start_llama() -> ModuleType:

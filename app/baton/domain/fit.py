@@ -54,7 +54,8 @@ class Load:
 
     `layers` is how many layers the weights are spread over (0: unknown). `fixed` is the part of
     `kv` that doesn't shrink with the context: windows and states. `scratch` is what a GPU computes
-    in, beside what it holds of weights and context.
+    in, beside what it holds of weights and context. With `quantised`, numbers in the context have 8
+    bits.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Load:
     layers: int = 0
     fixed: int = 0
     scratch: int = 0
+    quantised: bool = False
 
     @property
     def total(self) -> int:
@@ -114,6 +116,7 @@ def load_of(header: Header, size: int, context: int, kv_bits: int = 16, name: st
         header.layers,
         kv_of(_endless(header, False), context, bits),
         scratch(header, context, GPU_BATCH, flash=True),
+        bits < 16,
     )
 
 

@@ -8,11 +8,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from baton.children.heading import header_of
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
 from baton.domain.fit import Load, load_of
-from baton.domain.gguf import Header, Malformed
+from baton.domain.gguf import Header, Malformed, read_on
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""
@@ -102,5 +101,9 @@ def read_file(path: Path) -> Header:
 
 @lru_cache(maxsize=16)
 def _header(path: Path, size: int, changed: int) -> Header:
-    """Read a header, once for each state of a file."""
-    return header_of(path, size)
+    """Read a header, once for each state of a file.
+
+    It is read and not mapped: a file that somebody cuts off meanwhile would end the process.
+    """
+    with path.open("rb") as file:
+        return read_on(file.read, size)

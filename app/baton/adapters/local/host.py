@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -231,7 +232,7 @@ class Host:
             threads=self._threads,
             gpu_layers=self._gpu_layers,
             gpu_share=self._gpu_share,
-            kv=self._kv,
+            expected=asdict(load),
             idle_seconds=self._idle_seconds or None,
         )
         return child
