@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
@@ -346,10 +347,19 @@ class Context:
             if not _carry_over(self._ctx, ctx):
                 self._tokens.clear()
             c.llama_free(self._ctx)
+            _give_back()
         self._ctx, self._size = ctx, size
         self._watch(self._watching)
         if self._adapter:
             self._put_on()
+
+
+def _give_back() -> None:
+    """Return to the system what was freed, where the C library would keep it for later."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+        if trim is not None:
+            trim(0)
 
 
 def _carry_over(old: Any, new: Any) -> bool:

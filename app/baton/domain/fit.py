@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from baton.domain.catalogue import Entry
-from baton.domain.gguf import Header
-from baton.domain.machine import Gpu, Machine
+if TYPE_CHECKING:
+    from baton.domain.catalogue import Entry
+    from baton.domain.gguf import Header
+    from baton.domain.machine import Gpu, Machine
 
 COMFORT = 0.6
 """What models may take of a machine's memory so that everything else still goes well."""
