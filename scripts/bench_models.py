@@ -3,7 +3,7 @@
     scripts/bench_models              all: 2 GiB from the loopback hub, and what fits (minutes)
     scripts/bench_models --only transfer
                                       that alone; `fit` is bench_models_fit.py alone
-    scripts/bench_models --quick      256 MiB
+    scripts/bench_models --quick      256 MiB, and one context; `--size` is any other
     scripts/bench_models --runs 7     more runs, on a machine that does other things too
     scripts/bench_models --folder X   on another disk (it needs room for three times the size)
 
@@ -65,7 +65,10 @@ print(time.perf_counter() - start, found)
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, in seconds; `must` is how fast ours must be, theirs being 1."""
+    """One line of the table, in seconds; `must` is how fast ours must be, theirs being 1.
+
+    The ratio is the median of those of runs that followed each other.
+    """
 
     figure: str
     ours: list[float]
@@ -74,7 +77,8 @@ class Row:
 
     def __str__(self) -> str:
         ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
-        ratio = theirs / ours
+        pairs = zip(self.theirs, self.ours, strict=True)
+        ratio = statistics.median(one / other for one, other in pairs)
         must = "" if self.must is None else f"{self.must}"
         holds = "" if self.must is None else "yes" if ratio >= self.must else "**no**"
         return f"| {self.figure} | {ours:.2f} s | {theirs:.2f} s | {ratio:.2f} | {must} | {holds} |"
@@ -201,11 +205,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measures what models need until they can run.")
     parser.add_argument("--only", choices=["transfer", "fit"], help="one part of it")
     parser.add_argument("--quick", action="store_true", help="256 MiB, and one context")
+    parser.add_argument("--size", type=int, default=2048, help="of the file, in MiB")
     parser.add_argument("--runs", type=int, default=3, help="of each side, in turn")
     parser.add_argument("--folder", type=Path, help="where to measure; else the temporary folder")
     chosen = parser.parse_args()
     if chosen.only in (None, "transfer"):
-        size = (256 << 20) if chosen.quick else (2 << 30)
+        size = (256 if chosen.quick else chosen.size) << 20
         print(f"{size >> 20:,} MiB, {chosen.runs} runs of each side, medians\n")
         print("| figure | Baton | other | Baton's speed | must | holds |")
         print("|---|---|---|---|---|---|")

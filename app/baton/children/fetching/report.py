@@ -44,8 +44,11 @@ class Report:
             self._seen.clear()
         self._next = now + EVERY
         self._done = min(self.total, max(self._done, done))
-        speed = self._speed(now, done if moved is None else moved)
-        left = (self.total - (done if moved is None else moved)) / speed if speed else wait
+        moved = done if moved is None else moved
+        speed = self._speed(now, moved)
+        left = (self.total - moved) / speed if speed else None
+        if wait is not None:
+            left = wait + (left or 0.0)
         self._progress(Progress(phase, self._done, self.total, speed, left))
 
     def _speed(self, now: float, moved: int) -> float:
