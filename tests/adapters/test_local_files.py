@@ -195,9 +195,15 @@ def test_elsewhere_processes_are_asked_in_another_way() -> None:
 def test_waiting_helps_only_where_another_model_holds_what_is_needed() -> None:
     memory = memory_with(5 * GB)
     memory.make_room(busy := Lodger(GB, busy=True), GB)
+    memory.make_room(idle := Lodger(GB), GB)
     with pytest.raises(Crowded, match="beside models that are answering"):
+        memory.make_room(Lodger(0), 4 * GB + GB // 2)
+    with pytest.raises(NoRoom) as refused:
         memory.make_room(Lodger(0), 6 * GB)
-    assert busy.resident
+    assert not isinstance(refused.value, Crowded)
+    assert (busy.resident, idle.resident) == (GB, GB), "nobody had to go for nothing"
+    memory.make_room(Lodger(0), 3 * GB + GB // 2)
+    assert (busy.resident, idle.resident) == (GB, 0)
 
 
 def test_who_is_forced_gets_what_there_is() -> None:

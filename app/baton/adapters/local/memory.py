@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -100,24 +100,17 @@ class Memory:
         they don't even then, and NoRoom when they never will, unless the tenant is forced: then
         idle models go, and it gets what there is.
         """
-        limit, free = self.limit, self._free(tenant)
-        if needed > limit and not tenant.force:
-            raise _too_large(needed, 0, limit, load)
         others = [other for other in self._tenants if other is not tenant]
+        limit, free = self.limit, self._free(tenant)
+        if not tenant.force:
+            _check(needed, limit, free, others, load)
         self._tenants = [*others, tenant]
         for other in others:
             if self._held(others) + needed <= limit and needed <= free:
                 return
             if not other.busy:
-                free += max(other.resident, _taken(other))
+                free += _gain(other)
                 other.unload()
-        held = self._held(others)
-        if tenant.force:
-            return
-        if held + needed > limit:
-            raise _too_large(needed, held, limit, load)
-        if needed > free:
-            raise _not_free(needed, held, free, load)
 
     def _free(self, tenant: Tenant) -> int:
         """Return the bytes that a tenant could have now, if nothing else is unloaded for it.
@@ -206,6 +199,26 @@ def _resident(process: int) -> int:
         return int(psutil.Process(process).memory_info().rss)
     except psutil.Error:
         return 0
+
+
+def _gain(tenant: Tenant) -> int:
+    """Return the bytes that could be had if a model were unloaded."""
+    return max(tenant.resident, _taken(tenant))
+
+
+def _check(needed: int, limit: int, free: int, others: Sequence[Tenant], load: Load | None) -> None:
+    """Make sure that there will be room once idle models are gone. Raises Crowded and NoRoom."""
+    free += sum(_gain(other) for other in others if not other.busy)
+    busy = [other for other in others if other.busy]
+    held = sum(other.resident for other in busy)
+    if needed > limit:
+        raise _too_large(needed, 0, limit, load)
+    if needed > free + sum(map(_gain, busy)):
+        raise _not_free(needed, 0, free, load)
+    if held + needed > limit:
+        raise _too_large(needed, held, limit, load)
+    if needed > free:
+        raise _not_free(needed, held, free, load)
 
 
 def _too_large(needed: int, held: int, limit: int, load: Load | None) -> NoRoom:
