@@ -56,7 +56,12 @@ def test_what_is_nothing_names_the_nearest() -> None:
         parse("https://huggingface.co/datasets", ENTRIES)
 
 
-@given(st.text(max_size=60))
+PIECES = st.sampled_from(
+    ["http://", "hf.co/", "a", "/", ":", "[", "]", "..", " ", ".gguf", "@", "%"]
+)
+
+
+@given(st.text(max_size=60) | st.lists(PIECES, max_size=8).map("".join))
 def test_whatever_is_typed_is_understood_or_refused_in_a_sentence(typed: str) -> None:
     try:
         wanted = parse(typed, ENTRIES)

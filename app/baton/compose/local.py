@@ -38,7 +38,13 @@ def library(settings: Settings, paths: Paths) -> Library:
         partial(_machine, paths.models),
         context=settings.local.context,
         offline=settings.offline,
+        workers=[entry.id for entry in settings.roster if not _is_of_library(entry)],
     )
+
+
+def _is_of_library(entry: object) -> bool:
+    """Tell whether a worker of the settings is the library's model of the same id."""
+    return isinstance(entry, LocalSettings) and entry.model == entry.id
 
 
 async def _machine(folder: Path) -> Machine:

@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import difflib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +24,9 @@ from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.fit import Fit, Load, Verdict, judge, load_of, load_of_entry
 from baton.domain.library import Foreign, Held, Progress, Record, Stamp, State
 from baton.domain.machine import Machine
+from baton.domain.sanitise import one_line
 from baton.engine.recommend import Recommendation, recommend
+from baton.engine.roles import STARTER
 from baton.engine.supply import Shelf, Supply
 from baton.engine.wanted import Wanted, choose, id_for, parse
 
@@ -47,7 +57,8 @@ class Library:
     """The models on this machine, and how others come to it.
 
     `entries` reads the catalogue, `look` this machine as it is now. Nothing connects anywhere but
-    `want` and `fetch`, and neither does in offline mode.
+    `want` and `fetch`, and neither does in offline mode. `workers` are ids of others, which no
+    model is given.
     """
 
     def __init__(
@@ -59,12 +70,14 @@ class Library:
         *,
         context: int = 8192,
         offline: bool = False,
+        workers: Collection[str] = (),
     ) -> None:
         self._shelf = shelf
         self._supply = supply
         self._entries = entries
         self._look = look
         self._context = context
+        self._workers = frozenset(workers)
         self.offline = offline
 
     # What there is
@@ -152,6 +165,8 @@ class Library:
             return self._again(held, roles, force)
         if self.offline:
             raise _offline()
+        if wanted.entry is not None and wanted.entry.id in self._workers:
+            raise _named_already(wanted.entry)
         offer = await self._offer(wanted)
         if (held := self._same(offer)) is not None:
             return self._again(held, roles, force)
@@ -184,8 +199,13 @@ class Library:
 
         Yields each model when it has been verified. Raises ModelFileError and ConfigError.
         """
-        path = path.expanduser().absolute()
-        found = self._shelf.bundle(path) if path.is_dir() else [(self._unknown(path, id), path)]
+        path = _whole(path)
+        with _reachable(path):
+            is_bundle = path.is_dir()
+        if is_bundle:
+            found = [(self._carried(one), file) for one, file in self._shelf.bundle(path)]
+        else:
+            found = [(self._unknown(path, id), path)]
         return self._add(found, link, force)
 
     # What goes, and what is looked after
@@ -220,7 +240,7 @@ class Library:
 
     def export(self, ids: Sequence[str], folder: Path) -> AsyncGenerator[Progress | Path]:
         """Copy models into a folder that `add` can take elsewhere; yields each file written."""
-        return self._export([self.get(id) for id in ids], folder.expanduser().absolute())
+        return self._export([self.get(id) for id in ids], _whole(folder))
 
     def suited(self, id: str) -> tuple[Role, ...]:
         """Return the roles that a model is good for; to talk, if nothing else is known."""
@@ -329,6 +349,7 @@ class Library:
             return
         if self.offline:
             raise _offline()
+        was = held.state
         # Also of one that was linked: what is fetched is never written into another's folder.
         record = replace(held.record, wrong="", stamp=None, paused=False, link="")
         if record.source == NOWHERE:
@@ -337,8 +358,9 @@ class Library:
                 "`baton models import` takes its file anew.",
             )
         held = self._shelf.put(record)
-        if held.path.exists():
-            self._shelf.discard(held.path)  # what was found to be wrong
+        # Only that: what lies there otherwise has just been brought by another Baton.
+        if was is State.BROKEN and held.path.exists():
+            self._shelf.discard(held.path)
         offer = Offer(record.source, record.size, record.sha256, record.licence)
         async with aclosing(self._supply.fetch(offer, held.path)) as coming:
             async for news in coming:
@@ -352,14 +374,16 @@ class Library:
 
     async def _verify(self, held: Held) -> AsyncGenerator[Progress | Held]:
         record = held.record
-        if held.state not in (State.HERE, State.LINKED, State.CHANGED, State.BROKEN):
+        stamp = self._shelf.stamp(held.path)
+        if held.state in (State.COMING, State.GONE) or stamp is None:
             yield held
             return
-        stamp = self._shelf.stamp(held.path)
         async with aclosing(self._supply.digest(held.path)) as steps:
             async for step in steps:
                 if not isinstance(step, str):
                     yield step
+                elif self._shelf.get(held.id) is None:
+                    raise ConfigError(f"{record.name} was removed meanwhile.", _LISTED)
                 elif record.sha256 in ("", step):
                     yield self._arrived(record, held.path, step, stamp)
                 else:
@@ -392,8 +416,28 @@ class Library:
             licence=header.licence,
         )
 
+    def _carried(self, record: Record) -> Record:
+        """Return what is believed of a model that somebody describes: its file, and no more.
+
+        Which roles it takes is for this machine's person to say, unless they have wanted it before;
+        and a name that stands for something else here is another's.
+        """
+        held = self._shelf.get(record.id)
+        if held is not None and held.record.sha256 == record.sha256:
+            return replace(record, roles=held.record.roles)
+        record = replace(record, roles=())
+        for other in self._shelf.held():
+            if other.state.usable and other.record.sha256 == record.sha256:
+                return replace(record, id=other.id)
+        known = self.entries().get(record.id)
+        foreign = known is not None and known.sha256 not in ("", record.sha256)
+        if foreign or record.id in self._workers | {STARTER}:
+            record = replace(record, id=self._free_id(record.file), name=record.file)
+        return record
+
     def _taken(self) -> dict[str, Held | None]:
-        return {held.id: held for held in self._shelf.held()} | {"small": None}
+        others = dict.fromkeys(self._workers | {STARTER})
+        return {held.id: held for held in self._shelf.held()} | others
 
     def _free_id(self, name: str) -> str:
         return id_for(name, self._taken() | dict(self.entries()))
@@ -403,15 +447,11 @@ class Library:
     ) -> AsyncGenerator[Progress | Held]:
         """Link a file or copy it, verified in any case."""
         before = self._shelf.get(record.id)
-        if before is not None and before.state.usable and before.record.sha256 == record.sha256:
+        if before is not None and before.record.sha256 != record.sha256:  # it is another model
+            before, record = None, replace(record, id=self._free_id(record.file))
+        if before is not None and before.state.usable:
             yield before
             return
-        held = self._shelf.get(record.id)
-        if held is not None and held.state.usable and record.sha256 == held.record.sha256:
-            yield held
-            return
-        if held is not None and held.record.sha256 != record.sha256:
-            record = replace(record, id=self._free_id(record.file))  # it is another model
         verdict = judge([self.load(file)], _emptied(await self._look()))
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
@@ -422,7 +462,10 @@ class Library:
                 async for step in steps:
                     yield step
             return
-        record = self._shelf.put(replace(record, link="", stamp=None)).record
+        coming = self._shelf.put(replace(record, link="", stamp=None))
+        record = coming.record
+        if before is not None and before.state is State.BROKEN and coming.path.exists():
+            self._shelf.discard(coming.path)
         try:
             async with aclosing(self._copied(record, file)) as steps:
                 async for step in steps:
@@ -472,6 +515,24 @@ class Library:
                         yield step
 
 
+@contextmanager
+def _reachable(path: Path) -> Iterator[None]:
+    """Turn what the system refuses of a path into a sentence."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # of nobody's home, or longer than names may be
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelFileError(
+            f"{one_line(str(path), 200)} can't be read: {reason.rstrip('.')}.",
+            "Check its path, its owner and its folder's.",
+        ) from error
+
+
+def _whole(path: Path) -> Path:
+    with _reachable(path):
+        return path.expanduser().absolute()
+
+
 _LISTED = "`baton models ls` lists what is here, `baton models ls --all` what could be."
 _LOST = (State.BROKEN, State.GONE)
 _ANEW = "`baton models pull` gets it anew, `baton models rm` takes it off the list."
@@ -491,6 +552,14 @@ def _offline() -> ConfigError:
         "Baton is offline, so nothing was fetched.",
         "Leave offline, or carry models over: `baton models export DIR` where there is a network,"
         " `baton models import DIR` here.",
+    )
+
+
+def _named_already(entry: Entry) -> ConfigError:
+    source = entry.source
+    return ConfigError(
+        f"The settings have another worker called {entry.id!r}, so no model can have that name.",
+        f"Rename that worker, or fetch {source.url or f'hf.co/{source}'}: that gets another name.",
     )
 
 

@@ -19,6 +19,7 @@ QUANTS = ("Q4_K_M", "Q4_K_S", "Q4_0", "MXFP4", "Q5_K_M", "Q4_1", "IQ4_XS", "Q8_0
 """What is taken of a repository unless the person says: small, and hardly worse than the rest."""
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_FILE = re.compile(r"([\w.-]+/[\w.-]+)/(.+\.gguf)", re.ASCII | re.IGNORECASE)
 _WEB = re.compile(r"/([\w.-]+/[\w.-]+)(?:/(?:resolve|blob|tree)/([^/]+)(?:/(.+))?)?/?", re.ASCII)
 _OTHER = re.compile(r"mmproj|imatrix|-vocab", re.IGNORECASE)
 _ID = re.compile(r"[^a-z0-9._-]+")
@@ -50,9 +51,8 @@ def parse(text: str, entries: Mapping[str, Entry]) -> Wanted:
     repo, _, quant = name.partition(":")
     if _REPO.fullmatch(repo):
         return Wanted(Source(repo=repo), quant)
-    if _REPO.match(name) and name.lower().endswith(".gguf"):
-        owner, repo, file = name.split("/", 2)
-        return Wanted(Source(repo=f"{owner}/{repo}", file=file))
+    if (found := _FILE.fullmatch(name)) is not None:
+        return Wanted(Source(repo=found[1], file=found[2]))
     near = difflib.get_close_matches(typed.lower(), entries, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
     raise ConfigError(
@@ -62,7 +62,10 @@ def parse(text: str, entries: Mapping[str, Entry]) -> Wanted:
 
 
 def _address(typed: str) -> Wanted:
-    url = urlsplit(typed)
+    try:
+        url = urlsplit(typed)
+    except ValueError as error:
+        raise ConfigError(f"{typed!r} is no address.", "Check its brackets.") from error
     if (url.hostname or "").removeprefix("www.") in HUBS:
         if (found := _WEB.fullmatch(unquote(url.path))) is None:
             raise ConfigError(f"{typed} is no model's address.", "Name it as hf.co/USER/REPO.")

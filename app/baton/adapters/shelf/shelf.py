@@ -16,6 +16,7 @@ from baton.adapters.shelf.writing import (
     make_folder,
     replace_whole,
     settle,
+    told,
     writing,
 )
 from baton.domain.errors import ConfigError
@@ -80,8 +81,9 @@ class FolderShelf:
 
         check_id(id)
         folder = self.folder / id
-        if not folder.is_dir():
-            return 0
+        with told(self.folder):
+            if not folder.is_dir():
+                return 0
         with writing(self.folder):
             self._refuse_link(folder)
             if not folder.is_dir():  # another Baton was quicker
@@ -116,8 +118,9 @@ class FolderShelf:
         """
         from baton.adapters.shelf.leftovers import leftovers
 
-        if not self.folder.is_dir():
-            return []
+        with told(self.folder):
+            if not self.folder.is_dir():
+                return []
         with writing(self.folder):
             return list(leftovers(self.folder))
 
