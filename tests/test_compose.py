@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from baton.adapters import local
+from baton.adapters.shelf import FolderShelf
 from baton.compose import card_of, compose
 from baton.domain.chat import Prompt
 from baton.domain.errors import ModelFileError
 from baton.domain.labels import Label
 from baton.domain.ledger import Room, Scope, Standing, Thrift
+from baton.domain.library import Record, Stamp
 from baton.engine.policy import Limits
-from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths
+from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths, load, write
 
 
 @pytest.fixture
@@ -152,4 +155,30 @@ async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path
     async with baton.orchestra.play(Prompt("Say hello."), limits=Limits(max_tokens=4)) as run:
         assert [event async for event in run]
     assert (was_loading, small.loading) == (True, False)
+    await baton.aclose()
+
+
+@pytest.mark.parametrize("state", ["broken", "gone", "coming"])
+async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> None:
+    paths = find_paths()
+    shelf = FolderShelf(paths.models)
+    write(paths.config_file, {"worker": "mine", "conductor": "mine"})
+    record = Record("mine", "Mine", "mine.gguf", size=9, sha256="0" * 64)
+    lost = {
+        "broken": replace(record, wrong="its contents aren't what they were"),
+        "gone": replace(record, stamp=Stamp(9, 1)),
+        "coming": record,
+    }
+    assert shelf.put(lost[state]).state == state
+    baton = compose(load(paths.config_file), paths, history=False)
+    assert baton.orchestra.default == baton.orchestra.worker().card.id == "small"
+    assert baton.warning.startswith("mine is")
+    path = shelf.put(record).path
+    path.write_bytes(b"GGUF or so")
+    held = shelf.put(replace(record, stamp=shelf.stamp(path)))
+    assert "answers and draws plans" in baton.join(held), "when it is here again"
+    assert baton.orchestra.default == "mine"
+    await baton.aclose()
+    baton = compose(load(paths.config_file), paths, history=False)
+    assert (baton.orchestra.default, baton.missed) == ("mine", "")
     await baton.aclose()

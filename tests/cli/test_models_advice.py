@@ -15,7 +15,7 @@ from baton.adapters.local import LocalWorker, Memory, starter
 from baton.cli.models.advice import machine_line
 from baton.domain.chat import Message, Request, Role
 from baton.domain.machine import Gpu, Machine
-from baton.settings import find_paths, load
+from baton.settings import find_paths, load, write
 from cli.calling import Call
 from cli.stocked import keep_catalogue, listed, stock, tiny
 from support.hub import Hub
@@ -73,6 +73,13 @@ def test_what_was_recommended_is_what_is_fetched(
         assert hub.served("solver.gguf") == 0
         assert "is here already" in call("models", "pull", "--recommended").err
         assert call("models", "pull", "--recommended", "chatty").code == 2
+        # As after a kill when all of it had come, just before it got its roles.
+        write(find_paths().config_file, {"conductor": None})
+        assert "draws plans" in call("models", "pull", "--recommended").err
+        assert load(find_paths().config_file).conductor == "chatty"
+        write(find_paths().config_file, {"conductor": "other"})
+        call("models", "pull", "--recommended")
+        assert load(find_paths().config_file).conductor == "other", "a choice is left alone"
 
 
 def test_roles_are_shown_and_given(call: Call) -> None:

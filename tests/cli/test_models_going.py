@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from baton.adapters.shelf import FolderShelf
+from baton.domain.library import State
 from baton.settings import find_paths, load, write
 from cli.calling import Call
 from cli.stocked import models, stock, tiny
@@ -81,6 +83,30 @@ def test_a_flipped_byte_is_found(call: Call, own: Path) -> None:
     assert [(one["id"], one["state"]) for one in told["models"]] == [("own", "broken")]
     assert "broken" in call("models", "ls").out
     assert "State:        broken: " in call("models", "show", "own").out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file that can't be read")
+def test_one_that_cannot_be_read_leaves_the_others_to_be_verified(call: Call, own: Path) -> None:
+    other = stock("other", tiny(70_000, seed=5))
+    own.unlink()
+    own.symlink_to("/proc/self/mem")  # may be opened, but not read
+    held = {held.id: held for held in FolderShelf(find_paths().models).held()}["own"]
+    assert held.state is State.CHANGED
+    done = call("models", "verify", "--json", "-q")
+    assert done.code == 5
+    told = {one["id"]: one for one in json.loads(done.out)["models"]}
+    assert "can't be read" in told["own"]["error"]["message"]
+    assert (told["other"]["state"], told["other"]["error"]) == ("here", None)
+    assert "as it should be" in call("models", "verify").out
+    assert other.exists()
+
+
+def test_a_folder_whose_name_no_system_takes_is_refused_in_a_sentence(
+    call: Call, own: Path, tmp_path: Path
+) -> None:
+    done = call("models", "export", str(tmp_path / ("a" * 300)))
+    assert (done.code, "stumbled" in done.err) == (5, False)
+    assert own.exists()
 
 
 def test_nothing_to_verify(call: Call) -> None:

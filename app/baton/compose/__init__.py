@@ -12,6 +12,7 @@ from baton.compose.local import LocalWorkers, library
 from baton.compose.outside import card_of, doubts, outside_workers
 from baton.domain.catalogue import Role
 from baton.domain.errors import StoreError
+from baton.domain.library import State
 from baton.settings import LocalWorker as LocalSettings
 from baton.settings import Paths, Settings, load, write
 
@@ -45,6 +46,7 @@ class Baton:
     local: LocalWorkers
     gateway: Gateway | None = None
     router: LearnedRouter | None = None
+    missed: str = ""
 
     @property
     def warning(self) -> str:
@@ -60,7 +62,10 @@ class Baton:
             money = self.ledger.warning
         routing = self.router.warning if self.router is not None else ""
         return " ".join(
-            filter(None, (self.store.warning, money, *doubted, *self._missed(), routing))
+            filter(
+                None,
+                (self.missed, self.store.warning, money, *doubted, *self._missed(), routing),
+            )
         )
 
     def _missed(self) -> Iterator[str]:
@@ -170,6 +175,9 @@ def compose(
     stock = library(settings, paths)
     local = LocalWorkers(settings, stock)
     workers: dict[str, Worker] = dict(local.all(warm or settings.worker))
+    default, missed = _answering(settings, workers, stock)
+    if warm == settings.worker:
+        warm = default
     if warm in workers:
         workers[warm].warm()
 
@@ -208,9 +216,7 @@ def compose(
         from baton.adapters.redaction import Redaction
 
         redactor = Redaction(settings.cloud.words)
-    orchestra = Orchestra(
-        listed, store, settings.worker, ledger=ledger, terms=terms, redactor=redactor
-    )
+    orchestra = Orchestra(listed, store, default, ledger=ledger, terms=terms, redactor=redactor)
     orchestra.router = router
     orchestra.conductor = settings.conductor
     orchestra.prefer = settings.prefer
@@ -218,7 +224,26 @@ def compose(
     orchestra.skills = skill_table(store if history else None)
     orchestra.templates = partial(_templates, paths)
     orchestra.on_offline = partial(_go_offline, [stock, *([gateway] if gateway else [])])
-    return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router)
+    return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router, missed)
+
+
+def _answering(settings: Settings, workers: Collection[str], stock: Library) -> tuple[str, str]:
+    """Return who answers, and what the person must know of it, or "".
+
+    While the model that should can't, because its file is broken, gone, or not all here yet, the
+    starter does: else nothing could be asked, nor anything mended in the app.
+    """
+    from baton.engine.roles import STARTER
+
+    wanted = settings.worker
+    listed = any(entry.id == wanted for entry in settings.roster)
+    if listed or wanted in workers or STARTER not in workers:
+        return wanted, ""
+    held = {held.id: held for held in stock.models()}.get(wanted)
+    if held is None:
+        return wanted, ""
+    why = f"is {held.state}" if held.state is not State.COMING else "isn't all here yet"
+    return STARTER, f"{wanted} {why}, so {STARTER} answers; `baton models show {wanted}` says more."
 
 
 def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> None:
@@ -258,6 +283,9 @@ def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tup
 
     having = holders(settings.worker, settings.conductor, settings.prefer)
     roles = taken(held.record.roles, stock.suited(held.id), having)
+    # Those that are its own already are so again, after it had to be fetched anew.
+    own = [role for role, holder in having.items() if holder == held.id]
+    roles += tuple(role for role in own if role not in roles)
     if roles:
         write(paths.config_file, changes(held.id, roles))
     return roles

@@ -24,6 +24,7 @@ from baton.domain.catalogue import NOWHERE, Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, State
 from baton.engine.library import NeedsAgreement
+from baton.engine.roles import holders, taken
 
 if TYPE_CHECKING:
     from baton.engine.library import Library
@@ -121,12 +122,16 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
     here = {held.id for held in library.models() if held.state.usable}
     missing = [(id, roles) for id, roles in picks if id not in here]
+    # Also after an attempt that was killed when a model had come, before it had its roles.
+    having = holders(settings.worker, settings.conductor, settings.prefer)
+    idle = [(id, taken((), roles, having)) for id, roles in picks if id in here]
+    idle = [(id, roles) for id, roles in idle if roles]
     if missing:
         size = show_size(sum(entries[id].size for id, _ in missing))
         talk(f"{words.listed([id for id, _ in missing])}, {size}, will be fetched.")
     else:
         talk("What suits this machine best is here already.")
-    return [Outcome(id, roles=roles) for id, roles in missing]
+    return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
 def _is_unfinished(held: Held) -> bool:

@@ -20,8 +20,9 @@ from baton.cli.models.known import opened
 from baton.cli.models.outcome import held_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.result import error_object
 from baton.domain.catalogue import Role
-from baton.domain.errors import ConfigError, ModelFileError
+from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, Progress, State
 from baton.domain.sanitise import one_line
 from baton.engine.roles import STARTER, holders, vacated
@@ -145,21 +146,24 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     """
     interrupts.hand_over()
     verified = asyncio.run(_verify(ids, quiet))
-    wrong = [held for held in verified if not held.state.usable]
+    wrong = [held for held, error in verified if error or not held.state.usable]
     if as_json:
         status = "failed" if wrong else "finished"
-        models = [held_object(held) for held in verified]
+        models = [
+            held_object(held) | {"error": error_object(error) if error else None}
+            for held, error in verified
+        ]
         emit_json({"schema": 1, "status": status, "models": models})
     elif verified:
-        width = max(len(held.id) for held in verified)
-        for held in verified:
-            emit(f"{held.id:{width}}  {_verdict(held)}")
+        width = max(len(held.id) for held, _ in verified)
+        for held, error in verified:
+            emit(f"{held.id:{width}}  {error.message if error else _verdict(held)}")
     else:
         talk("There are no models to verify.")
     return ModelFileError.exit_code if wrong else 0
 
 
-async def _verify(ids: Sequence[str], quiet: bool) -> list[Held]:
+async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[Held, BatonError | None]]:
     async with opened() as (library, settings):
         chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
             held for held in library.models() if held.state is not State.COMING
@@ -171,15 +175,20 @@ async def _verify(ids: Sequence[str], quiet: bool) -> list[Held]:
             board.close()
 
 
-async def _verified(library: Library, held: Held, board: Board) -> Held:
-    async with aclosing(library.verify(held.id)) as steps:
-        async for step in steps:
-            if isinstance(step, Progress):
-                board.show(held.id, step)
-            else:
-                held = step
+async def _verified(library: Library, held: Held, board: Board) -> tuple[Held, BatonError | None]:
+    """Return how a model is; one that can't be read leaves the others alone."""
+    problem = None
+    try:
+        async with aclosing(library.verify(held.id)) as steps:
+            async for step in steps:
+                if isinstance(step, Progress):
+                    board.show(held.id, step)
+                else:
+                    held = step
+    except BatonError as error:
+        problem = error
     board.done(held.id)
-    return held
+    return held, problem
 
 
 def _verdict(held: Held) -> str:
@@ -248,12 +257,12 @@ async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[P
 
 def _check_room(folder: Path, size: int) -> None:
     """Refuse before anything is written what won't fit. Raises ModelFileError."""
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
     try:
+        place = folder.expanduser().absolute()
+        while not place.exists():
+            place = place.parent
         free = shutil.disk_usage(place).free
-    except OSError:
+    except (OSError, RuntimeError):
         return  # whoever writes there will say what is wrong
     if free < size:
         raise ModelFileError(
