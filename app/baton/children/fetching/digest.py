@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from baton.children.fetching import space
-from baton.children.fetching.partial import Partial
+from baton.children.fetching.partial import STEP, Partial
 from baton.children.fetching.report import Report
 from baton.children.fetching.wire import Stopped
 from baton.domain.library import Phase, Progress
@@ -37,10 +37,6 @@ def _digest(path: Path, progress: Callable[[Progress], None], stopped: Callable[
     return sha256.hexdigest()
 
 
-_STRIDE = 4 << 20
-"""A file that grows is looked at when so much is new: waking up often costs more than hashing."""
-
-
 class Follower:
     """Hashes a partial while it grows, from what is in the file and not from what was meant to be.
 
@@ -48,10 +44,9 @@ class Follower:
     the download.
     """
 
-    def __init__(self, partial: Partial, total: int) -> None:
+    def __init__(self, partial: Partial) -> None:
         self.done = 0
         self._partial = partial
-        self._total = total
 
     def run(self) -> str:
         """Return the sha256 in hex once all of it is there. Raises OSError and Stopped."""
@@ -63,21 +58,24 @@ class Follower:
                 if now != epoch:
                     sha256, epoch, self.done = hashlib.sha256(), now, 0
                     file.seek(0)
-                elif self.done == self._total:
+                elif self.done == self._partial.total:
                     return sha256.hexdigest()
-                while self.done < size and self._partial.epoch == epoch:
+                while self.done < size and self._is_same(epoch):
                     count = file.readinto(piece[: size - self.done]) or 0
-                    if not count and self._partial.epoch == epoch:
+                    if not count and self._is_same(epoch):
                         raise OSError(f"{self._partial.path} was cut by somebody else")
                     sha256.update(piece[:count])
                     self.done += count
+
+    def _is_same(self, epoch: int) -> bool:
+        return self._partial.epoch == epoch and not self._partial.closed
 
     def _wait(self, epoch: int) -> tuple[int, int]:
         """Wait until there is a piece, or the last one, or it was begun anew."""
         partial = self._partial
 
         def due() -> bool:
-            enough = min(_STRIDE, self._total - self.done)
+            enough = min(STEP, partial.total - self.done)
             return partial.closed or partial.epoch != epoch or partial.size - self.done >= enough
 
         with partial.changed:

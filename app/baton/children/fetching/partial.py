@@ -31,6 +31,9 @@ from baton.children.fetching.wire import Stopped
 POLL = 0.1
 """How often to look whether another Baton is done, in seconds."""
 
+STEP = 4 << 20
+"""How much must be new before anybody is woken: doing that often costs more than hashing."""
+
 STRIDE = 64 << 20
 """After how many bytes more it is brought to the disk."""
 
@@ -38,12 +41,13 @@ STRIDE = 64 << 20
 class Partial:
     """The file at `path`, made if need be; one thread appends, others may watch it grow.
 
-    `changed` is notified whenever `size`, `epoch` or `closed` change; `epoch` counts how often it
-    was begun anew.
+    `changed` is notified when it has grown by a `STEP` or to its `total`, and whenever `epoch` or
+    `closed` change; `epoch` counts how often it was begun anew.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, total: int) -> None:
         self.path = path
+        self.total = total
         self.epoch = 0
         self.closed = False
         self.changed = threading.Condition()
@@ -63,8 +67,9 @@ class Partial:
                 count = self._file.write(rest)
             rest = rest[count:]
             with self.changed:
-                self.size += count
-                self.changed.notify_all()
+                step, self.size = self.size // STEP, self.size + count
+                if self.size // STEP > step or self.size >= self.total:
+                    self.changed.notify_all()
 
     @property
     def is_certain(self) -> bool:

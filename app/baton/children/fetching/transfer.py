@@ -172,7 +172,7 @@ def _brought(
     stopped: Stop,
 ) -> str:
     """Bring what is missing, check all of it, and give the file its name."""
-    with Partial(path) as partial:
+    with Partial(path, wanted.size) as partial:
         vouched = wanted.sha256 or (partial.etag and partial.is_certain)
         if partial.size > wanted.size or not vouched:
             partial.restart()
@@ -195,7 +195,7 @@ def _watched(
     wanted: _Wanted, partial: Partial, source: _Source, report: Report, stopped: Stop
 ) -> str:
     """Let bytes come and be hashed and settle on the disk, and tell how far it is."""
-    follower = Follower(partial, wanted.size)
+    follower = Follower(partial)
     coming, hashing = _start(source.run), _start(follower.run)
     _start(partial.keep_syncing)
     try:
