@@ -157,11 +157,11 @@ def test_what_is_not_free_right_now_is_refused() -> None:
 
 async def test_the_context_that_would_fit_is_told_and_does() -> None:
     with pytest.raises(NoRoom) as refused:
-        await ask(small(Memory(300_000_000)), CAPITAL)
+        await ask(small(Memory(320_000_000)), CAPITAL)
     assert "Set its `context` to 4096, with which it fits" in refused.value.hint
     model = starter()
     card = replace(model.card, context=4096)
-    worker = LocalWorker(card, model.path, Memory(300_000_000), manner=Manner(0))
+    worker = LocalWorker(card, model.path, Memory(320_000_000), manner=Manner(0))
     assert "Paris" in (await ask(worker, CAPITAL)).text
     await worker.aclose()
 

@@ -27,7 +27,7 @@ GPU_RESERVE = 1 << 30
 SMALLEST_CONTEXT = 2048
 """A context below this isn't offered as a mend: hardly a conversation fits into it."""
 
-PROCESS = 36 << 20
+PROCESS = 42 << 20
 """Bytes of a runner without its model: Python, llama.cpp, numpy. Measured."""
 
 TOKEN = 400
