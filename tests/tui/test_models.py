@@ -276,6 +276,34 @@ async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
         assert shop.get("talker-9b").state is wanted
 
 
+async def test_a_broken_model_is_fetched_anew(shop: Shop, tmp_path: Path) -> None:
+    held = shop.put(TALKER, wrong="its contents aren't what they were when it came")
+    async with shopping(shop, tmp_path, say) as stage:
+        stage.desk.join(held)
+        await to_models(stage)
+        assert "broken" in line_of(stage, "Talker 9B")
+        await point_at(stage, "talker-9b")
+        await stage.until(lambda: "Enter fetches it anew." in stage.see())
+        assert "Not used: its contents aren't what they were" in stage.see()
+        await stage.press("enter")
+        await stage.until(lambda: shop.joined == ["talker-9b", "talker-9b"])
+        assert shop.get("talker-9b").state is State.HERE
+
+
+async def test_what_cannot_be_done_is_said_in_the_table(shop: Shop, tmp_path: Path) -> None:
+    shop.library.offline = True
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        await point_at(stage, "catalogue/talker-9b")
+        await stage.press("enter")
+        await stage.until(lambda: "Baton is offline, so nothing was fetched." in stage.see())
+        await stage.pilot.pause(0.7)
+        assert "Baton is offline" in stage.see(), "it stays until the cursor moves"
+        await stage.press("up")
+        await stage.until(lambda: "Baton is offline" not in stage.see())
+        assert shop.supply.begun == []
+
+
 async def test_another_program_s_model_is_used_where_it_lies(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,14 +76,14 @@ def card_of(row: Row) -> Card | None:
 
 def details(row: Row, good: str = "", verdict: Verdict | None = None) -> Content:
     """Tell what is known of a model: what it is good at, its licence, whether it fits, its file."""
-    lines = [
+    lines = [  # what matters most first: there may be no room for all of it
         Content.assemble((one_line(row.name, 60), "bold"), (_facts(row), "$muted")),
-        Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
-        Content(_fits(verdict or row.verdict)),
-        Content.styled(_where(row), "$muted"),
-        Content.styled(_notes(row), "$muted"),
         Content.styled(_wrong(row), "$error"),
         Content.styled(_offer(row), "$primary"),
+        Content(_fits(verdict or row.verdict)),
+        Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
+        Content.styled(_notes(row), "$muted"),
+        Content.styled(_where(row), "$muted"),
     ]
     return Content("\n").join([line for line in lines if line.plain])
 
@@ -154,6 +154,10 @@ def _wrong(row: Row) -> str:
 
 def _offer(row: Row) -> str:
     """Say what Enter would do, where that takes more than a moment."""
+    if fetchable(row) and row.held is not None:
+        return (
+            "Enter goes on with it." if row.held.state is State.COMING else "Enter fetches it anew."
+        )
     if row.entry is None or not row.offered or row.coming is not None:
         return ""
     what = f"Enter downloads it: {show_size(row.size)}" if row.size else "Enter downloads it"

@@ -67,16 +67,17 @@ class AdvisingScreen(EquippingScreen):
         )
 
     @work(exclusive=True, group="advice")
-    async def advise(self, text: str = "") -> None:
+    async def advise(self, text: str = "", *, follow: bool = True) -> None:
         """Say which models suit this machine, at the end of the conversation.
 
-        `text` comes before that. The speed is measured while nobody waits for an answer.
+        `text` comes before that. The speed is measured while nobody waits for an answer. Without
+        `follow`, whoever reads further up stays there.
         """
         from baton.tui.widgets.advice import AdviceView
 
         await self._drop_advice()
         view = self.advice = AdviceView(f"{text}\n{LOOKING}".strip())
-        await self.transcript.insert(view)
+        await self.transcript.insert(view, follow=follow)
         try:
             await self._fill_advice(view, text)
         except BatonError as error:
@@ -139,7 +140,7 @@ class AdvisingScreen(EquippingScreen):
         """After the first answer, show what was passed by: once more, and then not again."""
         undecided, self._undecided = self._undecided, False
         if undecided and self.downloads is not None and not self.downloads.coming:
-            self.advise()
+            self.advise(follow=False)
 
     async def on_advice_view_chosen(self, event: AdviceView.Chosen) -> None:
         """Do what the person chose under the advice."""

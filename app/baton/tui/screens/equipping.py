@@ -16,7 +16,7 @@ from baton.tui.desk import Desk
 from baton.tui.downloads import Downloads
 from baton.tui.screens.conducting import ConductingScreen
 
-TOGETHER_SECONDS = 2.0
+TOGETHER_SECONDS = 3.0
 """Downloads that fail for want of a network within that time are told of in one sentence."""
 
 NO_LIBRARY = "There are no models to choose from here."

@@ -263,7 +263,8 @@ class ModelsScreen(Overlay[str]):
         held = row.held if row is not None else None
         match action:
             case "choose":
-                return row is not None and row.card is not None
+                lost = held is not None and not held.state.usable
+                return row is not None and row.card is not None and not lost
             case "fetch":
                 return row is not None and fetchable(row)
             case "link":

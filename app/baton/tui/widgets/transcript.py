@@ -120,13 +120,17 @@ class Transcript(VerticalScroll):
         await self.insert(Notice(text, error=error))
 
     async def mention(self, text: str) -> None:
-        """Say something there that nobody waits for: whoever reads further up stays there."""
-        await self._column.mount(Notice(text))
+        """Say something there that nobody waits for."""
+        await self.insert(Notice(text), follow=False)
 
-    async def insert(self, widget: Widget) -> None:
-        """Put a widget at the end of the conversation, and go to it."""
+    async def insert(self, widget: Widget, *, follow: bool = True) -> None:
+        """Put a widget at the end of the conversation, and go to it.
+
+        Without `follow`, whoever reads further up stays there.
+        """
         await self._column.mount(widget)
-        self.anchor()
+        if follow:
+            self.anchor()
 
     def select(self, view: TurnView) -> None:
         """Make this the turn that keys act on."""
