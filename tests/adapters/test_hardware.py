@@ -263,3 +263,11 @@ def test_what_the_system_says_of_a_battery(
 def test_a_system_that_knows_no_batteries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(psutil, "sensors_battery", raising=False)
     assert machine().battery is None
+
+
+def test_a_full_disk_is_not_one_that_nobody_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=0))
+    assert machine(tmp_path).disk == 1

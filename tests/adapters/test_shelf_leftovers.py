@@ -46,14 +46,13 @@ def test_what_nobody_wants_is_left_over(shelf: FolderShelf) -> None:
         lay(here / ".model-0a1b.json"),
         lay(here / f"{SHA}.partial"),
         lay(here / f"{SHA}.lock", b""),
-        lay(here / "earlier.gguf"),
         lay(shelf.folder / "norecord" / f"{SHA}.partial").parent,
     ]
     (shelf.folder / "nothing").mkdir()
     lay(here / "notes.txt")
     assert sorted(shelf.orphans()) == sorted([*unwanted, shelf.folder / "nothing"])
     freed = [shelf.discard(path) for path in unwanted]
-    assert freed == [100, 100, 100, 100, 0, 100, 100]
+    assert freed == [100, 100, 100, 100, 0, 100]
     assert list(shelf.orphans()) == [shelf.folder / "nothing"]
     assert shelf.discard(shelf.folder / "nothing") == 0
     assert state(shelf) is State.HERE
@@ -97,6 +96,12 @@ def test_what_baton_did_not_write_is_told_of_and_left_alone(
         with pytest.raises(ConfigError, match="was not deleted"):
             shelf.discard(path)
     assert all(path.exists() for path in theirs)
+
+
+def test_a_model_that_somebody_laid_beside_another_is_theirs(shelf: FolderShelf) -> None:
+    adapter = lay(arrive(shelf).with_name("my-lora.gguf"))
+    assert list(shelf.orphans()) == []
+    assert list(shelf.problems()) == [f"{adapter} belongs to no model, and Baton leaves it alone."]
 
 
 def test_a_folder_without_a_record_loses_only_what_baton_left(shelf: FolderShelf) -> None:

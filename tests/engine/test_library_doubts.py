@@ -158,6 +158,21 @@ async def test_a_broken_model_whose_file_is_gone_too_can_be_verified(
     assert not (await last(library.verify("tiny"))).state.usable
 
 
+async def test_what_is_broken_goes_when_the_catalogue_names_another_file(
+    library: Library, tmp_path: Path, hub: Hub
+) -> None:
+    old = await last(library.add(stick(tmp_path / "stick", "tiny", DATA)))
+    old.path.write_bytes(bytes(len(DATA)))
+    await last(library.verify("tiny"))
+    revision = hub.add("maker/tiny", {"newer.gguf": DATA})
+    source = Source("maker/tiny", "newer.gguf", revision)
+    entries = library.entries()
+    library._entries = lambda: [replace(entries["tiny"], source=source)]
+    held = await library.want("tiny")
+    assert (held.path.name, old.path.exists()) == ("newer.gguf", False)
+    assert (await last(library.fetch("tiny"))).state is State.HERE
+
+
 @pytest.mark.parametrize("path", ["~nobody at all/a.gguf", f"{'a' * 300}.gguf", "a\0b.gguf"])
 async def test_a_path_that_no_system_knows_is_refused_in_a_sentence(
     library: Library, path: str

@@ -160,9 +160,9 @@ class Library:
         """
         entries = self.entries()
         wanted = parse(model, entries)
-        held = self._shelf.get(wanted.entry.id) if wanted.entry is not None else None
-        if held is not None and held.state not in _LOST:
-            return self._again(held, roles, force)
+        lost = self._shelf.get(wanted.entry.id) if wanted.entry is not None else None
+        if lost is not None and lost.state not in _LOST:
+            return self._again(lost, roles, force)
         if self.offline:
             raise _offline()
         if wanted.entry is not None and wanted.entry.id in self._workers:
@@ -179,7 +179,10 @@ class Library:
             raise DoesNotFit(verdict)
         if 0 < machine.disk < offer.size * MARGIN:
             raise _no_room(record.name, offer.size, machine.disk)
-        return self._shelf.put(replace(record, forced=verdict.fit is Fit.WONT))
+        found = self._shelf.put(replace(record, forced=verdict.fit is Fit.WONT))
+        if lost is not None and not lost.record.link:
+            self._forget_file(lost.path, found.path)
+        return found
 
     def fetch(self, id: str) -> AsyncGenerator[Progress | Held]:
         """Fetch a wanted model, or go on with it; yields the model when it has arrived.
@@ -299,6 +302,12 @@ class Library:
         return replace(
             offer, sha256=offer.sha256 or entry.sha256, licence=entry.licence or offer.licence
         )
+
+    def _forget_file(self, before: Path, now: Path) -> None:
+        """Delete the useless file of a model whose catalogue entry names another by now."""
+        if before != now and before.exists():
+            with suppress(BatonError):
+                self._shelf.discard(before)
 
     def _same(self, offer: Offer) -> Held | None:
         """Return the model that this file is, if it is here or on its way."""

@@ -119,7 +119,7 @@ def _free(folder: Path) -> int:
     """Return the bytes that are free where a folder is, or would be."""
     for place in (folder, *folder.absolute().parents):
         try:
-            return shutil.disk_usage(place).free
+            return max(1, shutil.disk_usage(place).free)  # 0 is that nobody knows
         except OSError:
             continue
     return 0

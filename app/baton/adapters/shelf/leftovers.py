@@ -64,12 +64,24 @@ def problems(folder: Path) -> Iterator[str]:
     except OSError as error:
         yield f"The models folder {_shown(folder)} can't be read: {error.strerror}."
         return
-    for model, record in survey(folder):
+    found = list(survey(folder))
+    linked = {link for _, record in found for link in _links(record)}
+    for model, record in found:
         where = f"What is in it ({_size(model)}) is kept"
         if isinstance(record, str):
             yield f"{_shown(model)} can't be used as a model: {record}. {where}."
         elif record is None and not (_is_left(model) or (model / RECORD).exists()):
             yield f"{_shown(model)} is no model that Baton has put there. {where}."
+        elif isinstance(record, Record):
+            yield from _beside(model, record, linked)
+
+
+def _beside(folder: Path, record: Record, linked: Collection[Path]) -> Iterator[str]:
+    """Tell of gigabytes that may be anybody's: a LoRA adapter, or another model."""
+    for path in _inside(folder):
+        theirs = path.suffix.lower() == ".gguf" and not is_made(path.name)
+        if theirs and not _is_wanted(path, record) and path not in linked:
+            yield f"{_shown(path)} belongs to no model, and Baton leaves it alone."
 
 
 def _left(folder: Path, record: Record | None, linked: Collection[Path]) -> Iterator[Path]:
@@ -80,9 +92,13 @@ def _left(folder: Path, record: Record | None, linked: Collection[Path]) -> Iter
         yield folder
         return
     for path in _inside(folder):
-        ours = is_made(path.name) or (record is not None and path.suffix.lower() == ".gguf")
         wanted = record is not None and _is_wanted(path, record)
-        if ours and not wanted and path not in linked and (path.is_symlink() or is_file(path)):
+        if (
+            is_made(path.name)
+            and not wanted
+            and path not in linked
+            and (path.is_symlink() or is_file(path))
+        ):
             yield path
 
 
