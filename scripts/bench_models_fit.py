@@ -5,8 +5,8 @@
 
 From header to verdict: a file is opened, its header read, what it takes reckoned up, and that held
 against the machine. The largest header is made up: 262,144 words and as many merges as Gemma's. The
-worst are those of the tests, thought up to do harm, and mutated ones; beside their time, the memory
-that reading them takes at most.
+worst are those of the tests, thought up to do harm, and mutated ones; beside their time
+(of the processor), the memory that reading them takes at most.
 
 Memory: what the runner's process takes (RSS) when its context is full, against what was foretold
 before it was started.
@@ -24,6 +24,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -58,14 +59,16 @@ def largest(folder: Path) -> Path:
     return file
 
 
-def p95(measure: Callable[[], object]) -> float:
-    """Return the seconds that all but one of twenty runs keep to."""
-    taken = []
+def p95(measure: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds that all but one of twenty runs keep to, and those of the processor."""
+    taken, computed = [], []
     for _ in range(TIMES):
-        start = time.perf_counter()
+        start, begun = time.perf_counter(), time.process_time()
         measure()
         taken.append(time.perf_counter() - start)
-    return sorted(taken)[TIMES * 95 // 100 - 1]
+        computed.append(time.process_time() - begun)
+    last = TIMES * 95 // 100 - 1
+    return sorted(taken)[last], sorted(computed)[last]
 
 
 def verdict(path: Path) -> None:
@@ -87,9 +90,9 @@ def worst(count: int) -> tuple[float, int]:
     slowest, most = 0.0, 0
     for data in (*hostile(), *(mutated(honest, chance) for _ in range(count))):
         with contextlib.suppress(Cut, Malformed):
-            start = time.perf_counter()
+            start = time.process_time()
             read(data, len(data))
-        slowest = max(slowest, time.perf_counter() - start)
+        slowest = max(slowest, time.process_time() - start)
         tracemalloc.start()
         with contextlib.suppress(Cut, Malformed):
             read(data, 1 << 40)
@@ -117,12 +120,13 @@ async def filled(context: int) -> tuple[int, int]:
 def rows(contexts: tuple[int, ...]) -> Iterator[tuple[str, str, str, bool]]:
     """Yield the lines of the table: figure, value, what it must be, and whether it is."""
     with tempfile.TemporaryDirectory() as folder:
-        large = largest(Path(folder))
+        large, small = largest(Path(folder)), starter().path
         megabytes = large.stat().st_size / 1e6
-        for name, path in ((f"{WORDS:,} words, {megabytes:.0f} MB", large), ("SmolLM2", None)):
-            taken = p95(lambda path=path: verdict(path or starter().path))  # type: ignore[misc]
+        for name, path in ((f"{WORDS:,} words, {megabytes:.0f} MB", large), ("SmolLM2", small)):
+            taken, computed = p95(partial(verdict, path))
             what = f"header to verdict, {name}, p95"
-            yield what, f"{taken * 1000:.0f} ms", f"{MUST_SECONDS} s", taken <= MUST_SECONDS
+            value = f"{taken * 1000:.0f} ms (computing: {computed * 1000:.0f})"
+            yield what, value, f"{MUST_SECONDS} s", taken <= MUST_SECONDS
     slowest, most = worst(1000)
     what = "1,000 mutated and all hostile headers, the slowest"
     yield what, f"{slowest * 1000:.0f} ms", f"{MUST_SECONDS} s", slowest <= MUST_SECONDS
