@@ -23,7 +23,10 @@ Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Effort = Literal["none", "low", "medium", "high"]
 Theme = Literal["dark", "light", "high-contrast"]
-Tokens = Annotated[int, msgspec.Meta(ge=1)]
+Tokens = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+Threads = Annotated[int, msgspec.Meta(ge=0, le=1024)]
+Layers = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Skill = Annotated[float, msgspec.Meta(ge=1, le=5)]
 Slots = Annotated[int, msgspec.Meta(ge=1, le=64)]
 Temperature = Annotated[float, msgspec.Meta(ge=0, le=5)]
@@ -155,8 +158,8 @@ class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
     repeat_penalty: Penalty | None = None
     seed: Seed | None = None
     thinking: bool | None = None
-    threads: int | None = None
-    gpu_layers: int | None = None
+    threads: Threads | None = None
+    gpu_layers: Layers | None = None
     kv: Kv | None = None
     adapter: str = ""
     adapter_scale: Scale = 1.0
@@ -175,12 +178,12 @@ class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     (0: never).
     """
 
-    threads: int = 0
-    gpu_layers: int = -1
-    context: int = 8192
+    threads: Threads = 0
+    gpu_layers: Layers = -1
+    context: Tokens = 8192
     kv: Kv = "f16"
-    memory_gb: float = 0
-    idle_minutes: float = 10
+    memory_gb: Amount = 0
+    idle_minutes: Amount = 10
 
 
 class Screen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
