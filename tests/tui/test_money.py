@@ -335,7 +335,7 @@ async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> N
             await stage.press("ctrl+l")
             await stage.until(lambda: "gpt-5-mini" in stage.see() and "cloud" in stage.see())
             await stage.press("down")
-            await stage.until(lambda words=words: words in stage.see())  # type: ignore[misc]
+            await stage.until(lambda words=words: words in " ".join(stage.see().split()))  # type: ignore[misc]
 
 
 async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
