@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +12,16 @@ import pytest
 
 from baton.adapters import local
 from baton.adapters.shelf import FolderShelf
-from baton.compose import card_of, compose
+from baton.compose import card_of, compose, library
 from baton.domain.chat import Prompt
 from baton.domain.errors import ModelFileError
 from baton.domain.labels import Label
 from baton.domain.ledger import Room, Scope, Standing, Thrift
 from baton.domain.library import Record, Stamp
 from baton.engine.policy import Limits
+from baton.secrets import hide
 from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths, load, write
+from support.hub import Hub
 
 
 @pytest.fixture
@@ -182,3 +185,17 @@ async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> 
     baton = compose(load(paths.config_file), paths, history=False)
     assert (baton.orchestra.default, baton.missed) == ("mine", "")
     await baton.aclose()
+
+
+async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub() as hub:
+        hub.tokens.add("hf_mine")
+        hub.add("me/mine", {"mine.gguf": b"x" * 5000}, private=True)
+        for name, value in {**hub.environ, "HF_TOKEN": "hf_mine"}.items():
+            monkeypatch.setenv(name, value)
+        stock = library(Settings(), find_paths())
+        hide(os.environ)  # as the app does, which starts editors and clipboards
+        assert "HF_TOKEN" not in os.environ
+        with pytest.raises(ModelFileError, match="is no model"):  # so the file was let through
+            await stock.want("hf.co/me/mine")
+        await stock.aclose()

@@ -96,6 +96,7 @@ class NoKeyring(ConfigError):
 def hide(environ: MutableMapping[str, str], *variables: str) -> None:
     """Take the keys out of an environment, so that no other program is started with them."""
     known = {name for provider in PROVIDERS.values() for name in provider.variables}
+    known |= {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}
     for name in list(environ):
         if name in known or name in variables or name.endswith("_API_KEY"):
             del environ[name]

@@ -181,6 +181,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     flags = {"offline": True} if offline else {}
     settings, worker = with_worker(load(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
+    lost = "" if worker is not None else baton.stand_in()
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
     hide(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))
     if conversation is not None:
@@ -195,7 +196,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
         limits=Limits(label=Label.LOCAL) if private else ANYTHING,
         worker=worker,
         conversation=conversation,
-        greeting=baton.warning,
+        greeting=" ".join(filter(None, (lost, baton.warning))),
     )
 
 

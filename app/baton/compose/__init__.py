@@ -76,6 +76,22 @@ class Baton:
             if worker not in known:
                 yield f"The worker {worker!r}, preferred for {kind}, isn't there."
 
+    def stand_in(self) -> str:
+        """Have the starter answer if whom the settings name isn't there; return what to say of it.
+
+        So the app opens, where that can be mended, also when the models' folder was lost.
+        """
+        from baton.engine.roles import STARTER
+
+        known = {card.id for card in self.orchestra.roster}
+        wanted = self.orchestra.default
+        if wanted in known or STARTER not in known:
+            return ""
+        self.orchestra.default = STARTER
+        return (
+            f"There is no worker {wanted!r} (the setting `worker`) any more, so {STARTER} answers."
+        )
+
     @property
     def tutor(self) -> Tutor:
         """What has the router learn from this person's answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,7 @@ def library(settings: Settings, paths: Paths) -> Library:
 
     return Library(
         FolderShelf(paths.models),
-        HubSupply(),
+        HubSupply(environ=dict(os.environ)),  # as it is now: the app hides the tokens in it
         partial(read_catalogue, paths.config / "catalogue.toml"),
         partial(_machine, paths.models),
         context=settings.local.context,

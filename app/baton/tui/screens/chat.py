@@ -68,9 +68,9 @@ class ChatScreen(AdvisingScreen):
         if self.desk.orchestra.router is not None:
             self.desk.orchestra.router.warm()
         self.desk.tell_later(lambda text: self.run_worker(self.transcript.note(text)))
+        await self.begin()
         if self.desk.greeting:
             await self.transcript.note(self.desk.greeting)
-        await self.begin()
         self.resume_downloads()
         self.desk.warm_cloud()
         import baton.tui.widgets.answer
