@@ -276,6 +276,25 @@ async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
         assert shop.get("talker-9b").state is wanted
 
 
+async def test_workers_that_share_a_model_take_its_memory_once(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path, say, say) as stage:
+        for name in ("small", "large"):
+            worker = stage.desk.orchestra.worker(name)
+            worker.resident, worker.process = 400_000_000, 4711  # type: ignore[attr-defined]
+        await to_models(stage)
+        assert "400.0 MB" in line_of(stage, "SmolLM2 135M")
+        assert "400.0 MB" in line_of(stage, "Qwen 4B")
+        assert "400.0 MB loaded" in stage.see().splitlines()[-1]
+
+
+async def test_an_adapter_is_told_of(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path, say) as stage:
+        worker = stage.desk.orchestra.worker("small")
+        worker.adapter = Path("/loras/pirate\x1b.gguf")  # type: ignore[attr-defined]
+        await to_models(stage)
+        await stage.until(lambda: "With the adapter /loras/pirate\ufffd.gguf" in stage.see())
+
+
 async def test_a_broken_model_is_fetched_anew(shop: Shop, tmp_path: Path) -> None:
     held = shop.put(TALKER, wrong="its contents aren't what they were when it came")
     async with shopping(shop, tmp_path, say) as stage:

@@ -92,6 +92,19 @@ class Orchestra:
         """Return how many bytes of this machine's memory a worker's model takes now."""
         return int(getattr(self._workers.get(name), "resident", 0))
 
+    @property
+    def memory(self) -> int:
+        """How many bytes all of them take now; those that share a model count once."""
+        taken = {
+            getattr(worker, "process", None) or worker: getattr(worker, "resident", 0)
+            for worker in self._workers.values()
+        }
+        return int(sum(taken.values()))
+
+    def adapter(self, name: str) -> str:
+        """Return the file of the LoRA adapter that a worker puts on, "" for none."""
+        return str(getattr(self._workers.get(name), "adapter", None) or "")
+
     def add(self, worker: Worker) -> None:
         """Make a worker available from the next prompt on; one of the same id is replaced.
 

@@ -74,8 +74,11 @@ def card_of(row: Row) -> Card | None:
     )
 
 
-def details(row: Row, good: str = "", verdict: Verdict | None = None) -> Content:
-    """Tell what is known of a model: what it is good at, its licence, whether it fits, its file."""
+def details(row: Row, good: str = "", verdict: Verdict | None = None, adapter: str = "") -> Content:
+    """Tell what is known of a model: what it is good at, its licence, whether it fits, its file.
+
+    `adapter` is the file of the LoRA adapter that it has on.
+    """
     lines = [  # what matters most first: there may be no room for all of it
         Content.assemble((one_line(row.name, 60), "bold"), (_facts(row), "$muted")),
         Content.styled(_wrong(row), "$error"),
@@ -83,6 +86,7 @@ def details(row: Row, good: str = "", verdict: Verdict | None = None) -> Content
         Content(_fits(verdict or row.verdict)),
         Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
         Content.styled(_notes(row), "$muted"),
+        Content.styled(f"With the adapter {one_line(adapter)}" if adapter else "", "$muted"),
         Content.styled(_where(row), "$muted"),
     ]
     return Content("\n").join([line for line in lines if line.plain])

@@ -162,6 +162,11 @@ class LocalWorker:
         return self._host.loading
 
     @property
+    def adapter(self) -> Path | None:
+        """The LoRA adapter that it puts on."""
+        return self._manner.adapter
+
+    @property
     def resident(self) -> int:
         """Bytes of memory the model may take now; those `beside` it name the same ones."""
         return self._host.resident

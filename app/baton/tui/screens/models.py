@@ -172,7 +172,7 @@ class ModelsScreen(Overlay[str]):
         self._draw(table, lines)
         self._put("#columns", columns.heading().stylize("$muted"))
         self._show_coming(coming)
-        memory = sum(row.memory for row in here)
+        memory = self._desk.orchestra.memory
         self.footer.status = models.totals(self._stock, memory, wide=columns.wide)
         self._describe()
 
@@ -245,7 +245,7 @@ class ModelsScreen(Overlay[str]):
         row, about = self._row, Content("")
         if row is not None:
             good, verdict = self._good.get(row.key, ""), self._verdicts.get(row.key)
-            about = details(row, good, verdict)
+            about = details(row, good, verdict, self._desk.orchestra.adapter(row.key))
         if self._complaint:
             about = Content.assemble((self._complaint, "$error"), "\n", about)
         self._put("#about", about)
