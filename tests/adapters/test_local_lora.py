@@ -12,8 +12,9 @@ import pytest
 
 from adapters.local_ask import CAPITAL, ask, small
 from baton.adapters.local import LocalWorker, Manner, starter
+from baton.adapters.local import host as local_host
 from baton.domain.chat import Loading
-from baton.domain.errors import ModelFileError
+from baton.domain.errors import ModelFileError, WorkerUnavailable
 from support.adapting import adapter
 
 pytestmark = pytest.mark.local_model
@@ -129,3 +130,19 @@ async def test_those_that_share_take_turns(plain: LocalWorker, file: Path) -> No
     both = (ask(worker, CAPITAL, max_tokens=6) for worker in (plain, other, plain, other))
     texts = [answer.text for answer in await asyncio.gather(*both)]
     assert texts == [answer.text for answer in (*alone, *alone)]
+
+
+async def test_an_adapter_over_which_the_model_dies_is_left_alone_and_the_model_is_not(
+    plain: LocalWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_host, "BACKOFF", (0.01, 0.01))
+    deadly = adapted(plain, adapter(tmp_path / "deadly.gguf", alpha="much"))
+    with pytest.raises(WorkerUnavailable, match="It crashed") as died:
+        await ask(deadly, CAPITAL)
+    assert "without the adapter deadly.gguf" in died.value.hint
+    with pytest.raises(WorkerUnavailable, match="left alone"):
+        await ask(deadly, CAPITAL)
+    assert "Paris" in (await ask(plain, CAPITAL)).text
+    with pytest.raises(WorkerUnavailable, match="left alone"):
+        await ask(deadly, CAPITAL)
+    await plain.aclose()

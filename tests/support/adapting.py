@@ -27,6 +27,7 @@ def adapter(
     kind: str = "adapter",
     width: int = WIDTH,
     layer: str = "blk.{}.attn_q.weight",
+    alpha: float | str = 1.0,
 ) -> Path:
     """Write a LoRA adapter of rank 1 for the starter model's queries; return its path."""
     chance = random.Random(seed)
@@ -43,7 +44,7 @@ def adapter(
         "general.type": kind,
         "general.architecture": architecture,
         "adapter.type": "lora",
-        "adapter.lora.alpha": 1.0,
+        "adapter.lora.alpha": alpha,
     }
     path.write_bytes(_gguf(header, tensors))
     return path

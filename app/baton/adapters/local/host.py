@@ -103,7 +103,7 @@ class Host:
         self._bytes = 0
         self._gpu_share = 1.0
         self._ask = 0
-        self._deaths: list[float] = []
+        self._deaths: dict[str, list[float]] = {}  # by the adapter over which it died, "" for none
 
     def warm(self, name: str) -> None:
         """Begin to load the model, unless its file would have to be read first to be trusted."""
@@ -128,7 +128,8 @@ class Host:
         """Answer, and try again as long as no text has come."""
         import asyncio
 
-        self._refuse_in_quarantine(ask.name)
+        adapter = str(ask.fields["adapter"])
+        self._refuse_in_quarantine(ask.name, adapter)
         wrote = False
         for delay in (*BACKOFF, None):
             try:
@@ -136,12 +137,13 @@ class Host:
                     async for chunk in chunks:
                         wrote = wrote or isinstance(chunk, Text)
                         yield chunk
-                self._deaths.clear()
+                self._deaths.pop("", None)
+                self._deaths.pop(adapter, None)
                 return
             except Died as death:
-                self._mourn()
+                self._mourn(adapter)
                 if wrote or delay is None:
-                    raise _unavailable(ask.name, str(death), wrote) from death
+                    raise _unavailable(ask.name, str(death), wrote, adapter) from death
                 yield Retrying(f"{ask.name} fell over. {death}", delay)
                 await asyncio.sleep(delay)
 
@@ -342,26 +344,35 @@ class Host:
             case _:
                 raise Died("It answered nonsense.")
 
-    def _mourn(self) -> None:
-        """Count a death, and try with less on the GPU if it died over loading."""
-        self._deaths.append(time.monotonic())
+    def _mourn(self, adapter: str = "") -> None:
+        """Count a death, and try with less on the GPU if it died over loading.
+
+        One with an adapter on counts against that: others ask the same model without it.
+        """
+        over = adapter if self._loaded else ""
+        self._deaths.setdefault(over, []).append(time.monotonic())
         self._child = None
         if not self._loaded:
             self._gpu_share = 0.5 if self._gpu_share == 1 else 0.0
 
-    def _refuse_in_quarantine(self, name: str) -> None:
+    def _refuse_in_quarantine(self, name: str, adapter: str) -> None:
         since = time.monotonic() - DEATHS_SECONDS
-        self._deaths = [death for death in self._deaths if death > since]
-        if len(self._deaths) < DEATHS:
-            return
-        minutes = max(1, round((self._deaths[-DEATHS] - since) / 60))
-        raise WorkerUnavailable(
-            f"{name} fell over {len(self._deaths)} times within ten minutes and is left alone for"
-            " now.",
-            f"Choose another worker, try again in {minutes} minutes, or run `baton doctor`.",
-        )
+        for over in {"", adapter}:
+            deaths = [death for death in self._deaths.pop(over, []) if death > since]
+            if not deaths:
+                continue
+            self._deaths[over] = deaths
+            if len(deaths) < DEATHS:
+                continue
+            minutes = max(1, round((deaths[-DEATHS] - since) / 60))
+            raise WorkerUnavailable(
+                f"{name} fell over {len(deaths)} times within ten minutes and is left alone for"
+                " now.",
+                f"Choose another worker, try again in {minutes} minutes, or run `baton doctor`.",
+            )
 
 
-def _unavailable(name: str, reason: str, wrote: bool) -> WorkerUnavailable:
+def _unavailable(name: str, reason: str, wrote: bool, adapter: str) -> WorkerUnavailable:
     kept = " What it had written is kept." if wrote else ""
-    return WorkerUnavailable(f"{name} fell over. {reason}{kept}", "Try again.")
+    hint = f"Try again, or without the adapter {Path(adapter).name}." if adapter else "Try again."
+    return WorkerUnavailable(f"{name} fell over. {reason}{kept}", hint)
