@@ -297,6 +297,11 @@ def test_endpoints_that_are_none(endpoint: str) -> None:
         wire.Web({"HF_ENDPOINT": endpoint})
 
 
+@pytest.mark.parametrize("said", ["nan", "-1", "0", "soon", ""])
+def test_a_patience_that_is_none_is_the_usual_one(said: str) -> None:
+    assert wire.Web({"HF_HUB_DOWNLOAD_TIMEOUT": said}).patience == wire.READ_SECONDS
+
+
 def test_parts_of_a_model() -> None:
     assert names.parts_of("m-Q4_K_M.gguf") == 1
     assert names.parts_of("m-Q4_K_M-00001-of-00003.gguf") == 3

@@ -158,6 +158,25 @@ async def test_a_broken_model_whose_file_is_gone_too_can_be_verified(
     assert not (await last(library.verify("tiny"))).state.usable
 
 
+async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
+    library: Library, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "theirs.gguf"
+    theirs.write_bytes(DATA)
+    digest = library._supply.digest
+
+    async def slow(path: Path) -> AsyncGenerator[Progress | str]:
+        async with aclosing(digest(path)) as steps:
+            async for step in steps:
+                if isinstance(step, str):
+                    theirs.write_bytes(DATA + OTHER)
+                yield step
+
+    library._supply.digest = slow  # type: ignore[method-assign]
+    assert (await last(library.add(theirs, link=True))).state is State.CHANGED
+    assert not library.trusted("theirs")
+
+
 async def test_what_is_broken_goes_when_the_catalogue_names_another_file(
     library: Library, tmp_path: Path, hub: Hub
 ) -> None:

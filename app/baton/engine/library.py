@@ -487,6 +487,7 @@ class Library:
             raise
 
     async def _linked(self, record: Record, file: Path) -> AsyncGenerator[Progress | Held]:
+        stamp = self._shelf.stamp(file)  # before: its own program may still be writing it
         async with aclosing(self._supply.digest(file)) as steps:
             async for step in steps:
                 if not isinstance(step, str):
@@ -497,7 +498,7 @@ class Library:
                         "Copy it anew from where it came.",
                     )
                 else:
-                    yield self._arrived(record, file, step)
+                    yield self._arrived(record, file, step, stamp)
 
     async def _copied(self, record: Record, file: Path) -> AsyncGenerator[Progress | Held]:
         target = self.get(record.id).path

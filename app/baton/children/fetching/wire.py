@@ -320,6 +320,7 @@ def _origin(url: str) -> tuple[str, str, int]:
 
 def _seconds(text: str) -> float:
     try:
-        return min(max(float(text), 0.1), 3600.0)
+        seconds = float(text)
     except ValueError:
         return 0.0
+    return min(max(seconds, 0.1), 3600.0) if seconds > 0 else 0.0
