@@ -136,6 +136,7 @@ class ModelsScreen(Overlay[str]):
     def _read(self, stock: Stock) -> None:
         self._stock = stock
         self._fill()
+        self.refresh_bindings()
 
     def _tick(self) -> None:
         """Follow what is loaded and what is on its way."""
