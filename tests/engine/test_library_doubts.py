@@ -158,6 +158,40 @@ async def test_a_broken_model_whose_file_is_gone_too_can_be_verified(
     assert not (await last(library.verify("tiny"))).state.usable
 
 
+async def test_what_was_killed_while_it_was_copied_is_not_fetched_from_a_hub(
+    library: Library, shelf: FolderShelf, hub: Hub, tmp_path: Path
+) -> None:
+    folder = stick(tmp_path / "stick", "mine", OTHER)
+    record, _ = shelf.bundle(folder)[0]
+    source = Source("maker/tiny", "tiny.gguf", "0" * 40)
+    shelf.write_bundle(folder, [replace(record, source=source)])
+    records: list[Record] = []
+    put = shelf.put
+
+    def seen(record: Record) -> Held:
+        records.append(record)
+        return put(record)
+
+    shelf.put = seen  # type: ignore[method-assign]
+    held = await last(library.add(folder))
+    assert (held.state, held.record.source) == (State.HERE, source)
+    assert records[0].source == Source(), "so it isn't gone on with where it came from"
+    library.remove("mine")
+    put(records[0])  # as after a kill
+    with pytest.raises(ModelFileError, match="isn't known"):
+        await last(library.fetch("mine"))
+    assert (await last(library.add(folder))).id == "mine"
+    alone = tmp_path / "alone.gguf"
+    alone.write_bytes(DATA)
+    records.clear()
+    await last(library.add(alone))
+    library.remove("alone")
+    put(records[0])
+    held = await last(library.add(alone))
+    assert (held.id, held.state) == ("alone", State.HERE)
+    assert hub.log == []
+
+
 async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
     library: Library, tmp_path: Path
 ) -> None:

@@ -414,6 +414,7 @@ class Library:
             raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
         others = {other.path: other for other in self._shelf.foreign()}
         of = others.get(path, Foreign(header.name or path.stem, path, 0, ""))
+        id = id or self._begun(path)
         id = id or self._free_id(path.name if path.name.lower().endswith(".gguf") else of.name)
         return Record(
             id=id,
@@ -424,6 +425,15 @@ class Library:
             sha256=of.sha256,
             licence=header.licence,
         )
+
+    def _begun(self, path: Path) -> str:
+        """Return the id under which a file was being copied when Baton was killed, or ""."""
+        for held in self._shelf.held():
+            record, size = held.record, path.stat().st_size
+            left = held.state is State.COMING and record.source == NOWHERE and not record.sha256
+            if left and (record.file, record.size) == (path.name, size):
+                return held.id
+        return ""
 
     def _carried(self, record: Record) -> Record:
         """Return what is believed of a model that somebody describes: its file, and no more.
@@ -471,8 +481,10 @@ class Library:
                 async for step in steps:
                     yield step
             return
-        coming = self._shelf.put(replace(record, link="", stamp=None))
-        record = coming.record
+        # Killed in the middle, it isn't gone on with from a hub: nobody has asked for that.
+        source = NOWHERE if before is None else before.record.source
+        coming = self._shelf.put(replace(record, link="", stamp=None, source=source))
+        record = replace(coming.record, source=record.source)
         if before is not None and before.state is State.BROKEN and coming.path.exists():
             self._shelf.discard(coming.path)
         try:
