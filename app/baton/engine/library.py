@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import time
 from collections.abc import (
     AsyncGenerator,
@@ -18,6 +17,7 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
@@ -25,10 +25,12 @@ from baton.domain.fit import Fit, Load, Verdict, judge, load_of, load_of_entry
 from baton.domain.library import Foreign, Held, Progress, Record, Stamp, State
 from baton.domain.machine import Machine
 from baton.domain.sanitise import one_line
-from baton.engine.recommend import Recommendation, recommend
 from baton.engine.roles import STARTER
-from baton.engine.supply import Shelf, Supply
-from baton.engine.wanted import Wanted, choose, id_for, parse
+
+if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
+    from baton.engine.recommend import Recommendation
+    from baton.engine.supply import Shelf, Supply
+    from baton.engine.wanted import Wanted
 
 MARGIN = 1.1
 """So much more than a file's size must be free on the disk."""
@@ -91,6 +93,8 @@ class Library:
         if (held := self._shelf.get(id)) is not None:
             return held
         known = [held.id for held in self._shelf.held()]
+        import difflib
+
         near = difflib.get_close_matches(id, known, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else "`baton models ls` lists them."
         raise ConfigError(f"There is no model {id!r} on this machine.", hint)
@@ -135,6 +139,8 @@ class Library:
 
     async def recommend(self, speed: float | None = None) -> Recommendation:
         """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
+        from baton.engine.recommend import recommend
+
         here = [held.id for held in self._shelf.held() if held.state.usable]
         wanted = partial(recommend, speed=speed, here=here, context=self._context)
         # In a thread: a tenth of a second is long for a screen.
@@ -158,6 +164,8 @@ class Library:
         Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
         what doesn't exist and in offline mode.
         """
+        from baton.engine.wanted import parse
+
         entries = self.entries()
         wanted = parse(model, entries)
         lost = self._shelf.get(wanted.entry.id) if wanted.entry is not None else None
@@ -290,6 +298,8 @@ class Library:
             offer = await self._supply.look(source)
         else:
             files = await self._supply.files(source.repo, source.revision)
+            from baton.engine.wanted import choose
+
             offer = choose(files, wanted.quant, source.repo)
         if entry is None:
             return offer
@@ -459,6 +469,8 @@ class Library:
         return {held.id: held for held in self._shelf.held()} | others
 
     def _free_id(self, name: str) -> str:
+        from baton.engine.wanted import id_for
+
         return id_for(name, self._taken() | dict(self.entries()))
 
     async def _take(
