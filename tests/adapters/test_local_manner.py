@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +81,31 @@ async def test_a_file_that_is_not_what_it_was_is_not_loaded() -> None:
     assert worker.process is None
     fine = True
     assert "Paris" in (await ask(worker, CAPITAL)).text
+    await worker.aclose()
+
+
+async def test_a_file_that_changes_while_it_is_loaded_is_looked_at_again(tmp_path: Path) -> None:
+    looked: list[int] = []
+
+    async def ready() -> None:
+        looked.append(file.stat().st_mtime_ns)
+
+    file = tmp_path / "model.gguf"
+    shutil.copy(starter().path, file)
+    worker = LocalWorker(starter().card, file, Memory(), manner=Manner(0.0), ready=ready)
+    await ask(worker, CAPITAL, max_tokens=1)
+    process = worker.process
+    with file.open("r+b") as opened:  # some of it is read in place, and would be nonsense
+        opened.seek(40 << 20)
+        opened.write(bytes(1 << 20))
+    os.utime(file, ns=(1, 1))
+    await ask(worker, CAPITAL, max_tokens=1)
+    assert worker.process != process
+    assert len(looked) == 2
+    process = worker.process
+    file.unlink()  # whoever reads it has it to the end
+    await ask(worker, CAPITAL, max_tokens=1)
+    assert worker.process == process
     await worker.aclose()
 
 

@@ -45,6 +45,10 @@ ENDS = ("stopped", "done", "failed")
 """The frames after which a child is at rest."""
 
 
+State = tuple[int, int, int]
+"""What shows that a file isn't what it was: its number on the disk, size, and time of change."""
+
+
 class Facts(NamedTuple):
     """What a child says of the model that it has loaded."""
 
@@ -100,6 +104,7 @@ class Host:
         self._slot: asyncio.Lock | None = None
         self._child: Child | None = None
         self._loaded = False
+        self._state: State | None = None
         self._bytes = 0
         self._gpu_share = 1.0
         self._ask = 0
@@ -206,7 +211,14 @@ class Host:
             if not self._child.went_idle:
                 self._mourn()
             self._child = None
+        elif self._child is not None and self._file_changed():
+            self.unload()  # parts of it are still read in place, and would be nonsense now
         return self._child
+
+    def _file_changed(self) -> bool:
+        """Tell whether there is another file by now. One that is gone is read to the end."""
+        now = _state_of(self._path)
+        return now is not None and now != self._state
 
     def _running(self, name: str) -> Child:
         """Return the child, started if need be."""
@@ -216,6 +228,7 @@ class Host:
         return child
 
     def _start(self, name: str) -> Child:
+        self._state = _state_of(self._path)
         load = load_for(self._path, self._context, self._kv)
         self._bytes = max(load.total, self._bytes)
         self._memory.make_room(self, self._bytes, load)
@@ -370,6 +383,14 @@ class Host:
                 " now.",
                 f"Choose another worker, try again in {minutes} minutes, or run `baton doctor`.",
             )
+
+
+def _state_of(path: Path) -> State | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _unavailable(name: str, reason: str, wrote: bool, adapter: str) -> WorkerUnavailable:
