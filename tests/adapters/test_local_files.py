@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from baton.adapters.local.files import load_for
 from baton.adapters.local.memory import Crowded, MachineMemory, NoRoom, machine_memory
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
-from baton.domain.machine import Gpu
+from baton.domain.fit import Fit, Load, judge
+from baton.domain.machine import Gpu, Machine
 from support.gguf import facts, header
 
 HEAD = b"GGUF\x03\0\0\0"
@@ -239,6 +242,36 @@ async def test_gpus_are_asked_only_when_there_is_no_room_without(
     assert "Paris" in (await ask(worker, CAPITAL)).text
     assert asked == 1
     await worker.aclose()
+
+
+async def test_those_that_ask_for_gpus_at_once_all_hear_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A request that came while the first one asked was refused for want of room."""
+
+    async def gpus() -> tuple[Gpu, ...]:
+        await asyncio.sleep(0.01)
+        return (Gpu("A GPU", 2 * GB, 2 * GB),)
+
+    monkeypatch.setattr(local_memory, "gpus", gpus)
+    memory = memory_with(5 * GB, 10 * GB)
+    first = asyncio.create_task(memory.find_gpus())
+    await asyncio.sleep(0)
+    second = asyncio.create_task(memory.find_gpus())
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second
+    assert not await memory.find_gpus(), "there is no more by now"
+
+
+@pytest.mark.parametrize("used", [0.1, 0.5, 0.79, 0.82])
+def test_what_is_judged_to_fit_can_be_loaded(used: float) -> None:
+    size = int(16 * GB * used)
+    load = Load("Any", size, 0, 8192, 0)
+    fits = judge([load], Machine(16 * GB, 16 * GB, 8, 8)).fit is not Fit.WONT
+    memory = Memory(look=lambda: MachineMemory(16 * GB, 16 * GB))
+    with nullcontext() if fits else pytest.raises(NoRoom):
+        memory.make_room(Lodger(0), load.total, load)
 
 
 def test_a_container_has_less_memory_than_its_machine(tmp_path: Path) -> None:

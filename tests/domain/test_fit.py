@@ -167,8 +167,8 @@ def machine(memory: int, available: int, *gpus: int) -> Machine:
         (
             machine(4, 4),
             Fit.WONT,
-            "It needs 9.5 GB, and 3.4 GB of 4.0 GB can be used now.",
-            "Choose a smaller one: its file may have up to 2.6 GB.",
+            "It needs 9.5 GB, and 3.2 GB of 4.0 GB can be used now.",
+            "Choose a smaller one: its file may have up to 2.4 GB.",
         ),
         (machine(16, 12, 12), Fit.FITS, "It fits on the GPU.", ""),
         (
@@ -182,6 +182,17 @@ def machine(memory: int, available: int, *gpus: int) -> Machine:
 def test_what_people_are_told(here: Machine, fit: Fit, why: str, mend: str) -> None:
     verdict = judge([BIG], here)
     assert (verdict.fit, verdict.why, verdict.mend) == (fit, why, mend)
+
+
+def test_memory_that_a_gpu_shares_with_the_machine_counts_once() -> None:
+    mac = replace(machine(24, 20), gpus=(Gpu("Apple M2", 18 * GB, 18 * GB),))
+    assert judge([BIG], mac).fit is Fit.FITS
+    larger = replace(BIG, weights=20 * GB)
+    verdict = judge([larger], mac)
+    assert verdict.fit is Fit.WONT
+    assert verdict.why == "It needs 24.5 GB, and 19.2 GB of 24.0 GB can be used now."
+    assert judge([larger], replace(mac, gpus=(Gpu("RTX", 18 * GB, 18 * GB),))).fit is Fit.SPILLS
+    assert judge([BIG], replace(mac, available=8 * GB)).fit is Fit.WONT
 
 
 def test_several_are_judged_together() -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 COMFORT = 0.6
 """What models may take of a machine's memory so that everything else still goes well."""
 
-LIMIT = 0.85
-"""What they may take at all."""
+LIMIT = 0.8
+"""What they may take at all, unless set otherwise: whatever is judged to fit can be loaded, too."""
 
 SPARE = 256 << 20
 """Bytes of what is free now that are left to whatever starts next."""
@@ -224,6 +224,11 @@ def gpu_room(gpus: Sequence[Gpu]) -> int:
     return sum(max(gpu.free - GPU_RESERVE, 0) for gpu in gpus)
 
 
+def room_beside(gpus: Sequence[Gpu]) -> int:
+    """Return the bytes that GPUs have for models beside the machine's own memory."""
+    return gpu_room([gpu for gpu in gpus if not gpu.shared])
+
+
 def _room(machine: Machine, share: float = LIMIT) -> int:
     """Return the bytes that models may take of the machine's own memory."""
     return max(min(int(machine.memory * share), machine.available - SPARE), 0)
@@ -254,7 +259,10 @@ def _judged_with_gpu(loads: Sequence[Load], machine: Machine, vram: int) -> Verd
         left -= int(holds * share) + (load.scratch if fitting else 0)
         beside += load.total - int(holds * share)
         on_gpu, layers = on_gpu + min(fitting, all_layers), layers + all_layers
-    needed, room = sum(load.total for load in loads), vram + _room(machine)
+    needed = sum(load.total for load in loads)
+    room = room_beside(machine.gpus) + _room(machine)
+    if any(gpu.shared for gpu in machine.gpus):
+        beside = needed
     if beside > _room(machine):
         return _wont(loads, machine, needed, room)
     if on_gpu < layers:
@@ -266,7 +274,7 @@ def _judged_with_gpu(loads: Sequence[Load], machine: Machine, vram: int) -> Verd
 
 
 def _wont(loads: Sequence[Load], machine: Machine, needed: int, room: int) -> Verdict:
-    free = f"{_gb(room)} of {_gb(machine.memory + gpu_room(machine.gpus))} can be used now"
+    free = f"{_gb(room)} of {_gb(machine.memory + room_beside(machine.gpus))} can be used now"
     verb = "need" if len(loads) > 1 else "needs"
     return Verdict(Fit.WONT, needed, room, f"{_they(loads)} {verb} {_gb(needed)}, and {free}.")
 
@@ -294,7 +302,7 @@ def _mend(loads: Sequence[Load], machine: Machine) -> str:
 
 def _largest(load: Load, machine: Machine) -> int:
     """Return how large a file like that one may be to fit, in hundreds of megabytes, from below."""
-    most = _room(machine) + gpu_room(machine.gpus) - load.overhead - load.kv
+    most = _room(machine) + room_beside(machine.gpus) - load.overhead - load.kv
     for tenths in range(10, 0, -1):
         size = most * tenths // 10 // 10**8 * 10**8
         if size > 0 and _judged([replace(load, weights=size)], machine).fit is not Fit.WONT:

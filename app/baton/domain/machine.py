@@ -14,6 +14,11 @@ class Gpu:
     total: int
     driver: str = ""
 
+    @property
+    def shared(self) -> bool:
+        """Whether its memory is a part of the machine's own, and must not be counted twice."""
+        return "apple" in self.name.lower()
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:

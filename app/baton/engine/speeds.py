@@ -81,10 +81,7 @@ def _bytes_read(entry: Entry) -> float:
 
 def _card(machine: Machine) -> float:
     """Return the bytes that a GPU reads per second, at least."""
-    reads = sum(
-        gpu.total * (_SHARED_READS if "apple" in gpu.name.lower() else _READS)
-        for gpu in machine.gpus
-    )
+    reads = sum(gpu.total * (_SHARED_READS if gpu.shared else _READS) for gpu in machine.gpus)
     return reads / len(machine.gpus)  # one after the other reads its share
 
 

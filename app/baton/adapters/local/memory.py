@@ -13,10 +13,7 @@ from baton.adapters.local.probe import gpus
 from baton.adapters.local.processor import Processor
 from baton.domain import cgroups
 from baton.domain.errors import ModelFileError
-from baton.domain.fit import SPARE, Load, gpu_room, smaller_contexts
-
-SHARE = 0.8
-"""How much of the machine's memory models may take together, unless set otherwise."""
+from baton.domain.fit import LIMIT, SPARE, Load, room_beside, smaller_contexts
 
 Looking = Callable[[], "MachineMemory"]
 
@@ -82,7 +79,7 @@ class Memory:
         self.processor = Processor()
         self.rests = 0
         self.gpu = 0
-        self._asked = False
+        self._asking: asyncio.Task[None] | None = None
         self._given = limit
         self._look = look or machine_memory
         self._watching: list[asyncio.Future[None]] = []
@@ -91,7 +88,7 @@ class Memory:
     @property
     def limit(self) -> int:
         """How many bytes all loaded models may hold together."""
-        return (self._given or int(self._look().total * SHARE)) + self.gpu
+        return (self._given or int(self._look().total * LIMIT)) + self.gpu
 
     def make_room(self, tenant: Tenant, needed: int, load: Load | None = None) -> None:
         """Unload idle models, the least recently used first, until `needed` bytes fit.
@@ -125,11 +122,14 @@ class Memory:
 
     async def find_gpus(self) -> bool:
         """Find out what GPUs have free, once; return whether there is more room by that."""
-        if self._asked:
+        if self._asking is not None and self._asking.done():
             return False
-        self._asked = True
-        self.gpu = gpu_room(await gpus())
+        self._asking = self._asking or asyncio.create_task(self._ask_for_gpus())
+        await asyncio.shield(self._asking)  # others may be waiting for it as well
         return self.gpu > 0
+
+    async def _ask_for_gpus(self) -> None:
+        self.gpu = room_beside(await gpus())
 
     async def change(self, since: int) -> None:
         """Wait until there may be more room than when that many models had come to rest (`rests`).
