@@ -225,6 +225,9 @@ def test_the_disk_limits_the_set_and_is_named_where_it_has_no_room() -> None:
 def test_the_reason_is_a_sentence_about_this_machine() -> None:
     here = machine(16, 8)
     assert recommend(CATALOGUE, here).why == "16 GB, 8 cores, no GPU."
+    cards = tuple(Gpu(name, 8 * GB, 8 * 2**30) for name in ("RTX", "RTX", "GTX"))
+    found = recommend(CATALOGUE, replace(here, gpus=cards)).why
+    assert found.startswith("16 GB, 8 cores, 2 x RTX with 8 GB, GTX with 8 GB")
     away = replace(here, battery=0.4, plugged=False)
     assert recommend(CATALOGUE, away).why.endswith("; on battery, so slower than plugged in.")
     assert recommend((), here).why == (

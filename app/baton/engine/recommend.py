@@ -12,6 +12,7 @@ a poorer one, it says so: other programs can be closed.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -382,7 +383,8 @@ def _why_not(machine: Machine, more: bool) -> str:
 
 def _has(machine: Machine) -> str:
     cores = f"{machine.cores} core{'s' * (machine.cores != 1)}"
-    cards = ", ".join(f"{gpu.name} with {_gib(gpu.total)}" for gpu in machine.gpus)
+    each = Counter(f"{gpu.name} with {_gib(gpu.total)}" for gpu in machine.gpus)
+    cards = ", ".join(f"{count} x {card}" if count > 1 else card for card, count in each.items())
     return f"{_gib(machine.memory)}, {cores}, {cards or 'no GPU'}"
 
 
