@@ -283,6 +283,21 @@ def test_hostile_headers_are_refused() -> None:
     assert survive(headers) == {"cut", "malformed", "read"}
 
 
+@pytest.mark.parametrize(("length", "ends"), [(31 << 20, "read"), (60 << 20, "no end")])
+def test_a_header_that_really_is_long_is_in_memory_once(length: int, ends: str) -> None:
+    file = io.BytesIO(header(facts() | {"other.text": "x" * length}))
+    tracemalloc.start()
+    try:
+        assert read_on(file.read, 100 << 30)
+    except Malformed as error:
+        assert ends in str(error)
+    else:
+        assert ends == "read"
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 50_000_000
+
+
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.long)])
 def test_mutated_headers_are_read_or_refused(count: int) -> None:
     chance = random.Random(count)

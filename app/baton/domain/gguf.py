@@ -21,7 +21,7 @@ __all__ = ["Cut", "Header", "Malformed", "read", "read_on"]
 
 Data = bytes | bytearray | memoryview | mmap
 
-LONGEST = 64 << 20
+LONGEST = 32 << 20
 """Bytes that a header may have. The longest known has 16 MB: a vocabulary of 262,144 words."""
 
 MOST_KEYS = 1024
@@ -70,7 +70,7 @@ BLOCKS = {
 """Of each type of ggml: how many numbers make up a block, and its bytes."""
 
 _FIRST = 1 << 20
-"""Bytes that are asked for at first."""
+"""Bytes that are asked for at first, and at most at a time: more would be in memory twice."""
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -249,8 +249,9 @@ class _Walk:
     def _get(self, needed: int, least: int) -> None:
         if self._more is None or not isinstance(self._data, bytearray):
             raise Cut(needed)
-        self._data += self._more(needed - self._end)
-        self._end = len(self._data)
+        while self._end < needed and (piece := self._more(min(needed - self._end, _FIRST))):
+            self._data += piece
+            self._end += len(piece)
         if self._end < least:
             raise Malformed("it is being changed")
 
