@@ -283,18 +283,17 @@ def test_hostile_headers_are_refused() -> None:
     assert survive(headers) == {"cut", "malformed", "read"}
 
 
-@pytest.mark.parametrize(("length", "ends"), [(31 << 20, "read"), (60 << 20, "no end")])
+@pytest.mark.parametrize(("length", "ends"), [(31 << 20, "read"), (60 << 20, "malformed")])
 def test_a_header_that_really_is_long_is_in_memory_once(length: int, ends: str) -> None:
     file = io.BytesIO(header(facts() | {"other.text": "x" * length}))
+    found = "malformed"
     tracemalloc.start()
-    try:
-        assert read_on(file.read, 100 << 30)
-    except Malformed as error:
-        assert ends in str(error)
-    else:
-        assert ends == "read"
+    with contextlib.suppress(Malformed):
+        read_on(file.read, 100 << 30)
+        found = "read"
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
+    assert found == ends
     assert most < 50_000_000
 
 
