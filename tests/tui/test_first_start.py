@@ -140,6 +140,7 @@ async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
         await choose(stage, "Choose")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
         await stage.until(lambda: "recommended" in stage.see())
+        await stage.until(lambda: "Enter downloads it: 1.3 GB, Apache-2.0." in stage.see())
 
 
 async def test_the_measurement_is_given_up_for_a_prompt(

@@ -156,6 +156,49 @@ async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Pa
         assert "Talker 9B is here and answers from now on." in stage.see()
 
 
+async def test_the_cursor_stays_on_what_is_fetched_and_removed(shop: Shop, tmp_path: Path) -> None:
+    shop.supply.hold()
+    async with shopping(shop, tmp_path) as stage:
+        screen = await to_models(stage)
+        await point_at(stage, "catalogue/coder-7b")
+        await stage.press("enter")
+        await stage.until(lambda: "downloading" in line_of(stage, "Coder 7B"))
+        await stage.until(lambda: screen._row is not None and screen._row.key == "coder-7b")
+        await stage.press("d")
+        await confirm(stage, "Remove Coder 7B?")
+        await stage.until(
+            lambda: screen._row is not None and screen._row.key == "catalogue/coder-7b"
+        )
+
+
+async def test_why_it_did_not_come_is_said_in_the_table(shop: Shop, tmp_path: Path) -> None:
+    shop.supply.errors["talker-9b"] = ModelFileError(
+        "It is at odds with its hash.", "Go elsewhere."
+    )
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        await point_at(stage, "catalogue/talker-9b")
+        await stage.press("enter")
+        await stage.until(lambda: "It is at odds with its hash. Go elsewhere." in flat(stage))
+        shop.supply.errors.clear()
+        await stage.press("enter")
+        await stage.until(lambda: "is here and answers from now on." in stage.see())
+        await stage.until(lambda: "at odds" not in stage.see())
+
+
+@pytest.mark.parametrize("key", ["f1", "ctrl+c"])
+async def test_what_works_everywhere_works_here(shop: Shop, tmp_path: Path, key: str) -> None:
+    async with shopping(shop, tmp_path) as stage:
+        await to_models(stage)
+        await stage.press(key)
+        if key == "ctrl+c":
+            await stage.until(lambda: "Ctrl+C again quits" in stage.see())
+        else:
+            await stage.until(lambda: "Keys and commands" in stage.see())
+            await stage.press("f1", "escape")
+            await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
+
+
 async def test_a_licence_that_is_not_free_is_agreed_to_first(shop: Shop, tmp_path: Path) -> None:
     async with shopping(shop, tmp_path) as stage:
         await to_models(stage)

@@ -98,13 +98,15 @@ class BatonApp(App[None], inherit_bindings=False):
         elif self.chat.player.busy:
             self.chat.action_stop()
         else:
-            self.chat.footer.say("Ctrl+C again quits")
+            footer = getattr(self.screen, "footer", self.chat.footer)
+            footer.say("Ctrl+C again quits")
 
     def action_help(self) -> None:
         """Show all keys and commands."""
         from baton.tui.screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(self._keymap))
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self._keymap))
 
     def get_key_display(self, binding: Binding) -> str:
         """Write a key for people."""

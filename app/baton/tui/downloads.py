@@ -69,7 +69,8 @@ Done = Callable[[Held], Awaitable[None]]
 class Downloads:
     """Fetches, links and verifies models in the background, a few at a time.
 
-    `ended` counts what has ended, whichever way: then other models may be here.
+    `ended` counts what has ended, whichever way: then other models may be here. `troubles` are what
+    went wrong, by id, until it is tried again.
     """
 
     def __init__(self, library: Library, receiver: Receiver) -> None:
@@ -81,6 +82,7 @@ class Downloads:
         self._telling: asyncio.TimerHandle | None = None
         self._closing = False
         self.ended = 0
+        self.troubles: dict[str, BatonError] = {}
 
     @property
     def coming(self) -> Mapping[str, Coming]:
@@ -131,6 +133,7 @@ class Downloads:
     def _begin(self, coming: Coming, steps: Callable[[], Steps], done: Done) -> None:
         if coming.id in self._tasks or self._closing:
             return
+        self.troubles.pop(coming.id, None)
         self._coming[coming.id] = coming
         task = asyncio.create_task(self._run(coming, steps, done))
         self._tasks[coming.id] = task
@@ -148,6 +151,7 @@ class Downloads:
                         self._note(coming, step)
         except BatonError as error:
             self._leave(coming.id)
+            self.troubles[coming.id] = error
             await self._receiver.failed(coming.name, error)
             return
         self._leave(coming.id)

@@ -87,6 +87,12 @@ QUESTION: list[BindingType] = [
     _key("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
     _key("question.read_back", "pageup", "page(-1)", "read back in it"),
 ]
+ABOVE: list[BindingType] = [
+    _key("app.help", "f1", "app.help", "help", "this help"),
+    _key("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
+]
+"""What works on a screen above the conversation, too, where the app's own keys don't reach."""
+
 OVERLAY: list[BindingType] = [
     _key("screen.close", "escape", "close", "back", show=True),
 ]

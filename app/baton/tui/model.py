@@ -15,7 +15,8 @@ from baton.tui.downloads import Coming, told_one
 from baton.tui.models import Row
 from baton.tui.widgets.turn import show_size
 
-BAR = 24
+BAR, SHORT_BAR = 24, 12
+"""How long bars are, where there is room and where there is little."""
 
 READABLE = (State.HERE, State.LINKED, State.CHANGED, State.BROKEN)
 """States in which there is a file to be read through."""
@@ -44,13 +45,13 @@ def cost(row: Row) -> str:
     return f"{what}\nConversations with it stay as they are, and can be read."
 
 
-def bar(coming: Coming) -> Content:
+def bar(coming: Coming, length: int = BAR) -> Content:
     """Draw how far a model is, and say it."""
     progress = coming.progress
-    done = BAR * progress.done // progress.total if progress.total else 0
+    done = length * progress.done // progress.total if progress.total else 0
     return Content.assemble(
         ("█" * done, "$primary"),
-        ("·" * (BAR - done), "$rule"),
+        ("·" * (length - done), "$rule"),
         f"  {one_line(told_one(coming), 100)}",
     )
 

@@ -18,6 +18,9 @@ from baton.tui.widgets.turn import show_size
 
 MORE = "More for this machine"
 OTHERS = "Of other programs, to be used where they lie"
+CATALOGUE = "catalogue/"
+"""What the key of a row begins with that is of the catalogue alone."""
+
 WIDE = 110
 """From how many columns on there is room for more words."""
 
@@ -128,7 +131,7 @@ def rows_offered(stock: Stock, here: Iterable[str], *, whole: bool) -> list[Row]
     there = set(here)
     rows = [
         Row(
-            f"catalogue/{id}",
+            f"{CATALOGUE}{id}",
             entry.name,
             entry.size,
             entry.roles,

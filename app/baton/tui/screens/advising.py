@@ -154,7 +154,10 @@ class AdvisingScreen(EquippingScreen):
             await event.view.offer(())
             self.footer.say(PUT_OFF, 12)
         else:
-            self.action_models()
+            from baton.tui.models import CATALOGUE
+
+            wanted = [] if self._advised is None else missing(self._advised)
+            self.action_models(at=f"{CATALOGUE}{wanted[0].entry.id}" if wanted else "")
 
     @work(exclusive=True, group="want")
     async def _fetch_advised(self, view: AdviceView) -> None:

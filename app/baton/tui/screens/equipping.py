@@ -15,6 +15,7 @@ from baton.tui.advice import STICK, listed
 from baton.tui.desk import Desk
 from baton.tui.downloads import Downloads
 from baton.tui.screens.conducting import ConductingScreen
+from baton.tui.screens.overlay import Overlay
 
 TOGETHER_SECONDS = 3.0
 """Downloads that fail for want of a network within that time are told of in one sentence."""
@@ -57,6 +58,8 @@ class EquippingScreen(ConductingScreen):
         except BatonError as error:
             await self.complain_of_network(error)
             return
+        finally:
+            self.footer.said = ""
         if held is None:
             return
         if held.state.usable:
@@ -104,18 +107,24 @@ class EquippingScreen(ConductingScreen):
             return
         self.follow_default(before)
         if self.is_mounted:
-            await self.transcript.mention(said)
+            await self._tell(said)
 
     async def verified(self, held: Held) -> None:
         """Say how a model's file is that was read again."""
         if held.state.usable:
-            await self.transcript.mention(f"{held.record.name} is as it was when it came.")
+            await self._tell(f"{held.record.name} is as it was when it came.")
         else:
             why = held.record.wrong or "its file isn't there any more"
             name = held.record.name
             await self.transcript.note(
                 f"{name} is not used any more: {why}. Ctrl+L and Enter fetch it anew.", error=True
             )
+
+    async def _tell(self, said: str) -> None:
+        """Say it in a quiet line, and below what the person looks at meanwhile."""
+        await self.transcript.mention(said)
+        if isinstance(self.app.screen, Overlay):
+            self.app.screen.footer.say(said)
 
     async def failed(self, name: str, error: BatonError) -> None:
         """Say why a model didn't come, and what to do; once, where none can come."""
@@ -175,12 +184,12 @@ class EquippingScreen(ConductingScreen):
             self.use(default)
 
     @work(group="overlay", exclusive=True)
-    async def action_models(self, worker: str = "") -> None:
-        """See the models, and choose which worker answers from here on."""
+    async def action_models(self, worker: str = "", at: str = "") -> None:
+        """See the models, from the row `at` on, and choose which worker answers from here on."""
         from baton.tui.screens.models import ModelsScreen
 
         if not worker:
-            chosen = await self.app.push_screen_wait(ModelsScreen(self))
+            chosen = await self.app.push_screen_wait(ModelsScreen(self, at))
             worker = chosen or ""
         elif worker not in self.roster:
             known = ", ".join(self.roster)

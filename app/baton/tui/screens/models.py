@@ -21,7 +21,7 @@ from baton.domain.fit import Verdict
 from baton.domain.library import State
 from baton.domain.sanitise import one_line, sanitise
 from baton.tui import downloads, keys, models
-from baton.tui.model import READABLE, bar, card_of, cost, details, fetchable
+from baton.tui.model import BAR, READABLE, SHORT_BAR, bar, card_of, cost, details, fetchable
 from baton.tui.models import Row, Stock
 from baton.tui.screens.confirm import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
@@ -42,9 +42,11 @@ class ModelsScreen(Overlay[str]):
     BINDINGS = keys.MODELS
     HEADING = "Models"
 
-    def __init__(self, chat: EquippingScreen) -> None:
+    def __init__(self, chat: EquippingScreen, at: str = "") -> None:
+        """Put the cursor on the row with the key `at` as soon as there is one."""
         super().__init__()
         self._chat = chat
+        self._at = at
         self._desk = chat.desk
         self._downloads = chat.downloads
         self._stock = Stock()
@@ -136,6 +138,9 @@ class ModelsScreen(Overlay[str]):
     def _read(self, stock: Stock) -> None:
         self._stock = stock
         self._fill()
+        if self._at in self._rows:
+            self._point_at(self._at)
+            self._at = ""
         self.refresh_bindings()
 
     def _tick(self) -> None:
@@ -172,7 +177,7 @@ class ModelsScreen(Overlay[str]):
         self._rows = rows
         self._draw(table, lines)
         self._put("#columns", columns.heading().stylize("$muted"))
-        self._show_coming(coming)
+        self._show_coming(coming, BAR if columns.wide else SHORT_BAR)
         memory = self._desk.orchestra.memory
         self.footer.status = models.totals(self._stock, memory, wide=columns.wide)
         self._describe()
@@ -183,29 +188,41 @@ class ModelsScreen(Overlay[str]):
                 if line != self._lines[key]:
                     table.replace_option_prompt(key, line)
         else:
-            row, top = self._row, table.scroll_y
+            before, top = table.highlighted_option, table.scroll_y
+            place = table.highlighted or 0
             table.clear_options()
             table.add_options(
                 Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
             )
-            self._point_at(row.key if row is not None else self._chat.worker)
+            key = (before.id if before is not None else None) or self._chat.worker
+            self._point_at(self._called_now(key), place)
             table.scroll_to(y=top, animate=False, immediate=True)
+            table.scroll_to_highlight()
         self._lines = lines
 
-    def _point_at(self, key: str) -> None:
-        """Put the cursor on a row, or on the first one."""
+    def _called_now(self, key: str) -> str:
+        """Return the key of what had that one: it changes with what comes, is linked or goes."""
+        linked = [
+            row.key
+            for row in self._rows.values()
+            if row.held is not None and str(row.held.path) == key
+        ]
+        names = (key, key.removeprefix(models.CATALOGUE), f"{models.CATALOGUE}{key}", *linked)
+        return next((name for name in names if name in self._rows), key)
+
+    def _point_at(self, key: str, place: int = 0) -> None:
+        """Put the cursor on a row, or on the one that is nearest to a place."""
         table = self.query_one(OptionList)
-        if not table.option_count:
-            return
-        known = key if key in self._rows else next(iter(self._rows), "")
-        table.highlighted = table.get_option_index(known) if known else None
+        places = {name: table.get_option_index(name) for name in self._rows}
+        nearest = min(places.values(), key=lambda index: abs(index - place), default=None)
+        table.highlighted = places.get(key, nearest)
 
     def _resident(self, worker: str) -> int:
         return self._desk.orchestra.resident(worker)
 
-    def _show_coming(self, coming: dict[str, Coming]) -> None:
+    def _show_coming(self, coming: dict[str, Coming], length: int) -> None:
         """Draw a bar for each model on its way."""
-        bars = [bar(one) for one in coming.values()][: downloads.SIDE_BY_SIDE]
+        bars = [bar(one, length) for one in coming.values()][: downloads.SIDE_BY_SIDE]
         self._put("#coming", Content("\n").join(bars))
         self.query_one("#coming").display = bool(bars)
 
@@ -247,9 +264,16 @@ class ModelsScreen(Overlay[str]):
         if row is not None:
             good, verdict = self._good.get(row.key, ""), self._verdicts.get(row.key)
             about = details(row, good, verdict, self._desk.orchestra.adapter(row.key))
-        if self._complaint:
-            about = Content.assemble((self._complaint, "$error"), "\n", about)
+        if complaint := self._complaint or self._trouble(row):
+            about = Content.assemble((complaint, "$error"), "\n", about)
         self._put("#about", about)
+
+    def _trouble(self, row: Row | None) -> str:
+        """Say why this one didn't come, or couldn't be read, if it was tried lately."""
+        if row is None or row.coming is not None or self._downloads is None:
+            return ""
+        error = self._downloads.troubles.get(row.key)
+        return "" if error is None else sanitise(str(error))
 
     def _complain(self, error: BatonError) -> None:
         """Say what went wrong, where there is room for a sentence, until the cursor moves."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
@@ -18,7 +19,7 @@ Result = TypeVar("Result")
 class Overlay(ModalScreen[Result | None]):
     """A screen with a title above and its keys below; Esc leads back."""
 
-    BINDINGS = keys.OVERLAY
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.OVERLAY, *keys.ABOVE]
     HEADING = ""
 
     def __init__(self) -> None:
