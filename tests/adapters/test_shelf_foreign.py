@@ -19,6 +19,7 @@ from baton.adapters.shelf.foreign import find
 from baton.adapters.shelf.stores import Walk
 from baton.domain.catalogue import NOWHERE, Source
 from baton.domain.library import Foreign
+from support.gguf import Tensor, Value, header
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems, other folders")
 
@@ -39,16 +40,9 @@ def shelf(person: Path, tmp_path: Path) -> FolderShelf:
 
 def gguf(salt: str = "", tensors: int = 1, **texts: str) -> bytes:
     """Return the beginning of a model file, after which there is little."""
-    head = b"GGUF" + struct.pack("<IQQ", 3, tensors, len(texts) + 2)
-    head += text("general.alignment") + struct.pack("<II", 4, 32)
-    for key, value in texts.items():
-        head += text(f"general.{key}") + struct.pack("<I", 8) + text(value)
-    head += text("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 1) + text("a")
-    return head + os.fsencode(salt)
-
-
-def text(value: str) -> bytes:
-    return struct.pack("<Q", len(value.encode())) + value.encode()
+    keys: dict[str, Value] = {f"general.{key}": value for key, value in texts.items()}
+    keys["tokenizer.ggml.tokens"] = ["a"]
+    return header(keys, [Tensor("w", (0,))] * tensors) + os.fsencode(salt)
 
 
 def lay(path: Path, data: bytes | None = None) -> Path:

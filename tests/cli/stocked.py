@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,41 +14,24 @@ from baton.adapters.shelf import FolderShelf
 from baton.domain.library import Record
 from baton.settings import find_paths
 from cli.calling import Done
+from support.gguf import Tensor, Value, facts, header
 
 
 def tiny(size: int = 50_000, seed: int = 1, name: str = "Tiny", layers: int = 2) -> bytes:
     """Return a GGUF file of exactly so many bytes, whose weights are noise."""
-    pairs: list[tuple[str, int | str]] = [
-        ("general.architecture", "llama"),
-        ("general.name", name),
-        ("general.license", "apache-2.0"),
-        ("llama.context_length", 2048),
-        ("llama.embedding_length", 64),
-        ("llama.block_count", layers),
-        ("llama.attention.head_count", 2),
-        ("llama.attention.head_count_kv", 1),
-    ]
-    head = b"GGUF" + struct.pack("<IQQ", 3, 1, len(pairs))
-    for key, value in pairs:
-        head += _text(key)
-        if isinstance(value, int):
-            head += struct.pack("<II", 4, value)
-        else:
-            head += struct.pack("<I", 8) + _text(value)
-    start = -(-(len(head) + len(_tensor(0))) // 32) * 32
+    keys: dict[str, Value] = {
+        **facts(block_count=layers, context_length=2048, attention__head_count=2),
+        "llama.attention.head_count_kv": 1,
+        "general.name": name,
+        "general.license": "apache-2.0",
+    }
+    start = len(header(keys, [_weights(0)]))
     count = (size - start) // 4
-    head += _tensor(count)
-    body = random.Random(seed).randbytes(count * 4)
-    return head.ljust(start, b"\0") + body
+    return header(keys, [_weights(count)]) + random.Random(seed).randbytes(size - start)
 
 
-def _text(value: str) -> bytes:
-    data = value.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def _tensor(count: int) -> bytes:
-    return _text("token_embd.weight") + struct.pack("<IQIQ", 1, count, 0, 0)
+def _weights(count: int) -> Tensor:
+    return Tensor("token_embd.weight", (count,))
 
 
 def listed(

@@ -97,14 +97,19 @@ def header(
     return data + bytes(-len(data) % alignment)
 
 
-def whole(values: Mapping[str, Value], tensors: Sequence[Tensor], seed: int = 0) -> bytes:
-    """Write a file with small numbers, always the same, in tensors of 32 bits; others are zero."""
+def whole(
+    values: Mapping[str, Value], tensors: Sequence[Tensor], seed: int = 0, strength: float = 0.05
+) -> bytes:
+    """Write a file with numbers about 0, always the same, in tensors of 32 bits; others are zero.
+
+    `strength` is their standard deviation.
+    """
     chance = random.Random(seed)
     data = bytearray(header(values, tensors))
     for tensor in tensors:
         if tensor.type == 0:
             count = tensor.size // 4
-            data += struct.pack(f"<{count}f", *(chance.gauss(0, 0.05) for _ in range(count)))
+            data += struct.pack(f"<{count}f", *(chance.gauss(0, strength) for _ in range(count)))
         else:
             data += bytes(tensor.size)
         data += bytes(-tensor.size % 32)
