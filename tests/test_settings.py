@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from baton.domain.errors import ConfigError
+from baton.domain.plan import KINDS
 from baton.settings import LocalWorker, Settings, find_paths, load
 from baton.settings import write as change
 
@@ -243,6 +246,20 @@ def test_a_wrong_change_is_refused_and_the_file_stays(
     with pytest.raises(ConfigError):
         change(file, changes)
     assert file.read_text() == MINE
+    assert [item.name for item in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_changes_at_once_are_all_kept(tmp_path: Path) -> None:
+    """As when two models arrive at the same moment and each takes its roles."""
+    file, begin = write(tmp_path, MINE), Barrier(len(KINDS))
+
+    def prefer(kind: str) -> None:
+        begin.wait()
+        change(file, {"prefer": {kind: "small"}})
+
+    with ThreadPoolExecutor(len(KINDS)) as pool:
+        list(pool.map(prefer, KINDS))
+    assert load(file, {}).prefer == dict.fromkeys(KINDS, "small")
     assert [item.name for item in tmp_path.iterdir()] == ["config.toml"]
 
 

@@ -6,7 +6,8 @@ Read once, in `cli`; everybody else receives plain arguments. Secrets never stan
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -36,6 +37,10 @@ Penalty = Annotated[float, msgspec.Meta(ge=0.1, le=10)]
 Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 Scale = Annotated[float, msgspec.Meta(ge=-10, le=10)]
 Kv = Literal["f16", "q8_0"]
+
+_PATIENCE = 10.0
+"""How many seconds another Baton may take to change the file; it needs a few milliseconds."""
+
 KindName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(KINDS)})$")]
 
 
@@ -296,17 +301,52 @@ def write(file: Path, changes: Mapping[str, Any]) -> None:
     """
     import tomlkit
 
-    _read(file)  # says what is wrong with it better than tomlkit does
-    document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
-    _change(document, changes)
-    text = tomlkit.dumps(document)
-    _combined((str(file), document.unwrap()))
+    with _alone(file):
+        _read(file)  # says what is wrong with it better than tomlkit does
+        document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
+        _change(document, changes)
+        text = tomlkit.dumps(document)
+        _combined((str(file), document.unwrap()))
+        try:
+            _replace(file.resolve(), text)  # behind a link, so that the link stays
+        except OSError as error:
+            raise _unwritable(file, error) from error
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keep others from changing the file between its reading and its writing. Raises ConfigError.
+
+    Two models that arrive at once, in one Baton or two, would lose one of their roles.
+    """
+    from filelock import FileLock, Timeout
+
+    path = file.with_name(f".{file.name}.lock")
+    lock = FileLock(path, mode=0o600, poll_interval=0.01)
     try:
-        _replace(file.resolve(), text)  # behind a link, so that the link stays
-    except OSError as error:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock.acquire(timeout=_PATIENCE)
+    except Timeout as error:
         raise ConfigError(
-            f"{file} can't be written: {error.strerror}; it is as it was.", "Check its owner."
+            f"Another Baton has kept {file} locked for {_PATIENCE:.0f} seconds; it is as it was.",
+            "Wait for it, or end it, and try again.",
         ) from error
+    except OSError as error:
+        raise _unwritable(file, error) from error
+    try:
+        yield
+    finally:
+        # Who waits for it notices that it is nobody's any more, and makes a new one. Where what is
+        # open can't be deleted, it stays.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+def _unwritable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{file} can't be written: {error.strerror}; it is as it was.", "Check its owner."
+    )
 
 
 def _change(table: Any, changes: Mapping[str, Any]) -> None:
