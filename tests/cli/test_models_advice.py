@@ -12,9 +12,12 @@ import psutil
 import pytest
 
 from baton.adapters.local import LocalWorker, Memory, starter
-from baton.cli.models.advice import machine_line
+from baton.cli.models.advice import _together, machine_line
+from baton.domain.catalogue import NOWHERE, Entry
 from baton.domain.chat import Message, Request, Role
+from baton.domain.fit import Fit, Load, Verdict
 from baton.domain.machine import Gpu, Machine
+from baton.engine.recommend import Pick, Recommendation
 from baton.settings import find_paths, load, write
 from cli.calling import Call
 from cli.stocked import keep_catalogue, listed, stock, tiny
@@ -35,6 +38,16 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
     if told["models"]:
         assert "`baton models pull --recommended`" in done.err
         assert "To download: " in done.out
+
+
+def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
+    picks = tuple(Pick(Entry(id, id, NOWHERE), (), Load(id, 1, 0, 0, 0)) for id in "abc")
+    verdict = Verdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 25.3 GB here.")
+    assert _together(Recommendation(picks, 0, 5, verdict, "")) == (
+        "The conductor stays loaded, the others come one at a time: so they take 5.3 GB of the "
+        "25.3 GB here."
+    )
+    assert _together(Recommendation(picks[:2], 0, 5, verdict, "")) == verdict.why
 
 
 def test_a_machine_is_told_in_a_line() -> None:
@@ -102,6 +115,9 @@ def test_a_role_is_not_given_to_nobody(call: Call) -> None:
     done = call("models", "role", "chat", "smal")
     assert (done.code, "Did you mean 'small'?" in done.err) == (2, True)
     assert call("models", "role", "king", "small").code == 2
+    done = call("models", "role", "coder", "qwen3.5-4b")
+    assert (done.code, "qwen3.5-4b isn't here" in done.err) == (2, True)
+    assert "`baton models pull qwen3.5-4b --role coder`" in done.err
     assert not find_paths().config_file.exists()
 
 

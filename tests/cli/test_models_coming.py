@@ -153,7 +153,7 @@ def test_a_licence_that_is_not_free_wants_a_yes(call: Call, hub: Hub) -> None:
     keep_catalogue(listed("tiny", TINY, revision=revision, licence="gemma"))
     done = call("models", "pull", "tiny")
     assert done.code == 2
-    assert "under the licence gemma" in done.err
+    assert "under the licence gemma. Read it first (hf.co/maker/models)" in done.err
     assert "--agree" in done.err
     assert hub.served("tiny.gguf") == 0
     assert "which you have to agree to" in call("models", "show", "tiny").out
@@ -166,6 +166,7 @@ def test_at_a_terminal_the_licence_is_asked_about(hub: Hub) -> None:
     for typed, code in (("\r", 2), ("y\r", 0)):
         screen = Terminal([*BATON, "models", "pull", "tiny"], os.environ)
         screen.wait_for("Fetch it under this licence?")
+        assert "hf.co/maker/models" in screen.text
         screen.read(0.3)
         screen.send(typed)
         assert screen.wait_end(30) == code

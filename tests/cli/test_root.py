@@ -37,6 +37,18 @@ def test_every_command_in_the_table_is_there_and_explains_itself(call: Call, nam
     assert done.out.startswith(f"Usage: baton {name}")
 
 
+@pytest.mark.parametrize("group", ["models", "budget"])
+def test_a_group_alone_shows_its_help_and_nothing_else(call: Call, group: str) -> None:
+    done = call(group)
+    assert done.code == 2
+    assert done.err == call(group, "--help").out
+
+
+def test_a_word_too_many_is_told_in_sentences(call: Call) -> None:
+    told = "Got unexpected extra argument (x). `baton models ls --help` shows how it goes."
+    assert told in call("models", "ls", "x").err
+
+
 @pytest.mark.parametrize("name", ["ask", "plan"])
 def test_a_stranger_finds_the_strategies_and_the_templates(
     call: Call, home: Path, name: str

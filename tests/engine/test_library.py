@@ -19,7 +19,7 @@ from baton.domain.library import Held, Progress, State
 from baton.domain.machine import Machine
 from baton.engine.library import DoesNotFit, Library, NeedsAgreement
 from support import gguf
-from support.hub import Hub
+from support.hub import Fault, Hub
 
 GB = 10**9
 ROOMY = Machine(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
@@ -105,6 +105,17 @@ async def test_a_model_of_the_catalogue_is_wanted_then_fetched_and_then_here(
     assert library.remove("tiny") >= len(DATA)
     assert library.models() == []
     assert not held.path.exists()
+
+
+async def test_what_came_wrong_does_not_come_again_by_itself(opened: Open, hub: Hub) -> None:
+    library = opened(entry(hub))
+    await library.want("tiny")
+    hub.fault(Fault(wrong=len(DATA) - 1))
+    with pytest.raises(ModelFileError, match="other contents"):
+        await last(library.fetch("tiny"))
+    assert library.get("tiny").record.paused
+    held = await last(library.fetch("tiny"))
+    assert (held.state, held.record.paused) == (State.HERE, False)
 
 
 async def test_an_entry_that_says_little_is_completed_by_the_hub_and_pinned(

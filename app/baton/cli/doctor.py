@@ -254,8 +254,10 @@ def _models(settings: Settings, paths: Paths) -> Finding:
         text = "none fetched; `baton models recommend` says which suit this machine"
         return Finding("models", State.OK, text)
     size = show_size(sum(held.bytes for held in found))
-    names = ", ".join(held.id for held in found)
-    return Finding("models", State.OK, f"{names}; {size} in {paths.models}")
+    names = ", ".join(held.id for held in found if held.state is not Standing.COMING)
+    coming = ", ".join(held.id for held in found if held.state is Standing.COMING)
+    told = [names, f"{coming} not all here yet" if coming else "", f"{size} in {paths.models}"]
+    return Finding("models", State.OK, "; ".join(filter(None, told)))
 
 
 def _prices() -> Finding:

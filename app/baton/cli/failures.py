@@ -19,6 +19,9 @@ def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
     """Run a command and return its exit code, having told of what went wrong."""
     try:
         code = command()
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr, flush=True)
+        return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -61,7 +64,10 @@ def _explain(error: Exception) -> BatonError:
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "baton"
-        return ConfigError(error.format_message(), f"`{path} --help` shows how it goes.")
+        what = error.format_message()
+        return ConfigError(
+            what if what[-1:] in ".?!" else f"{what}.", f"`{path} --help` shows how it goes."
+        )
     return _unexpected(error)
 
 

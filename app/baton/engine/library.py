@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role
+from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role, Source
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.fit import Fit, Load, Verdict, judge, load_of, load_of_entry
 from baton.domain.library import Foreign, Held, Progress, Record, Stamp, State
@@ -39,12 +39,14 @@ MARGIN = 1.1
 class NeedsAgreement(ConfigError):
     """A model's licence isn't a free one, and the person hasn't agreed to it."""
 
-    def __init__(self, name: str, licence: str) -> None:
+    def __init__(self, name: str, licence: str, source: Source = NOWHERE) -> None:
+        place = source.url or (f"hf.co/{source.repo}" if source.repo else "")
         super().__init__(
             f"{name} comes under the licence {licence or 'of nobody knows which kind'}.",
-            "Read it first; `--agree` says that you accept it.",
+            f"Read it first{place and f' ({place})'}; `--agree` says that you accept it.",
         )
         self.licence = licence
+        self.place = place
 
 
 class DoesNotFit(ModelFileError):
@@ -180,7 +182,7 @@ class Library:
             return self._again(held, roles, force)
         record = self._record(wanted, offer, roles)
         if offer.licence.lower() not in FREE_LICENCES and not agreed:
-            raise NeedsAgreement(record.name, offer.licence)
+            raise NeedsAgreement(record.name, offer.licence, offer.source)
         machine = await self._look()
         verdict = judge([await self._expected(wanted, offer)], _emptied(machine))
         if verdict.fit is Fit.WONT and not force:
@@ -380,10 +382,22 @@ class Library:
         # Only that: what lies there otherwise has just been brought by another Baton.
         if was is State.BROKEN and held.path.exists():
             self._shelf.discard(held.path)
+        async with aclosing(self._brought(record, held.path)) as steps:
+            async for step in steps:
+                yield step
+
+    async def _brought(self, record: Record, path: Path) -> AsyncGenerator[Progress | Held]:
+        """Have a file brought from where it lies."""
         offer = Offer(record.source, record.size, record.sha256, record.licence)
-        async with aclosing(self._supply.fetch(offer, held.path)) as coming:
-            async for news in coming:
-                yield self._arrived(record, held.path, news) if isinstance(news, str) else news
+        try:
+            async with aclosing(self._supply.fetch(offer, path)) as coming:
+                async for news in coming:
+                    yield self._arrived(record, path, news) if isinstance(news, str) else news
+        except ModelFileError:
+            # What came was wrong: all of it would come again, and be as wrong, at every start.
+            if (left := self._shelf.get(record.id)) is not None and not left.bytes:
+                self._shelf.put(replace(record, paused=True))
+            raise
 
     def _arrived(self, record: Record, path: Path, sha256: str, stamp: Stamp | None = None) -> Held:
         """Record that a file is here and verified, as it was then."""

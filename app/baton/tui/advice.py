@@ -79,7 +79,9 @@ def told(found: Recommendation, machine: Machine) -> str:
     picks = ", ".join(f"{one_line(pick.entry.name, 40)} {_roles(pick)}" for pick in found.picks)
     wanted = missing(found)
     begins = "Better for" if wanted else "What suits"
-    parts = [f"{begins} this machine ({told_machine(machine)}): {picks}."]
+    besides = one_line(found.why.partition("; ")[2].rstrip("."), 200)
+    has = "; ".join(filter(None, (told_machine(machine), besides)))
+    parts = [f"{begins} this machine ({has}): {picks}."]
     if wanted:
         licences = dict.fromkeys(show_licence(pick.entry.licence) for pick in wanted)
         parts.append(f"{show_size(found.download)}, {', '.join(licences)}.")

@@ -13,11 +13,13 @@ from baton.cli.booked import columns
 from baton.cli.models import words
 from baton.cli.models.completing import complete_known
 from baton.cli.models.facts import verdict_object
-from baton.cli.models.known import named, opened, survey
+from baton.cli.models.known import IN_CATALOGUE, named, opened, survey
 from baton.cli.models.listing import fitting
 from baton.cli.models.recommended import advise
 from baton.cli.output import emit, emit_json, show_size, talk
 from baton.domain.catalogue import Role
+from baton.domain.errors import ConfigError
+from baton.domain.library import State
 from baton.domain.sanitise import one_line
 from baton.engine.roles import changes, holders, vacated
 from baton.settings import Settings, find_paths, load, write
@@ -43,16 +45,28 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     machine, found, speed = asyncio.run(_recommend(not no_measure))
     if as_json:
         return emit_json(_object(machine, found, speed))
-    emit(fitting(f"This machine: {machine_line(machine)}.", 0))
+    # What is said first there, what the machine has, stands in the line already.
+    besides = found.why.partition("; ")[2].rstrip(".") if found.picks else ""
+    line = "; ".join(filter(None, (machine_line(machine), besides)))
+    emit(fitting(f"This machine: {line}.", 0))
     if not found.picks:
         return emit(fitting(found.why, 0))
     emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
-    emit(fitting(f"To download: {show_size(found.download)}. {found.verdict.why}".strip(), 0))
+    emit(fitting(f"To download: {show_size(found.download)}. {_together(found)}".strip(), 0))
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
         talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")
     else:
         talk("All of it is here already.")
+
+
+def _together(found: Recommendation) -> str:
+    """Say what they take: less than the column adds up to, as not all are loaded at once."""
+    why = found.verdict.why
+    if len(found.picks) > 2 and why.startswith("Together they "):
+        rest = why.removeprefix("Together they ")
+        return f"The conductor stays loaded, the others come one at a time: so they {rest}"
+    return why
 
 
 async def _recommend(measures: bool) -> tuple[Machine, Recommendation, float | None]:
@@ -170,7 +184,13 @@ def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
     if model == "none":
         having = holders(settings.worker, settings.conductor, settings.prefer)
         return vacated(having[role], {role: having[role]})
-    known = named(model, [one for one in asyncio.run(survey()) if one.state != "coming"])
+    known = named(model, asyncio.run(survey(whole=True)))
+    coming = known.held is not None and known.held.state is State.COMING
+    if coming or known.state == IN_CATALOGUE:
+        raise ConfigError(
+            f"{known.id} isn't here{' yet' if coming else ''}, so it can't have a role.",
+            f"`baton models pull {known.id} --role {role.value}` fetches it for that.",
+        )
     return changes(known.id, [role])
 
 

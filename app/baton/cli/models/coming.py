@@ -155,11 +155,16 @@ async def _want(library: Library, outcome: Outcome, wish: Wish) -> None:
         try:
             outcome.held = await _wanted(library, outcome, wish, wish.agreed)
         except NeedsAgreement as error:
-            if not await agrees(f"{error.message} Fetch it under this licence?"):
+            if not await agrees(_to_agree(error)):
                 raise
             outcome.held = await _wanted(library, outcome, wish, True)
     except BatonError as error:
         outcome.error = error
+
+
+def _to_agree(error: NeedsAgreement) -> str:
+    place = f" It can be read at {error.place}." if error.place else ""
+    return f"{error.message}{place}\nFetch it under this licence?"
 
 
 def _on_shelf(library: Library, outcome: Outcome) -> Held | None:

@@ -155,7 +155,7 @@ def _amounts(models: Sequence[Held]) -> list[str]:
         told.append(f"{show_size(linked)} linked")
     coming = sum(held.record.size - held.bytes for held in models if held.state is State.COMING)
     if coming:
-        told.append(f"{show_size(coming)} more of downloads")
+        told.append(f"{show_size(coming)} still to come")
     return told
 
 

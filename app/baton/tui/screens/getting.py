@@ -12,7 +12,7 @@ from baton.domain.library import Held
 from baton.tui.screens.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
+    from baton.engine.library import Library, NeedsAgreement
 
 
 async def wanted(
@@ -30,7 +30,7 @@ async def wanted(
         try:
             return await library.want(model, roles, agreed=agreed, force=force)
         except NeedsAgreement as error:
-            text = f"{error.message}\n{_where(library, model)}"
+            text = f"{error.message}\n{_where(error)}"
             agreed = await _asked(app, "Agree to its licence?", text, "I agree to it")
             if not agreed:
                 return None
@@ -41,13 +41,11 @@ async def wanted(
                 return None
 
 
-def _where(library: Library, model: str) -> str:
+def _where(error: NeedsAgreement) -> str:
     """Say where the licence can be read."""
-    entry = library.entries().get(model)
-    place = f"hf.co/{entry.source.repo}" if entry is not None and entry.source.repo else "its page"
     return (
-        f"It can be read at {place}. Such licences say what the model may be used for, or by whom; "
-        "Apache-2.0 and MIT don't."
+        f"It can be read at {error.place or 'its page'}. Such licences say what the model may be "
+        "used for, or by whom; Apache-2.0 and MIT don't."
     )
 
 
