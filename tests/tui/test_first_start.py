@@ -140,7 +140,7 @@ async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
         await choose(stage, "Choose")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
         await stage.until(lambda: "recommended" in stage.see())
-        await stage.until(lambda: "Enter downloads it: 1.3 GB, Apache-2.0." in stage.see())
+        await stage.until(lambda: "Enter downloads it: 5.7 GB, Apache-2.0." in stage.see())
 
 
 async def test_the_measurement_is_given_up_for_a_prompt(
@@ -242,7 +242,7 @@ async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
     async def look() -> None:
         await never.wait()
 
-    shop.library._look = look  # type: ignore[assignment]
+    shop.library.look = look  # type: ignore[assignment]
     async with shopping(shop, tmp_path, settle=False) as stage:
         await stage.until(lambda: "Looking at this machine" in stage.see())
         await stage.ask("hello")

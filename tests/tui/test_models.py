@@ -320,14 +320,14 @@ async def test_verifying(shop: Shop, tmp_path: Path, right: bool) -> None:
 
 
 async def test_workers_that_share_a_model_take_its_memory_once(shop: Shop, tmp_path: Path) -> None:
-    async with shopping(shop, tmp_path, say, say) as stage:
+    async with shopping(shop, tmp_path, say, say, size=(140, 40)) as stage:
         for name in ("small", "large"):
             worker = stage.desk.orchestra.worker(name)
             worker.resident, worker.process = 400_000_000, 4711  # type: ignore[attr-defined]
         await to_models(stage)
         assert "400.0 MB" in line_of(stage, "SmolLM2 135M")
         assert "400.0 MB" in line_of(stage, "Qwen 4B")
-        assert "400.0 MB loaded" in stage.see().splitlines()[-1]
+        assert "400.0 MB in memory" in stage.see().splitlines()[-1]
 
 
 async def test_an_adapter_is_told_of(shop: Shop, tmp_path: Path) -> None:

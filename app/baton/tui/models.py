@@ -280,7 +280,7 @@ def _elsewhere(card: Card, wide: bool) -> str:
 
 
 def totals(stock: Stock, memory: int, *, wide: bool = False) -> str:
-    """Sum up what there is and what it takes."""
+    """Sum up what there is, and what it takes where that leaves room for the keys beside it."""
     shelf = {held.id for held in stock.held}
     others = [card for card in stock.roster if not card.is_outside and card.id not in shelf]
     count = len(shelf) + len(others)
@@ -288,5 +288,5 @@ def totals(stock: Stock, memory: int, *, wide: bool = False) -> str:
     parts = [f"{count} {'model' if count == 1 else 'models'}"]
     parts += [f"{show_size(size)} on disk"] if size else []
     parts += [f"{show_size(stock.disk)} free"] if stock.disk and wide else []
-    parts += [f"{show_size(memory)} {'in memory' if wide else 'loaded'}"] if memory else []
+    parts += [f"{show_size(memory)} in memory"] if memory and wide else []
     return " · ".join(parts)

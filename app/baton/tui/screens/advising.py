@@ -154,10 +154,7 @@ class AdvisingScreen(EquippingScreen):
             await event.view.offer(())
             self.footer.say(PUT_OFF, 12)
         else:
-            from baton.tui.models import CATALOGUE
-
-            wanted = [] if self._advised is None else missing(self._advised)
-            self.action_models(at=f"{CATALOGUE}{wanted[0].entry.id}" if wanted else "")
+            self.action_models(at_best=True)
 
     @work(exclusive=True, group="want")
     async def _fetch_advised(self, view: AdviceView) -> None:

@@ -184,12 +184,12 @@ class EquippingScreen(ConductingScreen):
             self.use(default)
 
     @work(group="overlay", exclusive=True)
-    async def action_models(self, worker: str = "", at: str = "") -> None:
-        """See the models, from the row `at` on, and choose which worker answers from here on."""
+    async def action_models(self, worker: str = "", *, at_best: bool = False) -> None:
+        """See the models, if wanted from the best on, and choose who answers from here on."""
         from baton.tui.screens.models import ModelsScreen
 
         if not worker:
-            chosen = await self.app.push_screen_wait(ModelsScreen(self, at))
+            chosen = await self.app.push_screen_wait(ModelsScreen(self, at_best=at_best))
             worker = chosen or ""
         elif worker not in self.roster:
             known = ", ".join(self.roster)

@@ -42,11 +42,11 @@ class ModelsScreen(Overlay[str]):
     BINDINGS = keys.MODELS
     HEADING = "Models"
 
-    def __init__(self, chat: EquippingScreen, at: str = "") -> None:
-        """Put the cursor on the row with the key `at` as soon as there is one."""
+    def __init__(self, chat: EquippingScreen, *, at_best: bool = False) -> None:
+        """Begin at what is recommended, once that is known (`at_best`), or at who answers."""
         super().__init__()
         self._chat = chat
-        self._at = at
+        self._at_best = at_best
         self._desk = chat.desk
         self._downloads = chat.downloads
         self._stock = Stock()
@@ -138,9 +138,10 @@ class ModelsScreen(Overlay[str]):
     def _read(self, stock: Stock) -> None:
         self._stock = stock
         self._fill()
-        if self._at in self._rows:
-            self._point_at(self._at)
-            self._at = ""
+        best = next((key for key, row in self._rows.items() if row.recommended), "")
+        if self._at_best and best:
+            self._at_best = False
+            self._point_at(best)
         self.refresh_bindings()
 
     def _tick(self) -> None:
