@@ -17,7 +17,8 @@ from baton.domain.catalogue import Entry, Role, Source
 from baton.domain.errors import ConfigError, ModelFileError
 from baton.domain.library import Held, Progress, State
 from baton.domain.machine import Machine
-from baton.engine.library import DoesNotFit, Library, NeedsAgreement
+from baton.engine.library import Library
+from baton.engine.stock import DoesNotFit, NeedsAgreement
 from support import gguf
 from support.hub import Fault, Hub
 

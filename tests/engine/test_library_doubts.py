@@ -197,7 +197,7 @@ async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
 ) -> None:
     theirs = tmp_path / "theirs.gguf"
     theirs.write_bytes(DATA)
-    digest = library._supply.digest
+    digest = library.supply.digest
 
     async def slow(path: Path) -> AsyncGenerator[Progress | str]:
         async with aclosing(digest(path)) as steps:
@@ -206,7 +206,7 @@ async def test_what_its_program_still_writes_is_read_again_before_it_is_used(
                     theirs.write_bytes(DATA + OTHER)
                 yield step
 
-    library._supply.digest = slow  # type: ignore[method-assign]
+    library.supply.digest = slow  # type: ignore[method-assign]
     assert (await last(library.add(theirs, link=True))).state is State.CHANGED
     assert not library.trusted("theirs")
 

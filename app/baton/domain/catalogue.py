@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -44,7 +45,8 @@ class Source:
     url: str = ""
 
     def __str__(self) -> str:
-        return self.url or f"{self.repo}/{self.file}"
+        # An address may hold somebody's password.
+        return re.sub(r"//[^/]*@", "//", self.url) or f"{self.repo}/{self.file}"
 
 
 NOWHERE = Source()

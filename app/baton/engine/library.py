@@ -9,23 +9,21 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role, Source
+from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
-from baton.domain.fit import Fit, Load, Verdict, judge, load_of, load_of_entry
-from baton.domain.library import Foreign, Held, Progress, Record, Stamp, State
+from baton.domain.fit import Load, Verdict, judge, load_of, load_of_entry
+from baton.domain.library import Foreign, Held, Progress, Record, State
 from baton.domain.machine import Machine
-from baton.domain.sanitise import one_line
-from baton.engine.roles import STARTER
+from baton.engine.stock import NeedsAgreement, Stock, emptied
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
     from baton.engine.recommend import Recommendation
@@ -36,28 +34,7 @@ MARGIN = 1.1
 """So much more than a file's size must be free on the disk."""
 
 
-class NeedsAgreement(ConfigError):
-    """A model's licence isn't a free one, and the person hasn't agreed to it."""
-
-    def __init__(self, name: str, licence: str, source: Source = NOWHERE) -> None:
-        place = source.url or (f"hf.co/{source.repo}" if source.repo else "")
-        super().__init__(
-            f"{name} comes under the licence {licence or 'of nobody knows which kind'}.",
-            f"Read it first{place and f' ({place})'}; `--agree` says that you accept it.",
-        )
-        self.licence = licence
-        self.place = place
-
-
-class DoesNotFit(ModelFileError):
-    """A model won't fit this machine, and the person hasn't insisted."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(verdict.why, f"{verdict.mend} `--force` fetches it anyway.".strip())
-        self.verdict = verdict
-
-
-class Library:
+class Library(Stock):
     """The models on this machine, and how others come to it.
 
     `entries` reads the catalogue, `look` this machine as it is now. Nothing connects anywhere but
@@ -76,66 +53,40 @@ class Library:
         offline: bool = False,
         workers: Collection[str] = (),
     ) -> None:
-        self._shelf = shelf
-        self._supply = supply
-        self._entries = entries
-        self._look = look
-        self._context = context
-        self._workers = frozenset(workers)
+        super().__init__(shelf, supply, entries, look, context=context, workers=workers)
         self.offline = offline
 
     # What there is
 
     def models(self) -> Sequence[Held]:
         """Return the models on this machine, and those on their way."""
-        return self._shelf.held()
-
-    def get(self, id: str) -> Held:
-        """Return one of them. Raises ConfigError that names the nearest."""
-        if (held := self._shelf.get(id)) is not None:
-            return held
-        known = [held.id for held in self._shelf.held()]
-        import difflib
-
-        near = difflib.get_close_matches(id, known, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "`baton models ls` lists them."
-        raise ConfigError(f"There is no model {id!r} on this machine.", hint)
-
-    def entries(self) -> Mapping[str, Entry]:
-        """Return the catalogue by id."""
-        return {entry.id: entry for entry in self._entries()}
+        return self.shelf.held()
 
     def foreign(self) -> Sequence[Foreign]:
         """Return model files of other programs that could be used where they lie."""
-        return self._shelf.foreign()
+        return self.shelf.foreign()
 
     def problems(self) -> Sequence[str]:
         """Say, in a sentence each, what in the models' folder can't be read."""
-        return self._shelf.problems()
+        return self.shelf.problems()
 
     async def machine(self) -> Machine:
         """Return this machine as it is now."""
-        return await self._look()
-
-    def load(self, path: Path, context: int = 0) -> Load:
-        """Return what a model's file takes of memory once it is loaded. Raises ModelFileError."""
-        stamp = self._shelf.stamp(path)
-        size = stamp.size if stamp is not None else 0
-        return load_of(self._shelf.header(path), size, context or self._context)
+        return await self.look()
 
     async def verdict(self, id: str) -> Verdict:
         """Tell whether a model (of the catalogue, or here) fits this machine now."""
-        if (held := self._shelf.get(id)) is not None and held.state.usable:
-            return judge([self.load(held.path)], await self._look())
+        if (held := self.shelf.get(id)) is not None and held.state.usable:
+            return judge([self.load(held.path)], await self.look())
         if (entry := self.entries().get(id)) is None:
             raise ConfigError(f"There is no model {id!r}.", "`baton models ls --all` lists all.")
-        return judge([load_of_entry(entry, self._context)], await self._look())
+        return judge([load_of_entry(entry, self.context)], await self.look())
 
     def verdicts(self, machine: Machine) -> Mapping[str, Verdict]:
         """Tell of every model of the catalogue whether it fits such a machine by itself."""
-        roomy = _emptied(machine)
+        roomy = emptied(machine)
         return {
-            id: judge([load_of_entry(entry, self._context)], roomy)
+            id: judge([load_of_entry(entry, self.context)], roomy)
             for id, entry in self.entries().items()
         }
 
@@ -143,10 +94,10 @@ class Library:
         """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
         from baton.engine.recommend import recommend
 
-        here = [held.id for held in self._shelf.held() if held.state.usable]
-        wanted = partial(recommend, speed=speed, here=here, context=self._context)
+        here = [held.id for held in self.shelf.held() if held.state.usable]
+        wanted = partial(recommend, speed=speed, here=here, context=self.context)
         # In a thread: a tenth of a second is long for a screen.
-        return await asyncio.to_thread(wanted, list(self._entries()), await self._look())
+        return await asyncio.to_thread(wanted, list(self._entries()), await self.look())
 
     # What comes
 
@@ -170,12 +121,12 @@ class Library:
 
         entries = self.entries()
         wanted = parse(model, entries)
-        lost = self._shelf.get(wanted.entry.id) if wanted.entry is not None else None
+        lost = self.shelf.get(wanted.entry.id) if wanted.entry is not None else None
         if lost is not None and lost.state not in _LOST:
             return self._again(lost, roles, force)
         if self.offline:
             raise _offline()
-        if wanted.entry is not None and wanted.entry.id in self._workers:
+        if wanted.entry is not None and wanted.entry.id in self.workers:
             raise _named_already(wanted.entry)
         offer = await self._offer(wanted)
         if (held := self._same(offer)) is not None:
@@ -183,13 +134,10 @@ class Library:
         record = self._record(wanted, offer, roles)
         if offer.licence.lower() not in FREE_LICENCES and not agreed:
             raise NeedsAgreement(record.name, offer.licence, offer.source)
-        machine = await self._look()
-        verdict = judge([await self._expected(wanted, offer)], _emptied(machine))
-        if verdict.fit is Fit.WONT and not force:
-            raise DoesNotFit(verdict)
-        if 0 < machine.disk < offer.size * MARGIN:
-            raise _no_room(record.name, offer.size, machine.disk)
-        found = self._shelf.put(replace(record, forced=verdict.fit is Fit.WONT))
+        forced = await self.must_force(await self._expected(wanted, offer), force)
+        if 0 < (free := (await self.look()).disk) < offer.size * MARGIN:
+            raise _no_room(record.name, offer.size, free)
+        found = self.shelf.put(replace(record, forced=forced))
         if lost is not None and not lost.record.link:
             self._forget_file(lost.path, found.path)
         return found
@@ -203,7 +151,7 @@ class Library:
 
     def pause(self, id: str, paused: bool = True) -> Held:
         """Record that a download shall not go on by itself (or that it shall)."""
-        return self._shelf.put(replace(self.get(id).record, paused=paused))
+        return self.shelf.put(replace(self.get(id).record, paused=paused))
 
     def add(
         self, path: Path, *, id: str = "", link: bool = False, force: bool = False
@@ -212,21 +160,16 @@ class Library:
 
         Yields each model when it has been verified. Raises ModelFileError and ConfigError.
         """
-        path = _whole(path)
-        with _reachable(path):
-            is_bundle = path.is_dir()
-        if is_bundle:
-            found = [(self._carried(one), file) for one, file in self._shelf.bundle(path)]
-        else:
-            found = [(self._unknown(path, id), path)]
-        return self._add(found, link, force)
+        from baton.engine.importing import Import
+
+        return Import(self).add(path, id, link=link, force=force)
 
     # What goes, and what is looked after
 
     def remove(self, id: str) -> int:
         """Take a model away; return the bytes freed. Conversations with it stay as they are."""
-        known = self._shelf.get(id) is not None
-        freed = self._shelf.remove(id)  # also one whose record can't be read
+        known = self.shelf.get(id) is not None
+        freed = self.shelf.remove(id)  # also one whose record can't be read
         if not known and not freed:
             self.get(id)  # says that there is none
         return freed
@@ -234,7 +177,7 @@ class Library:
     def orphans(self) -> Sequence[tuple[Path, int]]:
         """Return what `prune` would delete, and its bytes."""
         found = []
-        for path in self._shelf.orphans():
+        for path in self.shelf.orphans():
             files = [path] if path.is_file() else path.rglob("*")
             found.append((path, sum(file.lstat().st_size for file in files if file.is_file())))
         return found
@@ -242,9 +185,9 @@ class Library:
     def prune(self) -> Sequence[tuple[Path, int]]:
         """Delete what belongs to no model; return what it was, and its bytes."""
         gone = []
-        for path in self._shelf.orphans():
+        for path in self.shelf.orphans():
             with suppress(BatonError):  # just now somebody began to use it
-                gone.append((path, self._shelf.discard(path)))
+                gone.append((path, self.shelf.discard(path)))
         return gone
 
     def verify(self, id: str) -> AsyncGenerator[Progress | Held]:
@@ -253,7 +196,9 @@ class Library:
 
     def export(self, ids: Sequence[str], folder: Path) -> AsyncGenerator[Progress | Path]:
         """Copy models into a folder that `add` can take elsewhere; yields each file written."""
-        return self._export([self.get(id) for id in ids], _whole(folder))
+        from baton.engine.importing import whole
+
+        return self._export([self.get(id) for id in ids], whole(folder))
 
     def suited(self, id: str) -> tuple[Role, ...]:
         """Return the roles that a model is good for; to talk, if nothing else is known."""
@@ -262,7 +207,7 @@ class Library:
 
     def trusted(self, id: str) -> bool:
         """Tell whether a model's file is as it was when it was last verified."""
-        held = self._shelf.get(id)
+        held = self.shelf.get(id)
         return held is not None and held.state in (State.HERE, State.LINKED)
 
     async def ready(self, id: str) -> None:
@@ -270,7 +215,7 @@ class Library:
 
         Raises ModelFileError. Quick where nothing has changed since.
         """
-        if (held := self._shelf.get(id)) is None or held.state is State.COMING:
+        if (held := self.shelf.get(id)) is None or held.state is State.COMING:
             known = self.entries().get(id)
             raise ModelFileError(
                 f"{known.name if known else id} isn't on this machine yet.",
@@ -287,7 +232,7 @@ class Library:
 
     async def aclose(self) -> None:
         """Let go of processes; downloads stop, and can go on later."""
-        await self._supply.aclose()
+        await self.supply.aclose()
 
     # How it is done
 
@@ -297,9 +242,9 @@ class Library:
         if entry is not None and entry.size and entry.sha256 and _is_pinned(source.revision):
             return Offer(source, entry.size, entry.sha256, entry.licence)
         if source.file or source.url:
-            offer = await self._supply.look(source)
+            offer = await self.supply.look(source)
         else:
-            files = await self._supply.files(source.repo, source.revision)
+            files = await self.supply.files(source.repo, source.revision)
             from baton.engine.wanted import choose
 
             offer = choose(files, wanted.quant, source.repo)
@@ -319,11 +264,11 @@ class Library:
         """Delete the useless file of a model whose catalogue entry names another by now."""
         if before != now and before.exists():
             with suppress(BatonError):
-                self._shelf.discard(before)
+                self.shelf.discard(before)
 
     def _same(self, offer: Offer) -> Held | None:
         """Return the model that this file is, if it is here or on its way."""
-        for held in self._shelf.held():
+        for held in self.shelf.held():
             record = held.record
             same = record.sha256 == offer.sha256 if offer.sha256 else record.source == offer.source
             if same and held.state not in _LOST:
@@ -335,12 +280,12 @@ class Library:
         record = replace(held.record, paused=False, forced=held.record.forced or force)
         if roles is not None:
             record = replace(record, roles=tuple(roles))
-        return held if record == held.record else self._shelf.put(record)
+        return held if record == held.record else self.shelf.put(record)
 
     def _record(self, wanted: Wanted, offer: Offer, roles: Sequence[Role] | None) -> Record:
         entry, file = wanted.entry, offer.source.file.rpartition("/")[2]
         return Record(
-            id=entry.id if entry is not None else self._free_id(file),
+            id=entry.id if entry is not None else self.free_id(file),
             name=entry.name if entry is not None else file.removesuffix(".gguf"),
             file=file,
             source=offer.source,
@@ -354,8 +299,8 @@ class Library:
     async def _expected(self, wanted: Wanted, offer: Offer) -> Load:
         """Return what a model will take, before its file is here."""
         if wanted.entry is not None and wanted.entry.kv_bytes:
-            return load_of_entry(replace(wanted.entry, size=offer.size), self._context)
-        return load_of(await self._supply.header(offer), offer.size, self._context)
+            return load_of_entry(replace(wanted.entry, size=offer.size), self.context)
+        return load_of(await self.supply.header(offer), offer.size, self.context)
 
     async def _fetch(self, id: str) -> AsyncGenerator[Progress | Held]:
         held = self.get(id)
@@ -378,10 +323,10 @@ class Library:
                 f"Where {record.name} came from isn't known, so it can't be fetched.",
                 "`baton models import` takes its file anew.",
             )
-        held = self._shelf.put(record)
+        held = self.shelf.put(record)
         # Only that: what lies there otherwise has just been brought by another Baton.
         if was is State.BROKEN and held.path.exists():
-            self._shelf.discard(held.path)
+            self.shelf.discard(held.path)
         async with aclosing(self._brought(record, held.path)) as steps:
             async for step in steps:
                 yield step
@@ -390,159 +335,32 @@ class Library:
         """Have a file brought from where it lies."""
         offer = Offer(record.source, record.size, record.sha256, record.licence)
         try:
-            async with aclosing(self._supply.fetch(offer, path)) as coming:
+            async with aclosing(self.supply.fetch(offer, path)) as coming:
                 async for news in coming:
-                    yield self._arrived(record, path, news) if isinstance(news, str) else news
+                    yield self.arrived(record, path, news) if isinstance(news, str) else news
         except ModelFileError:
             # What came was wrong: all of it would come again, and be as wrong, at every start.
-            if (left := self._shelf.get(record.id)) is not None and not left.bytes:
-                self._shelf.put(replace(record, paused=True))
+            if (left := self.shelf.get(record.id)) is not None and not left.bytes:
+                self.shelf.put(replace(record, paused=True))
             raise
-
-    def _arrived(self, record: Record, path: Path, sha256: str, stamp: Stamp | None = None) -> Held:
-        """Record that a file is here and verified, as it was then."""
-        stamp = stamp or self._shelf.stamp(path)
-        size = stamp.size if stamp is not None else record.size
-        return self._shelf.put(replace(record, sha256=sha256, size=size, stamp=stamp, wrong=""))
 
     async def _verify(self, held: Held) -> AsyncGenerator[Progress | Held]:
         record = held.record
-        stamp = self._shelf.stamp(held.path)
+        stamp = self.shelf.stamp(held.path)
         if held.state in (State.COMING, State.GONE) or stamp is None:
             yield held
             return
-        async with aclosing(self._supply.digest(held.path)) as steps:
+        async with aclosing(self.supply.digest(held.path)) as steps:
             async for step in steps:
                 if not isinstance(step, str):
                     yield step
-                elif self._shelf.get(held.id) is None:
+                elif self.shelf.get(held.id) is None:
                     raise ConfigError(f"{record.name} was removed meanwhile.", _LISTED)
                 elif record.sha256 in ("", step):
-                    yield self._arrived(record, held.path, step, stamp)
+                    yield self.arrived(record, held.path, step, stamp)
                 else:
                     wrong = "its contents aren't what they were when it came"
-                    yield self._shelf.put(replace(record, stamp=stamp, wrong=wrong))
-
-    async def _add(
-        self, found: Sequence[tuple[Record, Path]], link: bool, force: bool
-    ) -> AsyncGenerator[Progress | Held]:
-        for record, file in found:
-            async with aclosing(self._take(record, file, link, force)) as steps:
-                async for step in steps:
-                    yield step
-
-    def _unknown(self, path: Path, id: str) -> Record:
-        """Return a record for a file, by what its header and the program it is of say."""
-        header = self._shelf.header(path)
-        if id in self._taken():
-            raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
-        others = {other.path: other for other in self._shelf.foreign()}
-        of = others.get(path, Foreign(header.name or path.stem, path, 0, ""))
-        id = id or self._begun(path)
-        id = id or self._free_id(path.name if path.name.lower().endswith(".gguf") else of.name)
-        return Record(
-            id=id,
-            name=of.name,
-            file=path.name if path.name.lower().endswith(".gguf") else f"{id}.gguf",
-            source=of.source,
-            size=path.stat().st_size,
-            sha256=of.sha256,
-            licence=header.licence,
-        )
-
-    def _begun(self, path: Path) -> str:
-        """Return the id under which a file was being copied when Baton was killed, or ""."""
-        for held in self._shelf.held():
-            record, size = held.record, path.stat().st_size
-            left = held.state is State.COMING and record.source == NOWHERE and not record.sha256
-            if left and (record.file, record.size) == (path.name, size):
-                return held.id
-        return ""
-
-    def _carried(self, record: Record) -> Record:
-        """Return what is believed of a model that somebody describes: its file, and no more.
-
-        Which roles it takes is for this machine's person to say, unless they have wanted it before;
-        and a name that stands for something else here is another's.
-        """
-        held = self._shelf.get(record.id)
-        if held is not None and held.record.sha256 == record.sha256:
-            return replace(record, roles=held.record.roles)
-        record = replace(record, roles=())
-        for other in self._shelf.held():
-            if other.state.usable and other.record.sha256 == record.sha256:
-                return replace(record, id=other.id)
-        known = self.entries().get(record.id)
-        foreign = known is not None and known.sha256 not in ("", record.sha256)
-        if foreign or record.id in self._workers | {STARTER}:
-            record = replace(record, id=self._free_id(record.file), name=record.file)
-        return record
-
-    def _taken(self) -> dict[str, Held | None]:
-        others = dict.fromkeys(self._workers | {STARTER})
-        return {held.id: held for held in self._shelf.held()} | others
-
-    def _free_id(self, name: str) -> str:
-        from baton.engine.wanted import id_for
-
-        return id_for(name, self._taken() | dict(self.entries()))
-
-    async def _take(
-        self, record: Record, file: Path, link: bool, force: bool
-    ) -> AsyncGenerator[Progress | Held]:
-        """Link a file or copy it, verified in any case."""
-        before = self._shelf.get(record.id)
-        if before is not None and before.record.sha256 != record.sha256:  # it is another model
-            before, record = None, replace(record, id=self._free_id(record.file))
-        if before is not None and before.state.usable:
-            yield before
-            return
-        verdict = judge([self.load(file)], _emptied(await self._look()))
-        if verdict.fit is Fit.WONT and not force:
-            raise DoesNotFit(verdict)
-        forced = verdict.fit is Fit.WONT
-        record = replace(record, added=time.time(), forced=forced, paused=False, wrong="")
-        if link:
-            async with aclosing(self._linked(replace(record, link=str(file)), file)) as steps:
-                async for step in steps:
-                    yield step
-            return
-        # Killed in the middle, it isn't gone on with from a hub: nobody has asked for that.
-        source = NOWHERE if before is None else before.record.source
-        coming = self._shelf.put(replace(record, link="", stamp=None, source=source))
-        record = replace(coming.record, source=record.source)
-        if before is not None and before.state is State.BROKEN and coming.path.exists():
-            self._shelf.discard(coming.path)
-        try:
-            async with aclosing(self._copied(record, file)) as steps:
-                async for step in steps:
-                    yield step
-        except BaseException:  # all of it or nothing
-            if before is None:
-                self._shelf.remove(record.id)
-            else:
-                self._shelf.put(before.record)
-            raise
-
-    async def _linked(self, record: Record, file: Path) -> AsyncGenerator[Progress | Held]:
-        stamp = self._shelf.stamp(file)  # before: its own program may still be writing it
-        async with aclosing(self._supply.digest(file)) as steps:
-            async for step in steps:
-                if not isinstance(step, str):
-                    yield step
-                elif record.sha256 not in ("", step):
-                    raise ModelFileError(
-                        f"{file.name} isn't what it should be, so it was not taken.",
-                        "Copy it anew from where it came.",
-                    )
-                else:
-                    yield self._arrived(record, file, step, stamp)
-
-    async def _copied(self, record: Record, file: Path) -> AsyncGenerator[Progress | Held]:
-        target = self.get(record.id).path
-        async with aclosing(self._supply.copy(file, target, record.sha256)) as steps:
-            async for step in steps:
-                yield self._arrived(record, target, step) if isinstance(step, str) else step
+                    yield self.shelf.put(replace(record, stamp=stamp, wrong=wrong))
 
     async def _export(
         self, models: Sequence[Held], folder: Path
@@ -552,33 +370,15 @@ class Library:
             if not held.state.usable:
                 raise ModelFileError(f"{held.record.name} isn't all here yet.", "Fetch it first.")
         for held in models:
-            there = self._shelf.packed(folder, held.record)
+            there = self.shelf.packed(folder, held.record)
             target = folder / there.file
-            async with aclosing(self._supply.copy(held.path, target, there.sha256)) as steps:
+            async with aclosing(self.supply.copy(held.path, target, there.sha256)) as steps:
                 async for step in steps:
                     if isinstance(step, str):
-                        self._shelf.write_bundle(folder, [replace(there, sha256=step)])
+                        self.shelf.write_bundle(folder, [replace(there, sha256=step)])
                         yield target
                     else:
                         yield step
-
-
-@contextmanager
-def _reachable(path: Path) -> Iterator[None]:
-    """Turn what the system refuses of a path into a sentence."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:  # of nobody's home, or longer than names may be
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ModelFileError(
-            f"{one_line(str(path), 200)} can't be read: {reason.rstrip('.')}.",
-            "Check its path, its owner and its folder's.",
-        ) from error
-
-
-def _whole(path: Path) -> Path:
-    with _reachable(path):
-        return path.expanduser().absolute()
 
 
 _LISTED = "`baton models ls` lists what is here, `baton models ls --all` what could be."
@@ -588,11 +388,6 @@ _ANEW = "`baton models pull` gets it anew, `baton models rm` takes it off the li
 
 def _is_pinned(revision: str) -> bool:
     return len(revision) == 40
-
-
-def _emptied(machine: Machine) -> Machine:
-    """Return the machine as it would be with little else running: a model comes to stay."""
-    return replace(machine, available=max(machine.available, int(machine.memory * 0.85)))
 
 
 def _offline() -> ConfigError:

@@ -254,6 +254,6 @@ def _size(path: Path) -> int:
 def _wrong(wanted: _Wanted) -> Failure:
     return Failure(
         "ModelFileError",
-        f"{wanted.name} came with other contents than it should have, so it was deleted.",
-        "Fetch it again, or from elsewhere.",
+        f"{wanted.name} came with other contents than it should have, so it was not kept.",
+        "Take it again, or from elsewhere.",
     )

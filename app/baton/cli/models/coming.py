@@ -23,8 +23,8 @@ from baton.cli.output import emit_json, show_size, talk
 from baton.domain.catalogue import NOWHERE, Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, State
-from baton.engine.library import NeedsAgreement
 from baton.engine.roles import holders, taken
+from baton.engine.stock import NeedsAgreement
 
 if TYPE_CHECKING:
     from baton.engine.library import Library

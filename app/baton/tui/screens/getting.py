@@ -12,7 +12,8 @@ from baton.domain.library import Held
 from baton.tui.screens.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library, NeedsAgreement
+    from baton.engine.library import Library
+    from baton.engine.stock import NeedsAgreement
 
 
 async def wanted(
@@ -23,7 +24,7 @@ async def wanted(
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
     called in a worker of the app's, since it may wait for the person. Raises BatonError.
     """
-    from baton.engine.library import DoesNotFit, NeedsAgreement
+    from baton.engine.stock import DoesNotFit, NeedsAgreement
 
     agreed = force = False
     while True:
