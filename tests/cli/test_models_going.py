@@ -151,3 +151,14 @@ def test_conversations_with_a_removed_model_stay_readable(call: Call, own: Path)
     assert call("models", "rm", "own", "-y").code == 0
     [listed] = json.loads(call("history", "ls", "--json").out)
     assert "Faust" in call("history", "show", listed["id"]).out
+
+
+def test_a_rotten_model_that_is_asked_by_name_says_what_is_wrong(call: Call, own: Path) -> None:
+    write(find_paths().config_file, {"worker": "small"})
+    rotten = bytearray(own.read_bytes())
+    rotten[-1] ^= 1
+    own.write_bytes(bytes(rotten))
+    for _ in range(2):  # when it is found out, and when that is known
+        done = call("ask", "-m", "own", "hello")
+        assert done.code == 5
+        assert "its contents aren't what they were" in done.err

@@ -77,7 +77,10 @@ class LocalWorkers:
         Raises ModelFileError where the starter model isn't installed, and `needed` is that.
         """
         entries = {entry.id: entry for entry in self._settings.roster}
-        held = {held.id: held for held in self._library.models() if held.state.usable}
+        # One that was asked for by name says what is wrong with it; a setting's gives way.
+        asked = needed if needed != self._settings.worker else ""
+        found = self._library.models()
+        held = {held.id: held for held in found if held.state.usable or held.id == asked}
         unnamed = (LocalSettings(id, model=id) for id in held if id not in entries)
         workers: dict[str, LocalWorker] = {}
         for entry in (*entries.values(), *unnamed):
