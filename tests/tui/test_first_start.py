@@ -216,6 +216,21 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
         assert shop.get("talker-9b").state is State.COMING, "it can be gone on with"
 
 
+async def test_what_to_do_without_a_network_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.tui.screens.equipping.TOGETHER_SECONDS", 0.01)
+    shop = shop_in(tmp_path)
+    error = WorkerUnavailable("The hub could not be reached.", "Try again.")
+    async with shopping(shop, tmp_path) as stage:
+        await stage.chat.failed("Scout 2B", error)
+        await stage.until(lambda: "Scout 2B didn't come. The hub could not be" in flat(stage))
+        await stage.chat.failed("Talker 9B", error)
+        await stage.until(lambda: "Talker 9B didn't come either." in flat(stage))
+        await stage.chat.failed("Talker 9B", error)
+        await stage.until(lambda: "Talker 9B didn't come. The hub could not be" in flat(stage))
+
+
 async def test_models_of_other_programs_are_offered_in_a_line(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     shop.shelf.others = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 
 from textual import work
@@ -20,6 +21,9 @@ from baton.tui.screens.overlay import Overlay
 TOGETHER_SECONDS = 3.0
 """Downloads that fail for want of a network within that time are told of in one sentence."""
 
+AGAIN_SECONDS = 60.0
+"""Within that time what to do about it isn't told again."""
+
 NO_LIBRARY = "There are no models to choose from here."
 
 
@@ -32,6 +36,7 @@ class EquippingScreen(ConductingScreen):
         self.downloads = Downloads(desk.library, self) if desk.library is not None else None
         self.starter_speed: float | None = None
         self._unreached: list[str] = []
+        self._unreached_at, self._unreached_told = 0.0, dict[str, None]()
 
     @property
     def waited_for(self) -> bool:
@@ -139,6 +144,13 @@ class EquippingScreen(ConductingScreen):
 
     async def _tell_unreached(self, error: WorkerUnavailable) -> None:
         names, self._unreached = dict.fromkeys(self._unreached), []
+        told = self._unreached_told
+        recent = time.monotonic() - self._unreached_at < AGAIN_SECONDS
+        self._unreached_at, self._unreached_told = time.monotonic(), names
+        if told and recent and not told.keys() & names.keys():
+            self._unreached_told = told | names
+            await self.transcript.note(f"{listed(list(names))} didn't come either.", error=True)
+            return
         text = f"{listed(list(names))} didn't come. {error.message}"
         hint = f"{error.hint} p in the models (Ctrl+L) goes on."
         await self.complain_of_network(WorkerUnavailable(text, hint))
@@ -208,7 +220,7 @@ def _is_unfinished(held: Held) -> bool:
 def _names(models: list[Held]) -> str:
     parts = [
         f"{one_line(held.record.name, 40)} ({100 * held.bytes // held.record.size} % is here)"
-        if held.record.size
+        if held.record.size and held.bytes
         else one_line(held.record.name, 40)
         for held in models
     ]
