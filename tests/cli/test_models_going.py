@@ -52,10 +52,14 @@ def test_nobody_to_ask_is_no_yes(call: Call, own: Path) -> None:
 
 
 def test_the_person_is_asked(own: Path) -> None:
+    poet = '[[workers]]\nid = "poet"\nmodel = "own"\n'
+    with find_paths().config_file.open("a") as file:
+        file.write(poet)
     for typed, left in (("\r", True), ("y\r", False)):
         screen = Terminal([*BATON, "models", "rm", "own"], os.environ)
         screen.wait_for("Remove 1 model (60.0 KB) for good?")
         assert "chat" in screen.text
+        assert "poet is a worker with that model" in screen.text
         screen.read(0.3)
         screen.send(typed)
         assert screen.wait_end() == (1 if left else 0)

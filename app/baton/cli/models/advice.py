@@ -52,7 +52,8 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     if not found.picks:
         return emit(fitting(found.why, 0))
     emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
-    emit(fitting(f"To download: {show_size(found.download)}. {_together(found)}".strip(), 0))
+    download = f"To download: {show_size(found.download)}. " if found.download else ""
+    emit(fitting(f"{download}{_together(found)}", 0))
     missing = [pick for pick in found.picks if not pick.here]
     if missing:
         talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")

@@ -26,7 +26,7 @@ from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, Progress, State
 from baton.domain.sanitise import one_line
 from baton.engine.roles import STARTER, holders, vacated
-from baton.settings import Settings, find_paths, write
+from baton.settings import LocalWorker, Settings, find_paths, write
 
 if TYPE_CHECKING:
     from baton.engine.library import Library
@@ -60,6 +60,7 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
         held = holders(settings.worker, settings.conductor, settings.prefer)
         if not yes:
             lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
+            lines += [line for one in chosen for line in _users(one.id, settings)]
             all_of_it = show_size(sum(one.bytes for one in chosen))
             question = f"Remove {words.count(len(chosen))} ({all_of_it}) for good?"
             await confirm(lines, question, "Nothing was removed")
@@ -74,6 +75,16 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
                     f"From now on {STARTER} answers; `baton models role chat ID` changes that."
                 )
         return freed, told
+
+
+def _users(model: str, settings: Settings) -> list[str]:
+    """Say which other workers of the settings could answer no more without a model."""
+    users = [
+        entry.id
+        for entry in settings.roster
+        if isinstance(entry, LocalWorker) and entry.model == model != entry.id
+    ]
+    return [f"  {one_line(user)} is a worker with that model: it won't answer" for user in users]
 
 
 def fetched(id: str, library: Library, settings: Settings) -> Held:
