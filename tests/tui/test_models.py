@@ -103,6 +103,17 @@ async def test_the_table(shop: Shop, tmp_path: Path, size: tuple[int, int]) -> N
         assert "A smaller one fits." in stage.see()
 
 
+async def test_how_fast_others_may_be_is_told_by_the_starter(shop: Shop, tmp_path: Path) -> None:
+    async with shopping(shop, tmp_path) as stage:
+        stage.chat.starter_speed = 110.0
+        await to_models(stage)
+        assert "~2" in line_of(stage, "Talker 9B").split()
+        await stage.press("a")
+        await stage.until(lambda: "<1" in line_of(stage, "Huge 70B").split())
+        await point_at(stage, "catalogue/talker-9b")
+        await stage.until(lambda: "About 2 tokens/s, by how fast the starter" in flat(stage))
+
+
 async def test_without_a_library_there_are_the_workers(tmp_path: Path) -> None:
     async with staged(tmp_path, say, say, cloud=afar(), card=GPT) as stage:
         await to_models(stage)

@@ -84,7 +84,7 @@ def details(row: Row, good: str = "", verdict: Verdict | None = None, adapter: s
         Content.assemble((one_line(row.name, 60), "bold"), (_facts(row), "$muted")),
         Content.styled(_wrong(row), "$error"),
         Content.styled(_offer(row), "$primary"),
-        Content(_fits(verdict or row.verdict)),
+        Content(" ".join(filter(None, (_fits(verdict or row.verdict), _pace(row))))),
         Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
         Content.styled(_notes(row), "$muted"),
         Content.styled(f"With the adapter {one_line(adapter)}" if adapter else "", "$muted"),
@@ -123,6 +123,15 @@ def told_price(card: Card) -> str:
 
 def _fits(verdict: Verdict | None) -> str:
     return f"{one_line(verdict.why)} {one_line(verdict.mend)}".strip() if verdict else ""
+
+
+def _pace(row: Row) -> str:
+    """Say about how fast one would write that isn't here."""
+    if not row.offered or not row.pace:
+        return ""
+    if row.pace < 1:
+        return "Less than 1 token/s, by how fast the starter model is here."
+    return f"About {row.pace:.0f} tokens/s, by how fast the starter model is here."
 
 
 def _where(row: Row) -> str:

@@ -11,6 +11,7 @@ from baton.domain.catalogue import Entry, Role
 from baton.domain.chat import Card
 from baton.domain.fit import Fit, Verdict
 from baton.domain.library import Foreign, Held, Phase, State
+from baton.domain.machine import Machine
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
 from baton.tui.downloads import Coming, percent
@@ -33,7 +34,8 @@ class Row:
 
     `key` tells it apart. `card` is set if it is a worker, `held` if it is on the shelf, `entry` if
     the catalogue knows it, `foreign` if it is another program's, `coming` while it is on its way.
-    `speed` is in tokens/s, `used` in seconds since the epoch.
+    `speed` is in tokens/s, `pace` what it may be of one that isn't here; `used` is in seconds since
+    the epoch.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Row:
     recommended: bool = False
     memory: int = 0
     speed: float | None = None
+    pace: float | None = None
     used: float | None = None
 
     @property
@@ -74,6 +77,7 @@ class Stock:
     foreign: Sequence[Foreign] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     recommended: Collection[str] = ()
+    paces: Mapping[str, float] = field(default_factory=dict)
     uses: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
     roles: Mapping[Role, str] = field(default_factory=dict)
     disk: int = 0
@@ -138,12 +142,33 @@ def rows_offered(stock: Stock, here: Iterable[str], *, whole: bool) -> list[Row]
             entry=entry,
             verdict=stock.verdicts.get(id),
             recommended=id in stock.recommended,
+            pace=stock.paces.get(id),
         )
         for id, entry in stock.entries.items()
         if id not in there
     ]
     shown = [row for row in rows if whole or row.verdict is None or row.verdict.fit is not Fit.WONT]
     return sorted(shown, key=_rank)
+
+
+def called_now(rows: Mapping[str, Row], key: str) -> str:
+    """Return the key of the row that had this one: coming or going changes it."""
+    linked = (
+        row.key for row in rows.values() if row.held is not None and str(row.held.path) == key
+    )
+    names = (key, key.removeprefix(CATALOGUE), f"{CATALOGUE}{key}", *linked)
+    return next((name for name in names if name in rows), key)
+
+
+def paces(
+    entries: Mapping[str, Entry], machine: Machine, starter: float | None
+) -> Mapping[str, float]:
+    """Return about how fast models would write here, if it is known how fast the starter does."""
+    from baton.engine.speeds import expected_speed
+
+    if not starter:
+        return {}
+    return {id: expected_speed(entry, machine, starter) for id, entry in entries.items()}
 
 
 def _rank(row: Row) -> tuple[bool, int, bool, int]:
@@ -194,7 +219,7 @@ class Columns:
             state,
             show_size(row.size) if row.size else "",
             show_size(row.memory) if row.memory else "",
-            f"{row.speed:.0f}" if row.speed else "",
+            told_speed(row),
             ago(row.used, now) if row.used else "",
         )
         start = self.name + self.role + 2
@@ -218,6 +243,13 @@ _FIXED = 8 + 8 + 5 + 5 + 6
 def _fit(text: str, width: int) -> str:
     """Cut or fill a text to a width on the screen, which for some scripts isn't its length."""
     return Content(one_line(text)).truncate(width, ellipsis=True, pad=True).plain
+
+
+def told_speed(row: Row) -> str:
+    """Say in five columns how fast a model writes here, or about how fast it would."""
+    if row.speed or not row.pace:
+        return f"{row.speed:.0f}" if row.speed else ""
+    return f"~{row.pace:.0f}" if row.pace >= 1 else "<1"
 
 
 def ago(then: float, now: float) -> str:

@@ -20,6 +20,7 @@ from baton.domain.errors import BatonError
 from baton.domain.fit import Verdict
 from baton.domain.library import State
 from baton.domain.sanitise import one_line, sanitise
+from baton.engine.roles import STARTER
 from baton.tui import downloads, keys, models
 from baton.tui.model import BAR, READABLE, SHORT_BAR, bar, card_of, cost, details, fetchable
 from baton.tui.models import Row, Stock
@@ -133,7 +134,16 @@ class ModelsScreen(Overlay[str]):
         verdicts = self._library.verdicts(machine)
         found = await self._library.recommend(self._chat.starter_speed)
         picks = [pick.entry.id for pick in found.picks]
-        self._read(replace(self._stock, verdicts=verdicts, recommended=picks, disk=machine.disk))
+        starter = self._chat.starter_speed or self._stock.uses.get(STARTER, (None,))[0]
+        self._read(
+            replace(
+                self._stock,
+                verdicts=verdicts,
+                recommended=picks,
+                paces=models.paces(self._stock.entries, machine, starter),
+                disk=machine.disk,
+            )
+        )
 
     def _read(self, stock: Stock) -> None:
         self._stock = stock
@@ -196,20 +206,10 @@ class ModelsScreen(Overlay[str]):
                 Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
             )
             key = (before.id if before is not None else None) or self._chat.worker
-            self._point_at(self._called_now(key), place)
+            self._point_at(models.called_now(self._rows, key), place)
             table.scroll_to(y=top, animate=False, immediate=True)
             table.scroll_to_highlight()
         self._lines = lines
-
-    def _called_now(self, key: str) -> str:
-        """Return the key of what had that one: it changes with what comes, is linked or goes."""
-        linked = [
-            row.key
-            for row in self._rows.values()
-            if row.held is not None and str(row.held.path) == key
-        ]
-        names = (key, key.removeprefix(models.CATALOGUE), f"{models.CATALOGUE}{key}", *linked)
-        return next((name for name in names if name in self._rows), key)
 
     def _point_at(self, key: str, place: int = 0) -> None:
         """Put the cursor on a row, or on the one that is nearest to a place."""
