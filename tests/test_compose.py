@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -185,6 +188,33 @@ async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> 
     baton = compose(load(paths.config_file), paths, history=False)
     assert (baton.orchestra.default, baton.missed) == ("mine", "")
     await baton.aclose()
+
+
+async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    shelf = FolderShelf(paths.models)
+    together = threading.Barrier(4)
+
+    def arrive(number: int) -> str:
+        held = shelf.put(Record(f"m{number}", f"M{number}", f"m{number}.gguf"))
+        held.path.write_bytes(b"GGUF or so")
+        held = shelf.put(replace(held.record, stamp=shelf.stamp(held.path)))
+        together.wait(10)
+        return baton.join(held)
+
+    baton = compose(load(paths.config_file), paths, history=False)
+    told = await asyncio.gather(*(asyncio.to_thread(arrive, number) for number in range(4)))
+    assert sum("answers" in one for one in told) == 1
+    assert {f"m{n}" for n in range(4)} < {card.id for card in baton.orchestra.roster}
+    assert load(paths.config_file).worker == baton.orchestra.default
+    await baton.aclose()
+
+
+def test_changes_of_settings_at_once_are_all_made(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: write(file, {"keys": {f"key{n}": "x"}}), range(40)))
+    assert len(load(file, {}).keys) == 40
 
 
 async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,8 @@ def test_loose_files_in_the_models_folder_are_offered(shelf: FolderShelf) -> Non
     assert names(found) == ["kept", "loose", "mine"]
     shelf.put(replace(QWEN, id="loose", file="loose.gguf", link=str(loose)))
     assert names(shelf.foreign()) == ["kept", "mine"]
-    assert list(shelf.orphans()) == [shelf.folder / QWEN.id / "unnamed.gguf"]
+    assert list(shelf.orphans()) == [], "somebody may have laid it there"
+    assert any("unnamed.gguf" in problem for problem in shelf.problems())
 
 
 @pytest.mark.parametrize(

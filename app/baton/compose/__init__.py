@@ -14,7 +14,7 @@ from baton.domain.catalogue import Role
 from baton.domain.errors import StoreError
 from baton.domain.library import State
 from baton.settings import LocalWorker as LocalSettings
-from baton.settings import Paths, Settings, load, write
+from baton.settings import Paths, Settings, changing, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -120,10 +120,11 @@ class Baton:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
         from baton.engine.roles import told
 
-        roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
-        for worker in self.local.arrived(held).values():
-            self.orchestra.add(worker)
-        self._appointed(held.id, roles)
+        with changing:  # others arrive in other threads
+            roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
+            for worker in self.local.arrived(held).values():
+                self.orchestra.add(worker)
+            self._appointed(held.id, roles)
         return told(held.id, held.record.name, roles)
 
     def _appointed(self, worker: str, roles: Collection[Role]) -> None:
@@ -145,8 +146,9 @@ class Baton:
         """Give a worker roles, in the settings and at once; return a line that says so."""
         from baton.engine.roles import changes, told
 
-        write(self.paths.config_file, changes(worker, roles))
-        self._appointed(worker, roles)
+        with changing:
+            write(self.paths.config_file, changes(worker, roles))
+            self._appointed(worker, roles)
         return told(worker, self.orchestra.worker(worker).card.name, roles)
 
     async def leave(self, worker: str) -> None:
