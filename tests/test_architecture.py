@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-HEAVY = {"textual", "litellm", "llama_cpp", "onnxruntime", "keyring", "huggingface_hub", "numpy"}
+NATIVE = {"llama_cpp", "onnxruntime", "numpy"}
+HUBS = {"httpx", "huggingface_hub", "requests"}
+HEAVY = NATIVE | HUBS | {"textual", "litellm", "keyring"}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -36,3 +38,16 @@ def test_nothing_of_the_front_loads_native_engines() -> None:
         " baton.cli.workers, baton.cli.completion, baton.cli.play, baton.compose"
     )
     assert not loaded & HEAVY
+
+
+def test_the_app_and_the_commands_for_models_never_load_what_talks_to_hubs() -> None:
+    loaded = loaded_by(
+        "import pkgutil, importlib, baton.cli.models, baton.tui.screens, baton.adapters.downloads,"
+        " baton.adapters.shelf, baton.engine.library\n"
+        "for package in (baton.cli.models, baton.tui.screens):\n"
+        "    for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
+        "        importlib.import_module(module.name)"
+    )
+    assert "baton.cli.models.coming" in loaded
+    assert "baton.tui.screens.models" in loaded
+    assert not loaded & (NATIVE | HUBS)
