@@ -6,7 +6,6 @@ Read once, in `cli`; everybody else receives plain arguments. Secrets never stan
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -294,21 +293,12 @@ def load(
     )
 
 
-changing = threading.RLock()
-"""Held while settings are read and changed: what another thread changes meanwhile would be lost."""
-
-
 def write(file: Path, changes: Mapping[str, Any]) -> None:
     """Change settings in the file, where all else stays as it is, comments too.
 
     `changes` is a tree like the file's, {"budget": {"day": "2"}}; None takes a setting out. The
     file is replaced as a whole, and not at all if the settings would be wrong. Raises ConfigError.
     """
-    with changing:
-        _write(file, changes)
-
-
-def _write(file: Path, changes: Mapping[str, Any]) -> None:
     import tomlkit
 
     with _alone(file):

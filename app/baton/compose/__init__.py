@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from baton.domain.catalogue import Role
 from baton.domain.errors import StoreError
 from baton.domain.library import State
 from baton.settings import LocalWorker as LocalSettings
-from baton.settings import Paths, Settings, changing, load, write
+from baton.settings import Paths, Settings, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from baton.engine.ports import Template, Worker
 
 __all__ = ["Baton", "appoint", "card_of", "compose", "library", "skill_table"]
+
+
+_changing = threading.Lock()
+"""Held while a model takes its roles: others that arrive meanwhile see who has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class Baton:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
         from baton.engine.roles import told
 
-        with changing:  # others arrive in other threads
+        with _changing:  # others arrive in other threads
             roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
             for worker in self.local.arrived(held).values():
                 self.orchestra.add(worker)
@@ -146,7 +151,7 @@ class Baton:
         """Give a worker roles, in the settings and at once; return a line that says so."""
         from baton.engine.roles import changes, told
 
-        with changing:
+        with _changing:
             write(self.paths.config_file, changes(worker, roles))
             self._appointed(worker, roles)
         return told(worker, self.orchestra.worker(worker).card.name, roles)
