@@ -319,7 +319,7 @@ class Runner:
                     text.add(self._model.piece(token, token in self._mark_tokens))
                     if mused and not self._thoughts.thinking:
                         sampler.sureness.forget()  # it is of the answer, not of the way to it
-                    elif mused and text.thought == most:
+                    elif mused and text.thought >= most:
                         break
             ending = self._model.tokenise(self._thoughts.ending, special=True)
             if not ending or self._is_cancelled() or len(ending) >= cap - text.written:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from baton.adapters.local import STARTER, LocalWorker, Manner, Memory, ModelFile, find_model
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
+from baton.domain.fit import LIMIT
 from baton.settings import LocalWorker as LocalSettings
 from baton.settings import Paths, Settings
 
@@ -36,7 +37,7 @@ def library(settings: Settings, paths: Paths) -> Library:
         FolderShelf(paths.models),
         HubSupply(environ=dict(os.environ)),  # as it is now: the app hides the tokens in it
         partial(read_catalogue, paths.config / "catalogue.toml"),
-        partial(_machine, paths.models),
+        partial(_machine, paths.models, int(settings.local.memory_gb * 1e9)),
         context=settings.local.context,
         offline=settings.offline,
         workers=[entry.id for entry in settings.roster if not _is_of_library(entry)],
@@ -48,14 +49,19 @@ def _is_of_library(entry: object) -> bool:
     return isinstance(entry, LocalSettings) and entry.model == entry.id
 
 
-async def _machine(folder: Path) -> Machine:
-    """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take."""
+async def _machine(folder: Path, allowed: int) -> Machine:
+    """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take.
+
+    Where the person allows models only so many bytes, that counts as if there were no more.
+    """
     import asyncio
 
     from baton.adapters.hardware import machine
     from baton.adapters.local import gpus
 
-    return await asyncio.to_thread(machine, folder, await gpus())
+    found = await asyncio.to_thread(machine, folder, await gpus())
+    most = int(allowed / LIMIT) if allowed else found.memory
+    return replace(found, memory=min(found.memory, most), available=min(found.available, most))
 
 
 class LocalWorkers:

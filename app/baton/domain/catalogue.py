@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from baton.domain.chat import Card
+
 
 class Role(StrEnum):
     """What a model is for: to talk, to draw plans, to write code, to think hard."""
@@ -107,3 +109,18 @@ class Offer:
     sha256: str = ""
     licence: str = ""
     gated: bool = False
+
+
+def card_of(entry: Entry) -> Card:
+    """Return the card that a model of the catalogue would have as a worker."""
+    return Card(
+        entry.id,
+        "local",
+        entry.name,
+        context=entry.context,
+        size=entry.size,
+        parameters=entry.parameters,
+        licence=entry.licence,
+        note=entry.note,
+        published=entry.skills,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from baton.domain.catalogue import NOWHERE, Thinking
+from baton.domain.catalogue import NOWHERE, Thinking, card_of
 from baton.domain.chat import Card
 from baton.domain.fit import Verdict
 from baton.domain.library import State
@@ -59,20 +59,9 @@ def bar(coming: Coming, length: int = BAR) -> Content:
 # All that is known
 
 
-def card_of(row: Row) -> Card | None:
+def shown_card(row: Row) -> Card | None:
     """Return the card of a worker, or of what a model of the catalogue would be as one."""
-    if row.card is not None or row.entry is None:
-        return row.card
-    entry = row.entry
-    return Card(
-        entry.id,
-        "local",
-        entry.name,
-        context=entry.context,
-        size=entry.size,
-        parameters=entry.parameters,
-        published=entry.skills,
-    )
+    return row.card if row.card is not None or row.entry is None else card_of(row.entry)
 
 
 def details(row: Row, good: str = "", verdict: Verdict | None = None, adapter: str = "") -> Content:

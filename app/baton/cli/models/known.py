@@ -13,7 +13,7 @@ from baton.adapters.local import STARTER, find_model
 from baton.cli.models import words
 from baton.compose import compose
 from baton.compose import library as compose_library
-from baton.domain.catalogue import NOWHERE, Entry, Role, Source
+from baton.domain.catalogue import NOWHERE, Entry, Role, Source, card_of
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.fit import Fit, Verdict, load_of_entry
@@ -188,21 +188,6 @@ def _state(worker: LocalWorker, file: Path | None) -> str:
     if file is None or not file.is_file():
         return "gone"
     return "starter" if worker.model == STARTER else "here"
-
-
-def card_of(entry: Entry) -> Card:
-    """Return a model of the catalogue as a worker's card."""
-    return Card(
-        entry.id,
-        "local",
-        entry.name,
-        context=entry.context,
-        size=entry.size,
-        parameters=entry.parameters,
-        licence=entry.licence,
-        note=entry.note,
-        published=entry.skills,
-    )
 
 
 def _card_of(held: Held) -> Card:

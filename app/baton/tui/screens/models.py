@@ -22,7 +22,7 @@ from baton.domain.library import State
 from baton.domain.sanitise import one_line, sanitise
 from baton.engine.roles import STARTER
 from baton.tui import downloads, keys, models
-from baton.tui.model import BAR, READABLE, SHORT_BAR, bar, card_of, cost, details, fetchable
+from baton.tui.model import BAR, READABLE, SHORT_BAR, bar, cost, details, fetchable, shown_card
 from baton.tui.models import Row, Stock
 from baton.tui.screens.confirm import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
@@ -248,7 +248,7 @@ class ModelsScreen(Overlay[str]):
         """Find out what a model is good at, and whether one that is here fits now."""
         from baton.engine.mastery import in_short
 
-        if (card := card_of(row)) is None:
+        if (card := shown_card(row)) is None:
             return
         try:
             self._good[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
