@@ -58,8 +58,8 @@ async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) ->
         seen = flat(stage)
         assert "Ready now: SmolLM2 135M" in seen
         assert (
-            "Better for this machine (16 GB, 8 cores, no GPU): Scout 2B to conduct, Talker 9B to "
-            "chat. 7.0 GB, Apache-2.0." in seen
+            "Better for this machine (16 GB, 8 cores, no GPU): Scout 2B to draw plans, Talker 9B "
+            "to chat. 7.0 GB, Apache-2.0." in seen
         )
         assert "Download in the background" in seen
         assert "(Tab to get here)" in seen

@@ -32,7 +32,7 @@ PUT_OFF = "/recommend shows this again, and so do the models (Ctrl+L)."
 
 _FOR = {
     Role.CHAT: "to chat",
-    Role.CONDUCTOR: "to conduct",
+    Role.CONDUCTOR: "to draw plans",
     Role.CODER: "to write code",
     Role.REASONING: "to think hard",
 }
