@@ -268,7 +268,7 @@ def test_a_server_that_never_gives_the_right_part_brings_nothing(hub: Hub, targe
 
 def test_wrong_contents_are_deleted(hub: Hub, target: Path) -> None:
     hub.fault(Fault(wrong=5))
-    assert "deleted" in refused(hub, offer_in(hub), target)["message"]
+    assert "not kept" in refused(hub, offer_in(hub), target)["message"]
     assert list(target.parent.iterdir()) == []
 
 

@@ -54,8 +54,9 @@ _PER_GB = 0.02
 _BUSY = 0.5
 """A machine that makes less of the usual speed than this is taken for a busy one."""
 
-_CROWD = 6.0
-"""So many times slower, at most, other programs are taken to make it."""
+_CROWD, _MORE = 4.0, 2.0
+"""So many times slower, at most, other programs are taken to make it; so many times faster than
+usual, and it is another machine."""
 
 _BETTER = 0.3
 """How much better a set must be to be worth closing other programs for."""
@@ -353,9 +354,12 @@ def _basis(machine: Machine) -> Machine:
 
 
 def _lasting(measured: float | None, machine: Machine) -> float:
-    """Return how fast the starter is when it counts: a machine that is busy now won't stay so."""
+    """Return how fast the starter is when it counts: a machine that is busy now won't stay so.
+
+    Near what is usual it is that, so that the same machine is recommended the same each time.
+    """
     usual = assumed(machine)
-    return max(measured, min(_BUSY * usual, _CROWD * measured)) if measured else usual
+    return min(max(usual, measured / _MORE), _CROWD * measured) if measured else usual
 
 
 def _why(machine: Machine, verdict: Verdict, more: bool, measured: float | None) -> str:
