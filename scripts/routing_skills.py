@@ -14,7 +14,7 @@ import numpy as np
 
 from baton.children.routing import workers
 from baton.children.routing.heads import Floats
-from baton.domain.models import canonical
+from baton.domain.naming import canonical
 from baton.domain.plan import KINDS
 
 Table = dict[str, dict[str, list[float]]]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -122,7 +123,11 @@ def _parsed(file: Path, _changed: int, _size: int, must: bool) -> tuple[Entry, .
     except OSError as error:
         raise _unreadable(file, error) from error
     except ValueError as error:  # UnicodeDecodeError and TOMLDecodeError are
-        message = f"The catalogue {file} can't be used: {error}."
+        # What a pattern looks like tells nobody what is wrong.
+        why = re.sub(
+            r"Expected `str` matching regex '.*'", "this text has another form", f"{error}"
+        )
+        message = f"The catalogue {file} can't be used: {why}."
         raise ModelFileError(message, _mend(file, must)) from error
 
 

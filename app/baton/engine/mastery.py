@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError
-from baton.domain.models import match, read
+from baton.domain.naming import match, read
 from baton.domain.plan import KINDS
 from baton.domain.signals import Experience
 from baton.engine.skills import billions, chance_at, level_at, ordinary, skill, skill_by_size

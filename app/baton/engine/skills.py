@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from baton.domain.chat import Card
 from baton.domain.labels import Label
-from baton.domain.models import read
+from baton.domain.naming import read
 
 _BY_SIZE = (
     (0.135, 1.0),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.children.routing import workers
-from baton.domain import models
+from baton.domain import naming
 from baton.domain.routing import Candidate
 
 KNOWN = (
@@ -54,15 +54,15 @@ KNOWN = (
     ],
 )  # fmt: skip
 def test_a_name_is_read_whoever_packed_it(name: str, called: str, known: str | None) -> None:
-    assert models.canonical(name) == called
-    assert models.match(name, KNOWN) == known
+    assert naming.canonical(name) == called
+    assert naming.match(name, KNOWN) == known
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.sampled_from(KNOWN)))
 def test_a_short_name_says_what_the_long_one_did(name: str) -> None:
-    called = models.canonical(name)
-    assert models.canonical(called) == called
+    called = naming.canonical(name)
+    assert naming.canonical(called) == called
     found = workers.sight(Candidate(name))
     assert found.shape == (workers.SIGHTS,)
     assert np.isfinite(found).all()
@@ -70,7 +70,7 @@ def test_a_short_name_says_what_the_long_one_did(name: str) -> None:
 
 def test_a_hostile_name_takes_no_time() -> None:
     for name in ("llama-" * 50_000, "1." * 100_000, "8b-q4_k_" * 50_000, "x" * 10**6):
-        models.canonical(name)
+        naming.canonical(name)
         workers.size_of(Candidate(name))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from baton.children.routing import RouterFileError
 from baton.children.routing.votes import Floats
-from baton.domain.models import canonical
+from baton.domain.naming import canonical
 from baton.domain.routing import Candidate, Learned, Rated
 
 FORMAT = 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.domain.models import canonical, match, plain, read
+from baton.domain.naming import canonical, match, plain, read
 from baton.domain.routing import Candidate
 
 Floats = NDArray[np.float64]
