@@ -82,6 +82,29 @@ async def test_a_prompt_that_is_quicker_than_the_start_stays_on_the_screen(tmp_p
         assert stage.chat.chat.title == "Quick"
 
 
+async def test_a_prompt_that_comes_while_the_start_asks_the_history_stays_on_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    read = Store.draft
+
+    async def slowly(store: Store, conversation: str) -> str:
+        asked.set()
+        await go_on.wait()
+        return await read(store, conversation)
+
+    monkeypatch.setattr(Store, "draft", slowly)
+    async with staged(tmp_path, slow, settle=False) as stage:
+        await asked.wait()
+        await stage.send("Quick")
+        await stage.until(lambda: stage.chat.transcript.turns)
+        go_on.set()
+        await stage.until(lambda: "word" in stage.see())
+        await stage.pilot.pause(0.2)
+        assert "Quick" in stage.see()
+        assert stage.chat.chat.title == "Quick"
+
+
 async def test_phases_are_told_in_the_footer(tmp_path: Path) -> None:
     def script(request: Request) -> Script:
         yield Loading(0.6)

@@ -86,9 +86,29 @@ class ChatScreen(AdvisingScreen):
         self.header.policy = " · ".join(part for part in parts if part)
 
     async def begin(self) -> None:
-        """Show what Baton was opened with, unless a prompt was quicker: its answer stays."""
-        if self.desk.conversation is not None or not (self.player.busy or self.chat.id):
-            await self.open(self.desk.conversation)
+        """Show what Baton was opened with, unless a prompt was quicker: its answer stays.
+
+        A new conversation is on the screen already. Nothing of it is replaced, since its first
+        prompt may be sent at any moment, also while the history is asked.
+        """
+        if self.desk.conversation is not None:
+            return await self.open(self.desk.conversation)
+        try:
+            typed = self.composer.text
+            draft = await self.desk.store.draft("")
+            if self._untouched and not typed and not self.composer.text:
+                self.composer.put(draft)
+            if self._untouched:
+                await self._welcome()
+            gc.freeze()  # else collecting garbage looks at all of history, and typing waits 0.1 s
+        except BatonError as error:
+            await self.complain(error)
+        self.measure()
+
+    @property
+    def _untouched(self) -> bool:
+        """Whether nothing was asked yet in the conversation on the screen."""
+        return not (self.player.busy or self.chat.id or self.transcript.turns)
 
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation, with what was being written in it."""

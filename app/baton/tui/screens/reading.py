@@ -32,7 +32,7 @@ class ReadingScreen(Screen[None]):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.desk = desk
-        self.chat = Chat()
+        self.chat = Chat(label=desk.limits.label)
         self.header = Header()
         self.transcript = Transcript()
         self.footer = Footer()
