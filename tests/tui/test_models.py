@@ -157,14 +157,14 @@ async def test_enter_downloads_and_the_model_takes_over(shop: Shop, tmp_path: Pa
         await stage.until(lambda: "Enter downloads it: 5.7 GB, Apache-2.0." in stage.see())
         await stage.press("enter")
         await stage.until(lambda: "downloading 40 %" in line_of(stage, "Talker 9B"))
-        assert "█" in stage.see()
+        await stage.until(lambda: "█" in stage.see())
         shop.supply.going.set()
         await stage.until(lambda: "answers now" in line_of(stage, "Talker 9B"))
-        assert "█" not in stage.see()
+        await stage.until(lambda: "█" not in stage.see())
         await stage.press("escape")
         await stage.until(lambda: type(stage.app.screen).__name__ == "ChatScreen")
         assert stage.chat.worker == "talker-9b"
-        assert "Talker 9B is here and answers from now on." in stage.see()
+        await stage.until(lambda: "Talker 9B is here and answers from now on." in stage.see())
 
 
 async def test_the_cursor_stays_on_what_is_fetched_and_removed(shop: Shop, tmp_path: Path) -> None:
