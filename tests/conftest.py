@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import socket
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,26 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("baton", deadline=None)
 hypothesis.settings.load_profile("baton")
+
+
+ASIDE = {
+    "long": "minutes of abuse: scripts/test -m long",
+    "binary": "needs the packaged binary: scripts/build, then scripts/test -m binary",
+}
+"""Tests that a usual run leaves out, by their markers, and how they are run."""
+
+_left_out: Counter[str] = Counter()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Count what is left out."""
+    _left_out.update(name for item in items for name in ASIDE if item.get_closest_marker(name))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out: a green run must not look like more than it is."""
+    for name, count in _left_out.items():
+        terminalreporter.write_line(f"Left out: {count} {name} ({ASIDE[name]})")
 
 
 @pytest.fixture(autouse=True)
