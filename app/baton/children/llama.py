@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from baton.children.native import LlamaError, c
+from baton.children.native import LlamaError, c, load_backends
 from baton.children.sampling import Constrained, Sampler, Sampling
 from baton.domain.fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
 
@@ -37,7 +37,10 @@ _log: Any = None
 
 
 def start(log: Callable[[str], None]) -> None:
-    """Begin to use llama.cpp; its warnings and errors go to `log`, the rest nowhere."""
+    """Begin to use llama.cpp; its warnings and errors go to `log`, the rest nowhere.
+
+    Raises LlamaError.
+    """
 
     def receive(level: int, text: bytes, _: object) -> None:
         if level in _LOUD:
@@ -46,6 +49,7 @@ def start(log: Callable[[str], None]) -> None:
     global _log
     _log = c.llama_log_callback(receive)  # must outlive every call
     c.llama_log_set(_log, ctypes.c_void_p())
+    load_backends()  # else it searches for them where it shouldn't
     c.llama_backend_init()
 
 
@@ -53,6 +57,7 @@ def build() -> dict[str, Any]:
     """Tell which llama.cpp this is, what it was built for, and the GPUs it can use."""
     return {
         "version": c.llama_version().decode(),
+        "processor": load_backends(),
         "system": c.llama_print_system_info().decode().strip(),
         "gpu": bool(c.llama_supports_gpu_offload()),
         "devices": [device._asdict() for device in devices()],

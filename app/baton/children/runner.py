@@ -354,13 +354,14 @@ def _start_llama() -> ModuleType:
     """Import llama.cpp now that the front's end would be noticed, and quieten it."""
     try:
         from baton.children import llama
+
+        llama.start(_hear)
     except Exception as error:  # a library that can't be loaded says so in many ways
         raise Failure(
             "WorkerUnavailable",
             f"llama.cpp can't be loaded: {error}.",
             "Run `baton doctor`; installing Baton anew mends most of it.",
         ) from error
-    llama.start(_hear)
     return llama
 
 
