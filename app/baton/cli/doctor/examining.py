@@ -1,4 +1,4 @@
-"""`baton doctor`: does everything here work? One line for each thing, and no secrets in any."""
+"""Does everything here work, with this person's settings, files and keys? No secret is told."""
 
 from __future__ import annotations
 
@@ -8,56 +8,20 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
-
-import click
 
 from baton import __version__
 from baton.adapters import hardware
-from baton.cli.output import emit, emit_json, show_size
+from baton.cli.doctor.finding import Finding, State
+from baton.cli.output import show_size
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.machine import Gpu
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
-from baton.settings import CloudWorker, LocalWorker, Paths, Settings, find_paths, load
+from baton.settings import CloudWorker, LocalWorker, Paths, Settings, load
 
 _LITTLE = 2**30
 """Bytes of disk below which it is worth a warning."""
-
-
-class State(StrEnum):
-    """How a thing is: `warn` works, but not as well as it could."""
-
-    OK = "ok"
-    WARN = "warn"
-    BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found."""
-
-    name: str
-    state: State
-    text: str
-
-
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def doctor(as_json: bool) -> int:
-    """Check that everything here works; ends with 1 when something is broken."""
-    findings: list[Finding] = []
-    for finding in examine(find_paths()):
-        findings.append(finding)
-        if not as_json:
-            emit(f"{finding.state:7} {finding.name:12} {one_line(finding.text, 400)}")
-    broken = sum(finding.state is State.BROKEN for finding in findings)
-    if as_json:
-        status = "failed" if broken else "finished"
-        emit_json({"schema": 1, "status": status, "checks": [asdict(f) for f in findings]})
-    return 1 if broken else 0
 
 
 def examine(paths: Paths) -> Iterator[Finding]:

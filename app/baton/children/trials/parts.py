@@ -1,0 +1,82 @@
+"""The parts: what is loaded of each, and a small piece of work that shows that it works.
+
+Modules are named as text and not imported here: a part that was left out of a build shall be missed
+when it is tried, not collected because it is tried.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from baton.children.trials import work
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part: modules that must load (compiled ones by their own names), and how it is used.
+
+    `packages` are the distributions with compiled code that are proved by it. `use` returns what
+    to tell of the part, and raises whatever happens.
+    """
+
+    use: Callable[[], str]
+    modules: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+
+
+_POSIX = () if sys.platform == "win32" else ("_posixsubprocess", "fcntl", "resource", "termios")
+_KEYRING = {"linux": ("secretstorage", "jeepney"), "win32": ("win32ctypes.pywin32.win32cred",)}
+
+PARTS: dict[str, Part] = {
+    "python": Part(
+        work.python,
+        (
+            *("_asyncio", "_bz2", "_csv", "_ctypes", "_decimal", "_elementtree", "_hashlib"),
+            *("_json", "_lzma", "_multibytecodec", "_pickle", "_queue", "_random", "_socket"),
+            *("_ssl", "_struct", "_uuid", "_zoneinfo", "array", "binascii", "math", "mmap"),
+            *("pyexpat", "select", "unicodedata", "zlib", *_POSIX),
+        ),
+    ),
+    "libraries": Part(work.libraries),
+    "sqlite": Part(work.sqlite, packages=("pysqlite3",)),
+    "settings": Part(work.settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)),
+    "machine": Part(work.machine, ("psutil",), ("psutil",)),
+    "numpy": Part(
+        work.numpy,
+        ("numpy._core._multiarray_umath", "numpy.linalg._umath_linalg", "numpy.random"),
+        ("numpy",),
+    ),
+    "onnxruntime": Part(work.onnxruntime, ("onnxruntime",), ("onnxruntime",)),
+    "tokenizers": Part(work.tokenizers, ("tokenizers",), ("tokenizers",)),
+    "cryptography": Part(
+        work.cryptography,
+        ("_cffi_backend", "cryptography.hazmat.bindings._rust"),
+        ("cryptography", "cffi"),
+    ),
+    "litellm": Part(
+        work.litellm,
+        (
+            *("pydantic_core._pydantic_core", "jiter", "fastuuid", "tiktoken._tiktoken"),
+            *("aiohttp._http_parser", "aiohttp._http_writer", "multidict._multidict"),
+            *("yarl._quoting_c", "frozenlist._frozenlist", "propcache._helpers_c", "openai"),
+        ),
+        (
+            *("aiohttp", "fastuuid", "frozenlist", "jiter", "multidict", "propcache"),
+            *("pydantic-core", "tiktoken", "yarl"),
+        ),
+    ),
+    "certificates": Part(work.certificates, ("h11", "httpcore", "httpx", "certifi")),
+    "hubs": Part(
+        work.hubs,
+        ("yaml._yaml", "charset_normalizer.md", "huggingface_hub"),
+        ("pyyaml", "charset-normalizer"),
+    ),
+    "keyrings": Part(work.keyrings, ("keyring", *_KEYRING.get(sys.platform, ()))),
+    "keyring": Part(work.keyring),
+    "jinja": Part(work.jinja, ("markupsafe._speedups",), ("markupsafe",)),
+    "jsonschema": Part(work.jsonschema, ("rpds",), ("rpds-py",)),
+    "units": Part(work.units, ("pint",)),
+    "zones": Part(work.zones, ("dateutil.relativedelta",)),
+}

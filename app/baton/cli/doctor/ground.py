@@ -1,0 +1,76 @@
+"""Where the self-test plays: in a folder of its own, of which nothing is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from baton.built import built
+from baton.cli.doctor.finding import Finding
+from baton.domain.errors import StoreError
+from baton.settings import Paths, find_paths
+
+_NAME = "baton-self-test-"
+
+_FOREIGN = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The self-test's own folders in `paths`, the person's in `own`, and the environment."""
+
+    folder: Path
+    paths: Paths
+    own: Paths
+    environ: Mapping[str, str]
+
+
+Check = Callable[[Ground], Awaitable["str | Finding"]]
+"""Returns what to say of a thing that works; or a finding, or raises."""
+
+
+@contextmanager
+def ground(environ: Mapping[str, str] = os.environ) -> Iterator[Ground]:
+    """Make a folder for as long as the self-test takes. Raises StoreError."""
+    own = find_paths(environ)
+    folder = _folder(own)
+    known = {name: value for name, value in environ.items() if name.upper() not in _FOREIGN}
+    known["BATON_HOME"] = str(folder)
+    try:
+        yield Ground(folder, find_paths({"BATON_HOME": str(folder)}), own, known)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder(own: Paths) -> Path:
+    """Make a folder among the temporary ones, else in Baton's cache."""
+    for place in (None, own.cache):
+        try:
+            if place is not None:
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return Path(tempfile.mkdtemp(prefix=_NAME, dir=place)).resolve()
+        except OSError as error:
+            refused = error
+    raise StoreError(
+        f"The self-test found no folder to write to, neither a temporary one nor {own.cache}:"
+        f" {refused.strerror}.",
+        "Make room there, or name another folder: TMPDIR=FOLDER baton doctor --self-test",
+    )
+
+
+def mend() -> str:
+    """Say what to do about a part of Baton that is broken."""
+    if built() is not None:
+        return (
+            "Install Baton again: a file may be damaged. If that changes nothing, tell us, with"
+            " the report of `baton doctor --self-test --report FILE`."
+        )
+    return (
+        "Install Baton's packages again: in a checkout, remove the folder .venv and run"
+        " `scripts/baton` with a network."
+    )
