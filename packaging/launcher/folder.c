@@ -1,0 +1,58 @@
+#include "folder.h"
+
+#include "say.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { DEPTH = 32 /* folders that are open at once */ };
+
+void write_path(char path[PATH_MAX], const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int size = vsnprintf(path, PATH_MAX, format, arguments);
+    va_end(arguments);
+    if (size < 0 || size >= PATH_MAX) {
+        fail("The path of Baton's folder is too long. Choose a shorter one: BATON_HOME=/a/folder baton");
+    }
+}
+
+bool make_folders(const char *path) {
+    char part[PATH_MAX];
+    write_path(part, "%s", path);
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0700) && errno != EEXIST && access(part, F_OK)) return false;
+        *slash = '/';
+    }
+    return !mkdir(part, 0700) || errno == EEXIST || !access(part, F_OK);
+}
+
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *place) {
+    (void)found, (void)kind, (void)place;
+    (void)remove(path);
+    return 0;
+}
+
+void remove_folder(const char *path) {
+    (void)nftw(path, remove_one, DEPTH, FTW_DEPTH | FTW_PHYS);
+}
+
+bool is_ours(const struct stat *found) {
+    return found->st_uid == geteuid() && !(found->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+int open_above(int folder, const char *path, int flags, mode_t mode) {
+    int opened = openat(folder, path, flags | O_CLOEXEC, mode);
+    if (opened < 0 || opened > STDERR_FILENO) return opened;
+    int above = fcntl(opened, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int error = errno;
+    close(opened);
+    errno = error;
+    return above;
+}
