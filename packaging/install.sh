@@ -319,6 +319,8 @@ keep_previous() {
     if [ -L "$target" ] || ! ln "$target" "$work/previous" 2>/dev/null; then
         attempt "the version before can't be kept" cp -pP "$target" "$work/previous"
     fi
+    # After an interruption it may be this very file already, which mv refuses to replace by itself.
+    attempt "the version before can't be kept" rm -f "$share/previous"
     attempt "the version before can't be kept" mv -f "$work/previous" "$share/previous"
     say "The one before is kept as $share/previous."
 }

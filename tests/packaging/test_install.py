@@ -701,6 +701,15 @@ def test_stopped_anywhere_there_is_the_old_version_or_the_new(
     assert at > first + step, "it was never stopped"
 
 
+def test_the_one_before_may_be_kept_already(machine: Machine, folder: Path, tmp_path: Path) -> None:
+    """Stopped just before the new version took its name."""
+    well(machine.install("--from", folder))
+    machine.previous.hardlink_to(machine.baton)
+    well(machine.install("--from", release(tmp_path / "newer", "0.2.0")))
+    assert machine.baton.read_bytes() == program("0.2.0")
+    assert machine.previous.read_bytes() == program("0.1.0")
+
+
 def test_a_full_disk_is_one_sentence(machine: Machine, folder: Path) -> None:
     well(machine.install("--from", folder))
     before = machine.files()
