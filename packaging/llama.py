@@ -1,9 +1,9 @@
 """Builds llama-cpp-python so that it runs on any processor: `llama.py PYTHON [OPTION=VALUE ...]`.
 
-The version and its hash come from requirements.lock, as do the build tools: PYTHON is an environment
-that has them. llama.cpp's computing is compiled once for each generation of processors, as libraries
-of which baton.children.native loads one. Further options are llama.cpp's own, such as GGML_VULKAN=ON.
-Prints the wheel's path under build/wheels, at once when the same was built before.
+The version and its hash come from requirements.lock, as do the build tools: PYTHON is an
+environment that has them. llama.cpp's computing is compiled once for each generation of processors,
+as libraries of which baton.children.native loads one. Further options are llama.cpp's own, such as
+GGML_VULKAN=ON. Prints the wheel's path under build/wheels, at once if the same was built before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ OPTIONS = (
     "GGML_CPU_ALL_VARIANTS=ON",
     "GGML_CCACHE=OFF",
     "LLAVA_BUILD=OFF",  # reads images, which Baton doesn't
-    f"CMAKE_PROJECT_INCLUDE={SETTINGS.as_posix()}",
 )
 
 VARIANTS = "vendor/llama.cpp/ggml/src/CMakeLists.txt"
@@ -59,14 +58,20 @@ def wheel(python: Path, options: Sequence[str] = ()) -> Path:
 
     It is built unless that was done before. Raises BuildError.
     """
+    lock = locked()
+    folder = BUILD / "wheels" / _key(python, lock, options)
+    if not (built := sorted(folder.glob("*.whl"))):
+        _build(python, lock, options, folder)
+        built = sorted(folder.glob("*.whl"))
+    return built[0]
+
+
+def locked() -> str:
+    """Return what requirements.lock says of llama-cpp-python: its version and hashes."""
     lock = LOCKED.search((ROOT / "requirements.lock").read_text(encoding="utf-8"))
     if lock is None:
         raise BuildError("requirements.lock doesn't hold llama-cpp-python")
-    folder = BUILD / "wheels" / _key(python, lock[0], options)
-    if not (built := sorted(folder.glob("*.whl"))):
-        _build(python, lock[0], options, folder)
-        built = sorted(folder.glob("*.whl"))
-    return built[0]
+    return lock[0]
 
 
 def _key(python: Path, lock: str, options: Sequence[str]) -> str:
@@ -74,8 +79,9 @@ def _key(python: Path, lock: str, options: Sequence[str]) -> str:
     tools = _output([str(python), "-I", "-m", "pip", "freeze", "--all"])
     compilers = [_output([*_compiler(name), "--version"]) for name in ("CC", "CXX")]
     system = _output([str(python), "-I", "-c", "import platform; print(platform.libc_ver())"])
-    settings = (SETTINGS, ROOT / "scripts" / "llama-cpp.cmake", Path(__file__))
-    parts = [lock, *options, *compilers, system, *(path.read_text("utf-8") for path in settings)]
+    parts = [lock, *OPTIONS, *options, *UNWANTED, *NEEDS_COMPILER, *compilers, system]
+    parts += [f"{name}={value}" for name, value in _reproducible(Path("work")).items()]
+    parts += [path.read_text("utf-8") for path in (SETTINGS, ROOT / "scripts/llama-cpp.cmake")]
     parts += [line for line in tools.splitlines() if re.match("cmake|ninja|scikit", line)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -91,7 +97,9 @@ def _build(python: Path, lock: str, options: Sequence[str], folder: Path) -> Non
         os.environ
         | {
             "SKBUILD_BUILD_DIR": str(work / "compiled"),
-            "SKBUILD_CMAKE_DEFINE": ";".join([*OPTIONS, *options]),
+            "SKBUILD_CMAKE_DEFINE": ";".join(
+                [*OPTIONS, *options, f"CMAKE_PROJECT_INCLUDE={SETTINGS.as_posix()}"]
+            ),
             "SKBUILD_WHEEL_EXCLUDE": ";".join(UNWANTED),
             "GIT_DIR": str(work / "none"),  # else it takes this checkout's commit for llama.cpp's
         }
