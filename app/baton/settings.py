@@ -41,6 +41,9 @@ Kv = Literal["f16", "q8_0"]
 _PATIENCE = 10.0
 """How many seconds another Baton may take to change the file; it needs a few milliseconds."""
 
+_NO_SETTINGS = frozenset({"BATON_HOME", "BATON_BINARY"})
+"""Where Baton's folders are, and which file the packaged binary's launcher is."""
+
 KindName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(KINDS)})$")]
 
 
@@ -415,7 +418,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """
     tree: dict[str, Any] = {}
     for name, value in environ.items():
-        if not name.startswith("BATON_") or name == "BATON_HOME" or not value:
+        if not name.startswith("BATON_") or name in _NO_SETTINGS or not value:
             continue
         *parents, leaf = name.removeprefix("BATON_").lower().split("__")
         node = tree
