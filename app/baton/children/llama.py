@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from baton.children.native import LlamaError, c, load_backends
+from baton.children.native import LlamaError, c, gpu_kinds, load_backends
 from baton.children.sampling import Constrained, Sampler, Sampling
 from baton.domain.fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
 
@@ -25,12 +25,13 @@ SLOW_TOKEN = 0.1
 
 
 class Device(NamedTuple):
-    """A GPU as llama.cpp sees it; memory in bytes."""
+    """A GPU as llama.cpp sees it; memory in bytes. `shared` is one that uses the machine's own."""
 
     name: str
     description: str
     free: int
     total: int
+    shared: bool
 
 
 _log: Any = None
@@ -60,12 +61,13 @@ def build() -> dict[str, Any]:
         "processor": load_backends(),
         "system": c.llama_print_system_info().decode().strip(),
         "gpu": bool(c.llama_supports_gpu_offload()),
+        "gpu_kinds": gpu_kinds(),
         "devices": [device._asdict() for device in devices()],
     }
 
 
 def devices() -> list[Device]:
-    """Return the GPUs this build can use."""
+    """Return the GPUs this build can use: those in the processor only where there are no others."""
     if not c.llama_supports_gpu_offload():
         return []
     from llama_cpp._ggml import libggml as lib
@@ -77,16 +79,17 @@ def devices() -> list[Device]:
     found = []
     for index in range(lib.ggml_backend_dev_count()):
         device = ctypes.c_void_p(lib.ggml_backend_dev_get(ctypes.c_size_t(index)))
-        if lib.ggml_backend_dev_type(device) == _GPU:
+        if (kind := lib.ggml_backend_dev_type(device)) in (_GPU, _SHARED_GPU):
             free, total = ctypes.c_size_t(), ctypes.c_size_t()
             lib.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
             name = lib.ggml_backend_dev_name(device).decode("utf-8", "replace")
             description = lib.ggml_backend_dev_description(device).decode("utf-8", "replace")
-            found.append(Device(name, description, free.value, total.value))
-    return found
+            shared = kind == _SHARED_GPU
+            found.append(Device(name, description, free.value, total.value, shared))
+    return [device for device in found if not device.shared] or found
 
 
-_GPU = 1  # GGML_BACKEND_DEVICE_TYPE_GPU
+_GPU, _SHARED_GPU = 1, 2  # GGML_BACKEND_DEVICE_TYPE_GPU and _IGPU
 _LOUD = (3, 4)  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
 _ABORTED = 2  # what llama_decode returns then
 

@@ -31,7 +31,7 @@ def _skip_package_init(name: str) -> None:
 _skip_package_init("llama_cpp")
 import llama_cpp.llama_cpp as c  # noqa: E402
 
-__all__ = ["LlamaError", "c", "folder", "load_backends", "suited"]
+__all__ = ["LlamaError", "c", "folder", "gpu_kinds", "load_backends", "suited"]
 
 _AVX2 = frozenset({"sse4_2", "avx", "f16c", "fma", "avx2", "bmi2"})
 _AVX512 = _AVX2 | {"avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw"}
@@ -65,6 +65,10 @@ _PREFIX = "ggml-" if sys.platform == "win32" else "libggml-"
 _SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 
 
+_unusable: dict[str, str] = {}
+"""Kinds of GPUs that this build is made for and that can't be used here, with why."""
+
+
 class LlamaError(Exception):
     """llama.cpp refused; the text is a sentence's second half."""
 
@@ -87,11 +91,18 @@ def load_backends() -> str:
         return ""
     for gpu in _GPUS:
         if gpu in found:
-            _load(found[gpu])  # its absence is no error: perhaps there is no driver
+            _load_gpu(gpu, found[gpu])
     for processor in suited(made, _abilities()):
         if _load(found[f"cpu-{processor}"]):
             return processor
     raise LlamaError("none of its libraries is made for this processor")
+
+
+def gpu_kinds() -> dict[str, str]:
+    """Return the kinds of GPUs that this build is made for, each with why it can't be used."""
+    load_backends()
+    there = [gpu for gpu in _GPUS if (folder() / f"{_PREFIX}{gpu}{_SUFFIX}").exists()]
+    return {gpu: _unusable.get(gpu, "") for gpu in there}
 
 
 def suited(made: Iterable[str], abilities: Collection[str] | None) -> list[str]:
@@ -123,6 +134,17 @@ def _abilities() -> list[str] | None:
     except OSError:
         return None
     return flags[1].decode().split() if flags else None
+
+
+def _load_gpu(kind: str, path: Path) -> None:
+    """Load what computes on GPUs of a kind. Without their driver it can't be, which is no error."""
+    try:
+        ctypes.CDLL(str(path))
+    except OSError as error:
+        _unusable[kind] = str(error)
+    else:
+        if not _load(path):
+            _unusable[kind] = "it found no GPU that it can use"
 
 
 def _load(path: Path) -> bool:

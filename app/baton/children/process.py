@@ -21,7 +21,6 @@ from baton.children import framing
 
 ALLOWED = frozenset(
     {
-        "CUDA_VISIBLE_DEVICES",
         "HIP_VISIBLE_DEVICES",
         "HOME",
         "LANG",
@@ -33,9 +32,10 @@ ALLOWED = frozenset(
         "TEMP",
         "TMP",
         "TMPDIR",
+        "XDG_DATA_DIRS",  # where some systems keep their GPUs' drivers
     }
 )
-ALLOWED_PREFIXES = ("GGML_", "GOMP_", "OMP_")
+ALLOWED_PREFIXES = ("CUDA_", "GGML_", "GOMP_", "OMP_", "VK_")
 """What a child may know of the environment: nothing that could be a secret."""
 
 DEFAULTS = {

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU that the engine here can use; memory in bytes. `driver` is "" where unknown."""
+    """A GPU that the engine here can use; memory in bytes. `driver` is "" where unknown.
+
+    `integrated` is one in the processor, as the engine knows it.
+    """
 
     name: str
     free: int
     total: int
     driver: str = ""
+    integrated: bool = False
 
     @property
     def shared(self) -> bool:
         """Whether its memory is a part of the machine's own, and must not be counted twice."""
-        return "apple" in self.name.lower()
+        return self.integrated or "apple" in self.name.lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from baton.domain.sanitise import one_line
 async def probe(what: str, environ: Mapping[str, str] = os.environ) -> Frame:
     """Load a native library in a child of its own and return what it says of itself.
 
-    `llama`: version, system (its build's abilities), gpu, devices (name, description, free and
-    total bytes). `onnxruntime`: version, providers. Raises WorkerUnavailable.
+    `llama`: version, processor, system (its build's abilities), gpu (whether one can be used),
+    gpu_kinds (those it is made for, with why one can't be used), devices (name, description, free
+    and total bytes, shared). `onnxruntime`: version, providers. Raises WorkerUnavailable.
     """
     try:
         child = Child("runner", environment(environ))
@@ -51,7 +52,12 @@ async def gpus(environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     try:
         devices = (await probe("llama", environ)).get("devices") or []
         found = tuple(
-            Gpu(one_line(str(one["description"]), 80), int(one["free"]), int(one["total"]))
+            Gpu(
+                one_line(str(one["description"]), 80),
+                int(one["free"]),
+                int(one["total"]),
+                integrated=bool(one["shared"]),
+            )
             for one in devices
         )
     except (WorkerUnavailable, KeyError, TypeError, ValueError):

@@ -6,18 +6,18 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from baton import __version__
 from baton.adapters import hardware
 from baton.cli.doctor.finding import Finding, State
+from baton.cli.doctor.gpus import gpus, unused
 from baton.cli.output import show_size
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.machine import Gpu
 from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line
 from baton.settings import CloudWorker, LocalWorker, Paths, Settings, load
 
 _LITTLE = 2**30
@@ -284,23 +284,14 @@ def _llama_cpp() -> Finding:
 
     found = asyncio.run(probe("llama"))
     abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
-    devices = ", ".join(
-        f"{device['description']} ({show_size(device['free'])} free)" for device in found["devices"]
-    )
-    gpu = f"can use {devices or 'a GPU, but found none'}" if found["gpu"] else "CPU only"
+    gpu, missing = gpus(found)
     text = f"build {found['version']}, {gpu}; {abilities}"
+    if missing:
+        return Finding("llama.cpp", State.WARN, f"{text}. {missing}")
     known = [Gpu(one["description"], one["free"], one["total"]) for one in found["devices"]]
     if idle := hardware.machine(gpus=known).idle_gpus:
-        return Finding("llama.cpp", State.WARN, f"{text}. {_unused(idle, bool(found['gpu']))}")
+        return Finding("llama.cpp", State.WARN, f"{text}. {unused(idle, bool(found['gpu']))}")
     return Finding("llama.cpp", State.OK, text)
-
-
-def _unused(idle: Sequence[str], can: bool) -> str:
-    """Say which GPUs are there for nothing, and what to do."""
-    cards = ", ".join(one_line(name, 80) for name in idle)
-    if can:
-        return f"It can't use {cards}: is the driver there, and new enough for this build?"
-    return f"{cards} would be faster: install a build of llama-cpp-python for it."
 
 
 def _tools(settings: Settings) -> Finding:
