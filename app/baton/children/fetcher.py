@@ -1,4 +1,4 @@
-"""The fetcher: a child process that asks hubs, fetches model files, and reads whole files.
+"""The fetcher: a child process that asks hubs, fetches models and updates, and reads whole files.
 
 `python -m baton.children.fetcher` speaks frames on stdin and stdout. Frames to it, each with an id:
 
@@ -8,6 +8,8 @@
     fetch   offer, target
     copy    source, target, sha256
     digest  path
+    release source, key
+    bring   source, name, size, sha256, target
     stop    nobody wants that answer any more
 
 All are done at once, each in a thread of its own. Frames from it: beat each second; progress with
@@ -148,6 +150,21 @@ def _digest(job: Job) -> Any:
     return digest.digest(Path(job.frame["path"]), job.tell, job.stopped)
 
 
+def _release(job: Job) -> Any:
+    from baton.children.fetching import release
+
+    return release.manifest(job.frame["source"], job.frame["key"])
+
+
+def _bring(job: Job) -> Any:
+    from baton.children.fetching import release
+
+    source, name, size, sha256, target = (
+        job.frame[field] for field in ("source", "name", "size", "sha256", "target")
+    )
+    return release.bring(source, name, size, sha256, Path(target), job.tell, job.stopped)
+
+
 _WORK: dict[str, Callable[[Job], Any]] = {
     "look": _look,
     "files": _files,
@@ -155,6 +172,8 @@ _WORK: dict[str, Callable[[Job], Any]] = {
     "fetch": _fetch,
     "copy": _copy,
     "digest": _digest,
+    "release": _release,
+    "bring": _bring,
 }
 
 

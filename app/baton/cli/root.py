@@ -50,6 +50,7 @@ COMMANDS = {
     "learn": Entry("baton.cli.learn:learn", "Learn from your answers where prompts do best."),
     "config": Entry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": Entry("baton.cli.doctor:doctor", "Check that everything here works."),
+    "self": Entry("baton.cli.own:own", "Update this program, go back, or take it away."),
     "completion": Entry("baton.cli.completion:completion", "Print the completions for your shell."),
 }
 

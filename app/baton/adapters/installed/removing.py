@@ -1,0 +1,199 @@
+"""What of Baton lies on this machine, and taking it away: its own files, and nothing else.
+
+Everything is named here, or in the receipt; links are taken away and never followed, and a folder
+goes only when nothing is left in it. What Baton unpacked goes whole, unless a Baton runs from it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from baton.adapters.installed.notes import read_receipt
+from baton.adapters.installed.place import OWN, Place
+
+_UNPACKED = re.compile(r"\.?[0-9a-f]{16}(\..*)?")
+"""What the launcher names by the contents of what it unpacks: a folder, its lock, its drafts."""
+
+_STAGED = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
+
+_HISTORY = ("baton.db*", "ledger.db*", "router/*.npz")
+_STATE = ("log/crash-*.txt", "recommended.json", "models-later")
+_SETTINGS = ("config.toml", ".config.toml.*", "catalogue.toml", "templates/*.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Files that go together: what they are for a person, where they lie, and their bytes."""
+
+    name: str
+    paths: tuple[Path, ...]
+    size: int
+
+
+class Belongings:
+    """What belongs to an installation, and what its person has in Baton's folders."""
+
+    def __init__(self, place: Place, config: Path, data: Path, state: Path, cache: Path) -> None:
+        self._place = place
+        self._config, self._data, self._state, self._cache = config, data, state, cache
+
+    def program(self) -> Thing:
+        """Return the program, its receipt, and whatever was put down with it.
+
+        What is started comes last, so that one that was interrupted can be begun again.
+        """
+        place = self._place
+        listed = [Path(file) for file in read_receipt(place.receipt).files]
+        others = [path for path in listed if path.resolve() != place.target and _is_ours(path)]
+        notes = (place.previous_note, place.journal, place.outgoing, place.previous)
+        staged = [path for path in _inside(place.staging) if _STAGED.fullmatch(path.name)]
+        names = [path for path in listed if path.resolve() == place.target]
+        last = [place.receipt, *names, place.target]
+        return _thing("the program, and what was installed with it", others, notes, staged, last)
+
+    def unpacked(self) -> Thing:
+        """Return what the program has unpacked itself to."""
+        found = [path for path in _inside(self._cache / "app") if _UNPACKED.fullmatch(path.name)]
+        return _thing("what it has unpacked", found)
+
+    def history(self) -> Thing:
+        """Return conversations, ledger, what was learned, crash reports and settings."""
+        found = [path for name in _HISTORY for path in self._data.glob(name)]
+        found += [path for name in _STATE for path in self._state.glob(name)]
+        found += [path for name in _SETTINGS for path in self._config.glob(name)]
+        return _thing("history, ledger and settings", [path for path in found if _is_file(path)])
+
+    def keys(self) -> Thing:
+        """Return the file of keys in plain text, where there is one."""
+        return _thing("keys in plain text", [self._config / "keys.toml"])
+
+    def remove(self, thing: Thing) -> list[str]:
+        """Delete it; return a sentence for each path that stays."""
+        return [stays for path in thing.paths if (stays := _removed(path))]
+
+    def remove_unpacked(self) -> list[str]:
+        """Delete what was unpacked, but for what another Baton runs from; return what stays."""
+        stays = []
+        for path in self.unpacked().paths:
+            if path.suffix == ".lock":
+                continue
+            lock = path.with_name(f"{path.name.lstrip('.')[:16]}.lock")
+            if not _is_free(lock):
+                stays.append(f"{path} stays: another Baton runs from it.")
+            elif path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+                lock.unlink(missing_ok=True)
+            else:
+                _removed(path)
+        for lock in (self._cache / "app").glob("*.lock"):
+            if _UNPACKED.fullmatch(lock.name) and not lock.with_suffix("").exists():
+                lock.unlink(missing_ok=True)
+        return stays
+
+    def tidy(self) -> list[Path]:
+        """Take away the folders that are empty now; return those that aren't."""
+        folders = [
+            *(self._place.staging, self._place.home, self._state / OWN, self._cache / "app"),
+            *(self._data / "models", self._data / "router", self._state / "log"),
+            *(self._config / "templates", self._cache, self._state, self._data, self._config),
+        ]
+        for folder in folders:
+            with suppress(OSError):
+                if [path.name for path in _inside(folder)] in ([".lock"], [".config.toml.lock"]):
+                    _inside(folder)[0].unlink()
+                if not folder.is_symlink():
+                    folder.rmdir()
+        return [path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _inside(path)]
+
+
+def _thing(name: str, *groups: Sequence[Path]) -> Thing:
+    paths = [path for group in groups for path in group if path.exists() or path.is_symlink()]
+    unique = tuple(dict.fromkeys(paths))
+    return Thing(name, unique, sum(_size(path) for path in unique))
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether the installer can have put that down: all that it does is called after Baton."""
+    return path.is_absolute() and ("baton" in path.name or path.parent.name == "baton")
+
+
+def _removed(path: Path) -> str:
+    """Delete a file or a link; return why it stays, or ""."""
+    try:
+        if stat.S_ISDIR(path.lstat().st_mode):
+            return f"{path} stays: it is a folder."
+        path.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        return f"{path} stays: {error.strerror}."
+    return ""
+
+
+def _is_free(lock: Path) -> bool:
+    """Tell whether no other process holds a lock; the launcher left this one a handle of its own.
+
+    What was found free stays locked until this process ends, so that nobody starts from it.
+    """
+    import fcntl
+
+    try:
+        handle = _own_handle(lock)
+        handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW) if handle is None else handle
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        with suppress(OSError):  # trying has let go of what was held
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    return True
+
+
+def _own_handle(lock: Path) -> int | None:
+    """Return this process's open handle of a file, if it has one. Raises OSError."""
+    wanted = lock.lstat()
+    for handle in _handles():
+        with suppress(OSError):
+            found = os.fstat(handle)
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return handle
+    return None
+
+
+def _handles() -> Iterator[int]:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with suppress(OSError):
+            yield from [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
+            return
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            return sum(_size(inner) for inner in _inside(path))
+        return status.st_size
+    return 0
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError):
+        return not stat.S_ISDIR(path.lstat().st_mode)
+    return False
+
+
+def _inside(folder: Path) -> list[Path]:
+    if folder.is_symlink():
+        return []
+    with suppress(OSError):
+        return sorted(folder.iterdir())
+    return []

@@ -1,0 +1,51 @@
+"""Whether a binary starts at all, found out by starting it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from baton.built import VARIABLE
+from baton.domain.errors import BatonError
+from baton.domain.sanitise import one_line
+
+PATIENCE = 180.0
+"""How many seconds the first start may take, at which a binary unpacks itself."""
+
+
+async def version_of(file: Path, patience: float = PATIENCE) -> str:
+    """Start a binary with --version and return which it is. Raises BatonError if it can't say."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            str(file),
+            "--version",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={name: value for name, value in os.environ.items() if name != VARIABLE},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _dead(file, error.strerror or str(error)) from error
+    try:
+        async with asyncio.timeout(patience):
+            out, err = await process.communicate()
+    except TimeoutError:
+        raise _dead(file, f"it was not done after {patience:.0f} seconds") from None
+    finally:
+        if process.returncode is None:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    told = out.decode("utf-8", "replace").split()
+    if process.returncode or len(told) != 2 or told[0] != "baton":
+        words = (err or out).decode("utf-8", "replace").strip().splitlines()
+        raise _dead(file, words[-1] if words else f"it ended with {process.returncode}")
+    return told[1]
+
+
+def _dead(file: Path, why: str) -> BatonError:
+    return BatonError(f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.")

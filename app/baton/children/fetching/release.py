@@ -1,0 +1,172 @@
+"""Releases of the packaged binary: who signed them, and getting one file of theirs.
+
+A release lies in a folder or behind an address, encrypted or not: what is believed of it is what
+the key in this build has signed, and the hashes that stand there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+import httpx
+
+from baton.children.addresses import is_usable
+from baton.children.fetching import refusals, transfer, wire
+from baton.children.fetching.pulling import Pace
+from baton.children.front import Failure
+from baton.domain.catalogue import Offer, Source
+from baton.domain.library import Progress
+from baton.domain.releases import MANIFEST, SIGNATURE, is_address
+from baton.domain.sanitise import one_line
+
+LARGEST = 1 << 20
+"""How many bytes a manifest may have; a signature needs 128 and a line break."""
+
+_SIGNATURE = re.compile(rb"[0-9a-f]{128}\s{0,2}")
+_ACCOUNT = frozenset({"HF_TOKEN", "HF_TOKEN_PATH", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE"})
+
+
+def manifest(source: str, key: str) -> str:
+    """Return a release's manifest, which was signed by that key. Raises Failure."""
+    with _Files(source) as files:
+        content, signature = files.read(MANIFEST, LARGEST), files.read(SIGNATURE, 256)
+    check_signature(content, signature, key, source)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _distrusted(source, "its list isn't text") from error
+
+
+def bring(
+    source: str,
+    name: str,
+    size: int,
+    sha256: str,
+    target: Path,
+    progress: Callable[[Progress], None],
+    stopped: Callable[[], bool],
+) -> str:
+    """Have a file of a release at `target`, of that size and contents; return its sha256.
+
+    It goes on where an earlier attempt ended. Raises Failure and Stopped.
+    """
+    if not is_address(source):
+        return _copied(Path(source) / name, size, sha256, target, progress, stopped)
+    offer = Offer(Source(file=name, url=_address(source, name)), size, sha256)
+    with _Files(source) as files:
+        return transfer.fetch(offer, target, progress, stopped, web=files.web, pace=Pace(pause=0.5))
+
+
+def check_signature(content: bytes, signature: bytes, key: str, source: str) -> None:
+    """Refuse what wasn't signed by that key. Raises Failure."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if _SIGNATURE.fullmatch(signature) is None:
+        raise _distrusted(source, "its signature isn't one")
+    try:
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+        public.verify(bytes.fromhex(signature.decode("ascii").strip()), content)
+    except InvalidSignature as error:
+        raise _distrusted(source, "its signature is wrong") from error
+    except ValueError as error:
+        raise Failure(
+            "ConfigError",
+            "The key that this build checks updates with can't be used.",
+            "Install Baton anew.",
+        ) from error
+
+
+class _Files:
+    """Reads the small files of a release; `web` is the way to it, None to a folder."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.web = _web(source) if is_address(source) else None
+
+    def read(self, name: str, most: int) -> bytes:
+        """Return a file, which must be there and small. Raises Failure."""
+        if self.web is None:
+            return _read(Path(self._source) / name, most)
+        url = _address(self._source, name)
+        try:
+            with self.web.client(most) as client, client.stream("GET", url) as response:
+                if response.status_code != 200:
+                    raise refusals.of_response(response, url)
+                return b"".join(response.iter_raw())
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise refusals.of_error(error, url) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.web is not None:
+            self.web.close()
+
+
+def _web(source: str, environ: Mapping[str, str] = os.environ) -> wire.Web:
+    """Return the way to an address that the person named, as to a mirror: http is for them to say.
+
+    No account's token goes there.
+    """
+    if not is_usable(source) or not source.isascii() or not source.isprintable():
+        raise Failure(
+            "ConfigError",
+            f"{one_line(source, 80)!r} is no address of a release.",
+            "It begins with https:// (or http://), and holds no password, ? or #.",
+        )
+    kept = {name: value for name, value in environ.items() if name not in _ACCOUNT}
+    return wire.Web({**kept, "HF_ENDPOINT": source, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
+
+
+def _address(source: str, name: str) -> str:
+    return f"{source.rstrip('/')}/{quote(name)}"
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(2, "it isn't there")
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise Failure(
+            "ConfigError",
+            f"{path} can't be read: {error.strerror or error}.",
+            f"Name a folder that holds a release: it has {MANIFEST} and {SIGNATURE}.",
+        ) from error
+    if len(content) > most:
+        raise _distrusted(str(path.parent), f"its {path.name} is far too long")
+    return content
+
+
+def _copied(
+    source: Path,
+    size: int,
+    sha256: str,
+    target: Path,
+    progress: Callable[[Progress], None],
+    stopped: Callable[[], bool],
+) -> str:
+    try:
+        found = source.stat().st_size if source.is_file() else -1
+    except OSError:
+        found = -1
+    if found != size:
+        what = "isn't there" if found < 0 else f"has {found:,} bytes where {size:,} are right"
+        raise Failure("ModelFileError", f"{source} {what}.", "Copy the release there anew.")
+    return transfer.copy(source, target, sha256, progress, stopped)
+
+
+def _distrusted(source: str, why: str) -> Failure:
+    return Failure(
+        "ConfigError",
+        f"The release in {one_line(source, 160)} is not from who made this Baton: {why}.",
+        "Nothing of it was used. Take it from elsewhere, and tell whoever publishes it.",
+    )
