@@ -285,7 +285,8 @@ def _llama_cpp() -> Finding:
     found = asyncio.run(probe("llama"))
     abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
     gpu, missing = gpus(found)
-    text = f"build {found['version']}, {gpu}; {abilities}"
+    made = f" for processors like {found['processor']}" if found["processor"] else ""
+    text = f"build {found['version']}{made}, {gpu}; {abilities}"
     if missing:
         return Finding("llama.cpp", State.WARN, f"{text}. {missing}")
     known = [Gpu(one["description"], one["free"], one["total"]) for one in found["devices"]]
