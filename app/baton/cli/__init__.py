@@ -19,12 +19,21 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     try:
         os.umask(0o077)
         _open_standard_streams()
-        from baton.cli.root import run
-
-        code = run(sys.argv[1:] if args is None else args)
+        code = _run(sys.argv[1:] if args is None else args)
     except KeyboardInterrupt:
         code = INTERRUPTED
     sys.exit(code)
+
+
+def _run(args: Sequence[str]) -> int:
+    try:
+        from baton.cli.root import run
+    except ImportError as error:
+        print(
+            f"baton: A part of Baton can't be loaded: {error}. Install it again.", file=sys.stderr
+        )
+        return 1
+    return run(args)
 
 
 def _open_standard_streams() -> None:

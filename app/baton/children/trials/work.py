@@ -31,6 +31,9 @@ _SUFFIXES = (".so", ".dylib", ".pyd", ".dll")
 _GPU = ("ggml-cuda", "ggml-vulkan", "ggml-hip", "ggml-sycl")
 """Libraries that need a graphics driver, which need not be there."""
 
+_ONE_OF_MANY = "ggml-cpu-"
+"""Compiled for other processors, too: the one for this is tried with llama.cpp."""
+
 
 class Broken(Exception):
     """A part loads, but what it does is wrong; the text is a sentence."""
@@ -91,7 +94,7 @@ def libraries() -> str:
 def _libraries(folder: Path) -> Iterator[Path]:
     for place, _, names in os.walk(folder):
         for name in sorted(names):
-            if name.endswith(_SUFFIXES) or ".so." in name:
+            if (name.endswith(_SUFFIXES) or ".so." in name) and _ONE_OF_MANY not in name:
                 yield Path(place, name)
 
 

@@ -40,7 +40,8 @@ def ground(environ: Mapping[str, str] = os.environ) -> Iterator[Ground]:
     own = find_paths(environ)
     folder = _folder(own)
     known = {name: value for name, value in environ.items() if name.upper() not in _FOREIGN}
-    known["BATON_HOME"] = str(folder)
+    # What onnxruntime leaves among the temporary files goes with the rest, too.
+    known |= dict.fromkeys(("BATON_HOME", "TMPDIR", "TEMP", "TMP"), str(folder))
     try:
         yield Ground(folder, find_paths({"BATON_HOME": str(folder)}), own, known)
     finally:

