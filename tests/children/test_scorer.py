@@ -281,6 +281,18 @@ async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:
         await child.gone()
 
 
+async def test_nothing_is_kept_for_anyone_elsewhere(tmp_path: Path) -> None:
+    """ONNX Runtime would write a number that stands for the person, and events to report."""
+    child = Child("scorer", environment({**os.environ, "HOME": str(tmp_path)}))
+    try:
+        child.send("load", folder=str(shipped()), learned=None, threads=1)
+        assert (await child.receive())["type"] == "loaded"
+    finally:
+        child.kill()
+        await child.gone()
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_checkout_without_the_folder_says_so(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     shutil.rmtree(folder)

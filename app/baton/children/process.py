@@ -43,6 +43,9 @@ DEFAULTS = {
     # one other busy program on the machine makes a model ten times slower.
     "GOMP_SPINCOUNT": "1000",
     "GGML_NO_BACKTRACE": "1",  # else a failed assertion starts a debugger
+    # Else ONNX Runtime, as soon as it is imported, gives the person a number in ~/.cache/Microsoft
+    # and keeps there what it would report.
+    "ORT_DISABLE_TELEMETRY": "1",
 }
 """What a child finds in its environment unless the person set it otherwise."""
 
