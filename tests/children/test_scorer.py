@@ -290,7 +290,7 @@ async def test_nothing_is_kept_for_anyone_elsewhere(tmp_path: Path) -> None:
     finally:
         child.kill()
         await child.gone()
-    assert os.listdir(tmp_path) == []
+    assert await asyncio.to_thread(lambda: [*tmp_path.iterdir()]) == []
 
 
 def test_a_checkout_without_the_folder_says_so(tmp_path: Path) -> None:
