@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from baton.adapters.installed.starting import version_of
 from baton.domain.errors import BatonError
 from baton.domain.releases import Build, Switch
 from support.releases import PLATFORM, program
-from support.renewing import NEW, OLD, World, switch_here, switched
+from support.renewing import NEW, OLD, World, memory, switch_here, switched
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 
@@ -35,25 +36,31 @@ def to(version: str, leaving: str = OLD) -> Switch:
     return Switch(action, build(version), build(leaving), size, sha256, "https://example.org/b")
 
 
-def world(root: Path, **more: bool) -> World:
+def world(root: Path) -> World:
     root.mkdir(parents=True)
-    return World(root, "").install(previous=OLDER, **more)
+    return World(root, "").install(previous=OLDER)
 
 
 def of(machine: World) -> Installation:
     return Installation(machine.target, machine.home / "state")
 
 
+@pytest.fixture
+def quick() -> Iterator[Path]:
+    with memory() as folder:
+        yield folder
+
+
 @pytest.mark.parametrize("coming", [NEW, OLDER])
-def test_killed_at_any_step_it_is_the_old_or_the_new_version(tmp_path: Path, coming: str) -> None:
-    [steps] = switched([(world(tmp_path / "unharmed"), to(coming), 0)])
+def test_killed_at_any_step_it_is_the_old_or_the_new_version(quick: Path, coming: str) -> None:
+    [steps] = switched([(world(quick / "unharmed"), to(coming), 0)])
     assert steps is not None
     done = {step.partition(" ")[2].strip() for step in steps if step.startswith("os.rename")}
     assert "/share/baton/.switch.json.new /share/baton/switch.json" in done
     assert "/share/baton/outgoing /share/baton/previous" in done
     assert any(step.endswith(" /bin/baton") for step in done)
     numbers = range(1, len(steps) + 1)
-    machines = [world(tmp_path / str(number)) for number in numbers]
+    machines = [world(quick / str(number)) for number in numbers]
     jobs = [
         (machine, to(coming), number) for machine, number in zip(machines, numbers, strict=True)
     ]

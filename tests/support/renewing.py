@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from baton.domain.releases import Switch
 from support.downloads import PROCESSES
 from support.releases import PLATFORM, program
+from support.small_disk import mounted
 
 OLD, NEW = "0.1.0", "0.2.0"
 
@@ -39,6 +43,14 @@ PROCESSES.set_forkserver_preload(
         "multiprocessing.connection",
     ]
 )
+
+
+@contextmanager
+def memory() -> Iterator[Path]:
+    """Give a folder in memory where there is one: who is killed there needs no disk to wait for."""
+    where = Path("/dev/shm")
+    with TemporaryDirectory(dir=where if os.access(where, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @dataclass(frozen=True)
@@ -122,13 +134,17 @@ class Told:
     steps: list[str] = field(default_factory=list)
 
 
-def baton_self(world: World, *args: str, **more: Any) -> Told:
-    """Run a command; `kill_at` is the step before which it is killed, `before` is called first."""
+def baton_self(world: World, *args: str, kill_after: float | None = None, **more: Any) -> Told:
+    """Run a command. It is killed before its step `kill_at`, before the step `child` of its own
+    child process, or after so many seconds.
+    """
     ours, theirs = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_run, args=(world, ("self", *args), more, theirs))
     process.start()
     theirs.close()
     try:
+        if kill_after is not None and not ours.poll(kill_after):
+            process.kill()
         told = Told(*ours.recv())
     except EOFError:
         told = Told(None, "")
@@ -139,30 +155,34 @@ def baton_self(world: World, *args: str, **more: Any) -> Told:
 
 
 def _run(world: World, args: Sequence[str], more: dict[str, Any], pipe: Any) -> None:
+    _prepare(world)
+    if "child" in more:
+        _watch_child(world, more["child"])
+    steps = Steps(world.prefix, more.get("kill_at", 0))
+    sys.addaudithook(steps)
+    pipe.send((*run_here(world, args), steps.seen))
+
+
+def run_here(world: World, args: Sequence[str]) -> tuple[int, str]:
+    """Run a command in this process, which is nothing else; return its code and what it said."""
     from baton import built as building
     from baton.cli.root import run
 
     said = world.root / f"said-{os.getpid()}"
-    handle = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
+        handle = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
         os.dup2(handle, stream)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    _prepare(world)
-    if "before" in more:
-        more["before"](world)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     version = subprocess.run(
         [world.target, "--version"], capture_output=True, text=True, check=True
     ).stdout.split()[1]
     what = building.Built(version, world.flavour, PLATFORM, update_key=world.key)
     building.built = lambda: what  # type: ignore[assignment]
     building.binary = lambda: world.target
-    steps = Steps(world.prefix, more.get("kill_at", 0), more.get("at"))
-    sys.addaudithook(steps)
     code = run(args)
     sys.stdout.flush()
     sys.stderr.flush()
-    pipe.send((code, said.read_text(errors="replace"), steps.seen))
+    return code, said.read_text(errors="replace")
 
 
 def _prepare(world: World) -> None:
@@ -175,19 +195,50 @@ def _prepare(world: World) -> None:
     os.umask(0o077)
 
 
+_IN_CHILD = """
+import sys
+if "baton.children.fetcher" in sys.orig_argv:
+    sys.path.append({tests!r})
+    from support.renewing import watched_in_child
+    watched_in_child({root!r}, {number})
+    sys.path.remove({tests!r})
+"""
+
+
+def _watch_child(world: World, number: int) -> None:
+    """Have the child process count its steps, and end itself and its front before one of them."""
+    folder = world.root / "site"
+    folder.mkdir()
+    tests = str(Path(__file__).parents[1])
+    code = _IN_CHILD.format(tests=tests, root=str(world.root), number=number)
+    (folder / "sitecustomize.py").write_text(code)
+    os.environ["PYTHONPATH"] = str(folder)
+
+
+def watched_in_child(root: str, number: int) -> None:
+    """Count this child process's steps, and end it and its front before that one."""
+    steps = Steps(Path(root) / "prefix", number, os.getppid())
+    sys.addaudithook(steps)
+    log = os.open(Path(root) / "child steps", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    steps.tell = lambda step: os.write(log, f"{step}\n".encode())
+
+
 class Steps:
-    """Counts what is done with files below a folder, and at one of these steps does something."""
+    """Counts what is done with files below a folder, and before one of these steps kills itself.
+
+    `also` is a process that is killed with it.
+    """
 
     WATCHED = ("open", "os.", "shutil.", "subprocess.")
     ASIDE = ("os.listdir", "os.scandir", "os.putenv", "os.unsetenv", "os.walk")
 
-    def __init__(
-        self, root: Path, kill_at: int = 0, at: dict[int, Callable[[], object]] | None = None
-    ) -> None:
+    def __init__(self, root: Path, kill_at: int = 0, also: int = 0) -> None:
         self.seen: list[str] = []
+        self.tell: Callable[[str], object] = lambda step: None
+        self.before: Callable[[int], object] = lambda number: None
         self._root = str(root)
         self._kill_at = kill_at
-        self._at = at or {}
+        self._also = also
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         """Take an event of the interpreter's."""
@@ -197,12 +248,14 @@ class Steps:
         ours = [path.removeprefix(self._root) for path in paths if path.startswith(self._root)]
         if not ours:
             return
-        self.seen.append(f"{event} {' '.join(ours)}")
-        number = len(self.seen)
-        if number == self._kill_at:
+        step = f"{event} {' '.join(ours)}"
+        self.seen.append(step)
+        self.tell(step)
+        if len(self.seen) == self._kill_at:
+            if self._also:
+                os.kill(self._also, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
-        if number in self._at:
-            self._at[number]()
+        self.before(len(self.seen))
 
 
 def switched(jobs: Sequence[tuple[World, Switch, int]]) -> list[list[str] | None]:
@@ -248,3 +301,107 @@ def switch_here(world: World, switch: Switch, kill_at: int | None = None) -> lis
             staged = installation.stage_previous()
         installation.switch(staged, switch)
     return steps.seen
+
+
+def on_a_disk_of(
+    size: int, folder: Path, key: str, count: int | None
+) -> list[dict[str, Any]] | None:
+    """Update on a disk of that size, which is filled before some step, before every one (None), or
+    not at all (0); then room is made, and it is done again. None: no disk is to be had.
+    """
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_on_disk, args=(size, folder, key, count, theirs))
+    process.start()
+    theirs.close()
+    told: list[dict[str, Any]] | None = []
+    while (one := ours.recv()) != "done":
+        if one == "refused":
+            told = None
+        elif told is not None:
+            told.append(one)
+    process.join()
+    process.close()
+    ours.close()
+    return told
+
+
+def _on_disk(size: int, folder: Path, key: str, count: int | None, pipe: Any) -> None:
+    disk = folder / "disk"
+    disk.mkdir(exist_ok=True)
+    if not mounted(disk, size):
+        pipe.send("refused")
+        pipe.send("done")
+        return
+    steps = 45 if count is None else count
+    numbers = [0] if count == 0 else [1 + n * 42 // max(1, steps - 1) for n in range(steps)]
+    for number in numbers:
+        root = folder / f"disk-{number}-{os.getpid()}"
+        root.mkdir()
+        (disk / "prefix").mkdir()
+        (root / "prefix").symlink_to(disk / "prefix")
+        world = World(root, key, str(folder / "release")).install(previous="0.0.9")
+        code, text = _forked(world, disk, number)
+        told = {"step": number, "code": code, "text": text, "here": world.version()}
+        (disk / "filling").unlink(missing_ok=True)
+        again, _ = _forked(world, disk, 0)
+        told["then"] = (again, world.version(), world.version(world.share / "previous"))
+        pipe.send(told)
+        shutil.rmtree(disk / "prefix")
+    pipe.send("done")
+
+
+def _forked(world: World, disk: Path, number: int) -> tuple[int, str]:
+    """Update in a process of its own, before whose step of that number the disk is filled."""
+    result = world.root / "result"
+    if not os.fork():
+        _prepare(world)
+        steps = Steps(disk / "prefix")
+        steps.before = lambda n: _fill(disk) if n == number else None
+        sys.addaudithook(steps)
+        code, text = run_here(world, ("self", "update"))
+        result.write_text(json.dumps([code, text]))
+        os._exit(0)
+    os.wait()
+    code, text = json.loads(result.read_text())
+    return code, text
+
+
+def _fill(disk: Path) -> None:
+    with (disk / "filling").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+def read_only(world: World) -> list[tuple[str, int, str]] | None:
+    """Update, go back and uninstall where nothing can be written; None: that can't be had."""
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_read_only, args=(world, theirs))
+    process.start()
+    theirs.close()
+    told: list[tuple[str, int, str]] | None = ours.recv()
+    process.join()
+    process.close()
+    ours.close()
+    return told
+
+
+def _read_only(world: World, pipe: Any) -> None:
+    disk = world.root / "disk"
+    disk.mkdir()
+    if not mounted(disk, 1 << 20):
+        pipe.send(None)
+        return
+    shutil.copytree(world.prefix, disk / "prefix", dirs_exist_ok=True)
+    shutil.rmtree(world.prefix)
+    world.prefix.symlink_to(disk / "prefix")
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    told = []
+    for command in (["update"], ["rollback"], ["uninstall", "--yes"]):
+        result = world.root / "result"
+        if not os.fork():
+            _prepare(world)
+            result.write_text(json.dumps(run_here(world, ("self", *command))))
+            os._exit(0)
+        os.wait()
+        told.append((command[0], *json.loads(result.read_text())))
+    pipe.send(told)

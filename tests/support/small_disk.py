@@ -22,7 +22,7 @@ def on_small_disk(
     environ: dict[str, str], offer: Offer, disk: Path, offsets: int, pipe: Connection
 ) -> None:
     """Fill a disk that only this process sees while a file comes; make room; go on."""
-    if not _mount(disk, 4 * offer.size):
+    if not mounted(disk, 4 * offer.size):
         pipe.send("refused")
         return
     (disk / "neighbour").write_bytes(NEIGHBOUR)
@@ -67,7 +67,7 @@ class _Filling(Told):
                 file.write(bytes(left))
 
 
-def _mount(folder: Path, size: int) -> bool:
+def mounted(folder: Path, size: int) -> bool:
     """Put a small disk in memory there, for this process alone; tell whether that was allowed."""
     new_user, new_mounts, private = 0x10000000, 0x00020000, 0x4000 | 0x40000
     libc = ctypes.CDLL(None, use_errno=True)

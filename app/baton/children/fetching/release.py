@@ -118,7 +118,7 @@ def _web(source: str, environ: Mapping[str, str] = os.environ) -> wire.Web:
     if not is_usable(source) or not source.isascii() or not source.isprintable():
         raise Failure(
             "ConfigError",
-            f"{one_line(source, 80)!r} is no address of a release.",
+            f"{one_line(re.sub('//[^/]*@', '//…@', source), 80)!r} is no address of a release.",
             "It begins with https:// (or http://), and holds no password, ? or #.",
         )
     kept = {name: value for name, value in environ.items() if name not in _ACCOUNT}
