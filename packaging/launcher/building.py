@@ -45,8 +45,8 @@ def build_launcher(build: Path, cc: Sequence[str] = ()) -> Path:
 
 
 _STRICT = shlex.split(
-    "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wformat=2 -Wundef"
-    " -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror"
+    "-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wcast-qual -Wformat=2"
+    " -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror"
 )
 
 

@@ -22,15 +22,23 @@ void write_path(char path[PATH_MAX], const char *format, ...) {
     }
 }
 
+static bool make_folder(const char *path) {
+    if (!mkdir(path, 0700)) return true;
+    int error = errno;
+    bool there = !access(path, F_OK);
+    errno = error;
+    return there;
+}
+
 bool make_folders(const char *path) {
     char part[PATH_MAX];
     write_path(part, "%s", path);
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(part, 0700) && errno != EEXIST && access(part, F_OK)) return false;
+        if (!make_folder(part)) return false;
         *slash = '/';
     }
-    return !mkdir(part, 0700) || errno == EEXIST || !access(part, F_OK);
+    return make_folder(part);
 }
 
 static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *place) {

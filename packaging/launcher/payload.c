@@ -55,13 +55,7 @@ static uint64_t read_number(const uint8_t *bytes) {
 
 /* Tell whether there is a trailer, at this offset of the file; if so, believe it. */
 static bool parse_trailer(struct payload *payload, const uint8_t *bytes, uint64_t offset) {
-    uint8_t digest[SHA256_SIZE];
-    struct sha256 sha;
-    if (memcmp(bytes, magic, sizeof magic)) return false;
-    sha256_start(&sha);
-    sha256_add(&sha, bytes, FIELDS);
-    sha256_end(&sha, digest);
-    if (memcmp(bytes + FIELDS, digest, sizeof digest)) return false;
+    if (memcmp(bytes, magic, sizeof magic) || !is_sha256(bytes, FIELDS, bytes + FIELDS)) return false;
     const uint8_t *numbers = bytes + sizeof magic, *sums = numbers + 5 * 8;
     payload->offset = read_number(numbers + 8);
     payload->size = read_number(numbers + 16);
@@ -69,7 +63,7 @@ static bool parse_trailer(struct payload *payload, const uint8_t *bytes, uint64_
     payload->entries = read_number(numbers + 32);
     memcpy(payload->sha256, sums, SHA256_SIZE);
     memcpy(payload->manifest, sums + SHA256_SIZE, SHA256_SIZE);
-    for (int i = 0; i < KEY_SIZE / 2; i++) sprintf(payload->key + 2 * i, "%02x", sums[i]);
+    write_hex(payload->key, sums, KEY_SIZE / 2);
     return read_number(numbers) == VERSION && payload->offset + payload->size == offset;
 }
 

@@ -85,3 +85,22 @@ void sha256_end(struct sha256 *sha, uint8_t digest[SHA256_SIZE]) {
     sha256_add(sha, length, sizeof length);
     for (int i = 0; i < 8; i++) write_word(digest + 4 * i, sha->state[i]);
 }
+
+void sha256(const void *data, size_t size, uint8_t digest[SHA256_SIZE]) {
+    struct sha256 sha;
+    sha256_start(&sha);
+    sha256_add(&sha, data, size);
+    sha256_end(&sha, digest);
+}
+
+bool is_sha256(const void *data, size_t size, const uint8_t digest[SHA256_SIZE]) {
+    uint8_t found[SHA256_SIZE];
+    sha256(data, size, found);
+    return !memcmp(found, digest, SHA256_SIZE);
+}
+
+void write_hex(char *text, const uint8_t *bytes, size_t size) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < size; i++) *text++ = digits[bytes[i] >> 4], *text++ = digits[bytes[i] & 15];
+    *text = '\0';
+}

@@ -106,19 +106,14 @@ static char *read_manifest(int folder, size_t *size) {
     return text;
 }
 
-static bool is_manifest(const struct payload *payload, const char *text, size_t size) {
+static bool is_link_whole(int folder, const char *path, const char *hash) {
+    char target[PATH_MAX], found[2 * SHA256_SIZE + 1];
     uint8_t digest[SHA256_SIZE];
-    struct sha256 sha;
-    sha256_start(&sha);
-    sha256_add(&sha, text, size);
-    sha256_end(&sha, digest);
-    return !memcmp(digest, payload->manifest, sizeof digest);
-}
-
-static bool is_link_whole(int folder, const char *path, uint64_t size) {
-    char target[PATH_MAX];
-    ssize_t length = readlinkat(folder, path, target, sizeof target);
-    return length >= 0 && (uint64_t)length == size;
+    ssize_t size = readlinkat(folder, path, target, sizeof target);
+    if (size < 0) return false;
+    sha256(target, (size_t)size, digest);
+    write_hex(found, digest, sizeof digest);
+    return !strncmp(hash, found, strlen(found));
 }
 
 static bool is_file_whole(int folder, const char *path, mode_t mode, uint64_t size) {
@@ -134,8 +129,8 @@ static bool is_line_whole(int folder, const char *line) {
     char *at;
     mode_t mode = (mode_t)strtoul(line + 2, &at, 8);
     uint64_t size = strtoull(at, &at, 10);
-    const char *path = at + 1 + 2 * SHA256_SIZE + 1;
-    return *line == 'l' ? is_link_whole(folder, path, size) : is_file_whole(folder, path, mode, size);
+    const char *hash = at + 1, *path = hash + 2 * SHA256_SIZE + 1;
+    return *line == 'l' ? is_link_whole(folder, path, hash) : is_file_whole(folder, path, mode, size);
 }
 
 static bool are_lines_whole(int folder, char *text) {
@@ -157,7 +152,7 @@ bool is_tree_whole(const struct tree *tree) {
     int folder = open_above(AT_FDCWD, tree->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
     if (folder < 0) return false;
     char *text = read_manifest(folder, &size);
-    bool whole = text && is_manifest(tree->payload, text, size) && are_lines_whole(folder, text);
+    bool whole = text && is_sha256(text, size, tree->payload->manifest) && are_lines_whole(folder, text);
     free(text);
     close(folder);
     return whole;

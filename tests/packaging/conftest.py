@@ -1,0 +1,72 @@
+"""A small folder build, and single files made of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.single import PROBE, ROOT, Make, Single, pack
+
+
+@pytest.fixture(scope="session")
+def launcher() -> Path:
+    """The launcher, compiled once for many runs."""
+    return pack.build_launcher(ROOT / "build")
+
+
+@pytest.fixture(scope="session")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that tells what it was started with."""
+    folder = tmp_path_factory.mktemp("probe")
+    (folder / "probe.c").write_text(PROBE)
+    command = ["cc", "-static", "-o", str(folder / "probe"), str(folder / "probe.c")]
+    subprocess.run(command, check=True, timeout=60)
+    return folder / "probe"
+
+
+@pytest.fixture(scope="session")
+def build(probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small folder build, with all that one may have."""
+    folder = tmp_path_factory.mktemp("folder build")
+    shutil.copy(probe, folder / "baton")
+    (folder / "_internal" / "deep" / "er").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "_internal" / "nothing").touch()
+    (folder / "_internal" / "with a space é").write_bytes(b"x" * 5000)
+    (folder / "_internal" / "libone.so.1").write_bytes(os.urandom(300_000))
+    (folder / "_internal" / "libone.so").symlink_to("libone.so.1")
+    (folder / "_internal" / "deep" / "er" / "up").symlink_to("../../nothing")
+    (folder / "_internal" / "deep" / "run").write_text("#!/bin/sh\n")
+    (folder / "_internal" / "deep" / "run").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def make(launcher: Path, build: Path, tmp_path: Path) -> Make:
+    """Makes a single file, of the small folder build with more files in it."""
+
+    def made(
+        files: dict[str, bytes] | None = None, name: str = "baton", **environment: str
+    ) -> Single:
+        folder = build
+        if files:
+            folder = tmp_path / f"folder of {name}"
+            shutil.copytree(build, folder, symlinks=True)
+            for path, data in files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(data)
+        file = tmp_path / "bin" / name
+        packed = pack.pack(folder, file, launcher, level=1)
+        return Single(file, tmp_path / "baton home", packed.payload, environment)
+
+    return made
+
+
+@pytest.fixture
+def single(make: Make) -> Single:
+    """A single file that was never started."""
+    return make()

@@ -1,0 +1,229 @@
+"""The single file, killed and interrupted at any point, started by many at once, cleaning up."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from support.single import Make, Single, told
+
+SOME_MEGABYTES = 4_000_000
+
+
+@pytest.fixture
+def heavy(make: Make) -> Single:
+    """A single file whose unpacking takes a while: much of it can't be compressed."""
+    files = {f"_internal/part {n}": os.urandom(SOME_MEGABYTES // 20) for n in range(20)}
+    return make(files)
+
+
+@contextmanager
+def locked(single: Single, name: str = "lock") -> Iterator[None]:
+    """Hold a lock of the cache, as another start does that is at work there."""
+    single.app.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (single.app / name).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def test_fifty_at_once_unpack_once(heavy: Single) -> None:
+    running = [heavy.open() for _ in range(50)]
+    ended = [process.communicate(timeout=60) for process in running]
+    assert [process.returncode for process in running] == [7] * 50
+    assert {error for _, error in ended} == {b""}
+    assert len({told(output)["program"] for output, _ in ended}) == 1
+    heavy.is_whole()
+
+
+@pytest.mark.parametrize("times", [20, pytest.param(500, marks=pytest.mark.long)])
+def test_killed_at_any_point_the_next_start_mends(heavy: Single, times: int) -> None:
+    dice = random.Random(times)
+    began = time.monotonic()
+    heavy.works()
+    took = time.monotonic() - began
+    half_done = 0
+    for _ in range(times):
+        shutil.rmtree(heavy.home)
+        process = heavy.open()
+        time.sleep(dice.random() * took)
+        process.kill()
+        process.communicate(timeout=60)
+        half_done += bool(heavy.leftovers())
+        heavy.works()
+    assert half_done > times / 10
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_while_unpacking_nothing_is_left(heavy: Single, number: signal.Signals) -> None:
+    while True:  # until it was still unpacking
+        process = heavy.open()
+        while not heavy.leftovers() and process.poll() is None:
+            pass
+        process.send_signal(number)
+        output, error = process.communicate(timeout=60)
+        if process.returncode != 7:
+            break
+        shutil.rmtree(heavy.home)
+    assert (output, error, process.returncode) == (b"", b"", 128 + number)
+    assert not [path for path in heavy.app.iterdir() if path.is_dir()]
+    heavy.works()
+
+
+def test_interrupted_while_another_unpacks(single: Single) -> None:
+    with locked(single):
+        process = single.open()
+        while not (single.app / f"{single.payload.key}.lock").exists():
+            time.sleep(0.01)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == (b"", b"")
+        assert process.returncode == 128 + signal.SIGINT
+    single.works()
+
+
+def test_what_ignores_an_interrupt_is_not_interrupted(single: Single) -> None:
+    """So starts what a shell runs in the background."""
+    with locked(single):
+        process = single.open(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        while not (single.app / f"{single.payload.key}.lock").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert told(process.communicate(timeout=60)[0])["signals"] == f"ignored:{signal.SIGINT:d}"
+    assert process.returncode == 7
+
+
+def test_who_waits_is_told_so_on_a_terminal_only(single: Single) -> None:
+    terminal, end = pty.openpty()
+    with locked(single):
+        process = single.open(stderr=end)
+        quiet = single.open()
+        os.close(end)
+        said = b""
+        while b"unpacks itself" not in said:
+            said += os.read(terminal, 1000)
+    output, _ = process.communicate(timeout=60)
+    with suppress(OSError):  # nobody has it open any more
+        while more := os.read(terminal, 1000):
+            said += more
+    os.close(terminal)
+    first, gone, rest = said.split(b"\r")[1:4]
+    assert first.startswith(b"Baton unpacks itself, once")
+    assert (gone.strip(b" "), rest) == (b"", b"")
+    assert len(gone) >= len(first)
+    assert told(output)["binary"] == str(single.file)
+    assert quiet.communicate(timeout=60)[1] == b""
+
+
+def test_the_tree_is_held_as_long_as_the_program_runs(single: Single) -> None:
+    lock = single.app / f"{single.payload.key}.lock"
+    with single.open("wait") as process:
+        assert process.stdout
+        process.stdout.readline()
+        with lock.open() as opened, pytest.raises(BlockingIOError):
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with lock.open() as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_the_last_tree_stays_and_those_before_it_go(make: Make) -> None:
+    versions = [make({"version": str(n).encode()}, f"baton {n}") for n in range(4)]
+    for version in versions:
+        version.works()
+    trees = {path.name for path in versions[0].app.iterdir()}
+    kept = [version.payload.key for version in versions[2:]]
+    assert trees == {"lock", *kept, *(f"{key}.lock" for key in kept)}
+    versions[0].works()
+    assert not versions[2].tree.exists()
+    assert versions[3].tree.exists()
+
+
+def test_no_tree_in_use_is_removed(make: Make) -> None:
+    versions = [make({"version": str(n).encode()}, f"baton {n}") for n in range(4)]
+    with versions[0].open("wait") as running:
+        assert running.stdout
+        running.stdout.readline()
+        for version in versions[1:]:
+            version.works()
+        assert not versions[1].tree.exists()
+        versions[0].is_whole()
+        running.communicate(timeout=60)
+    make({"version": b"last"}, "last").works()
+    assert not versions[0].tree.exists()
+
+
+def test_leftovers_go_and_what_is_not_ours_stays(make: Make, tmp_path: Path) -> None:
+    single, key = make(), "0123456789abcdef"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine").touch()
+    for name in (f"{key}.part.abcdef", "mine", f"{key}.mine", "0123456789ABCDEF", f"{key[:-1]}"):
+        (single.app / name / "deep").mkdir(mode=0o700, parents=True)
+        (single.app / name / "link").symlink_to(tmp_path / "elsewhere")
+    single.app.chmod(0o700)
+    single.works()
+    left = {path.name for path in single.app.iterdir()} - {"lock", single.payload.key}
+    assert left == {
+        f"{single.payload.key}.lock",
+        "mine",
+        f"{key}.mine",
+        "0123456789ABCDEF",
+        key[:-1],
+    }
+    assert (tmp_path / "elsewhere" / "mine").exists()
+
+
+@pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.long)])
+def test_versions_that_come_and_go_side_by_side(make: Make, rounds: int) -> None:
+    """Each start of each works, whatever the others remove, damage or kill meanwhile."""
+    versions = [make({"v": str(n).encode() * 500_000}, f"baton {n}") for n in range(4)]
+    failures: list[bytes] = []
+
+    def start_often(seed: int) -> None:
+        dice = random.Random(seed)
+        for _ in range(rounds):
+            version = dice.choice(versions)
+            process = version.open()
+            if dice.random() < 0.2:
+                time.sleep(dice.random() * 0.05)
+                process.kill()
+            _, error = process.communicate(timeout=60)
+            if error or process.returncode not in (7, -signal.SIGKILL):
+                failures.append(error)
+
+    threads = [threading.Thread(target=start_often, args=[n]) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    make({"v": b"last"}, "last").works()
+
+
+def test_an_update_comes_while_it_starts(single: Single, make: Make) -> None:
+    """It unpacks what it is, and says where it was: there the new one is."""
+    other = make({"version": b"2"}, "other")
+    script = """if True:
+        import os, sys
+        old = os.open(sys.argv[1], os.O_RDONLY)
+        os.replace(sys.argv[2], sys.argv[1])
+        os.execve(old, ["baton"], os.environ)
+    """
+    command = [sys.executable, "-c", script, str(single.file), str(other.file)]
+    ran = subprocess.run(command, env=single.environ(), capture_output=True, timeout=60)
+    assert ran.stderr == b""
+    assert told(ran.stdout)["binary"] == str(single.file)
+    assert single.tree.exists()
+    assert not other.tree.exists()
