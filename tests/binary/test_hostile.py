@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +54,10 @@ __attribute__((constructor)) static void loaded(void) {
 """
 
 
+_OPENED = re.compile(r'open(?:at)?\((?:\w+<([^>]*)>, )?"((?:[^"\\]|\\.)*)"')
+"""A name, and the folder that it is relative to, as `strace -y` writes them."""
+
+
 @dataclass
 class Trap:
     """The folder, and the file in which whatever is loaded from it leaves its name."""
@@ -76,8 +82,11 @@ class Trap:
 
     def touched(self, trace: Path) -> list[str]:
         """Return what was opened there, or looked for."""
-        paths = [os.path.normpath(self.folder / name) for name in read(trace).files]
-        return sorted({path for path in paths if path.startswith(f"{self.folder}{os.sep}")})
+        opened = _OPENED.findall(trace.read_text(errors="replace"))
+        paths = {
+            Path(os.path.normpath(Path(where or self.folder) / name)) for where, name in opened
+        }
+        return sorted(str(path) for path in paths if path.is_relative_to(self.folder))
 
 
 @pytest.fixture
@@ -102,14 +111,20 @@ def trap(tmp_path: Path) -> Trap:
     return Trap(folder, canary)
 
 
-def test_the_traps_would_be_seen(trap: Trap) -> None:
+@pytest.mark.parametrize(
+    ("args", "caught"),
+    [
+        (["-c", "import click"], "click"),
+        (["-I", "-c", "import ctypes; ctypes.CDLL('./libllama.so')"], "a library"),
+    ],
+)
+def test_the_traps_would_be_seen(trap: Trap, args: list[str], caught: str) -> None:
     """A Python that is not so careful falls into them."""
-    code = "import json, ctypes; ctypes.CDLL('./libllama.so')"
-    environ = {**os.environ, "PYTHONPATH": str(trap.folder)}
-    python = shutil.which("python3")
-    assert python
-    subprocess.run([python, "-c", code], cwd=trap.folder, env=environ, capture_output=True)
-    assert "sitecustomize" in trap.canary.read_text()
+    trace = trap.canary.with_name("trace")
+    command = [*STRACE, "-y", "-o", str(trace), sys.executable, *args]
+    subprocess.run(command, cwd=trap.folder, check=True)
+    assert trap.canary.read_text() == f"{caught}\n"
+    assert trap.touched(trace) != []
 
 
 @pytest.mark.parametrize("kind", ["single", "folder"])
@@ -130,7 +145,7 @@ def test_nothing_of_it_is_loaded(
     program: Path = request.getfixturevalue(kind)
     trace = tmp_path / "trace"
     done = subprocess.run(
-        [*NO_NETWORK, *STRACE, "-o", str(trace), str(program), *args],
+        [*NO_NETWORK, *STRACE, "-y", "-o", str(trace), str(program), *args],
         cwd=trap.folder,
         env=trap.environ,
         stdin=subprocess.DEVNULL,
