@@ -117,8 +117,18 @@ def test_it_plays_where_there_is_room(home: Path, monkeypatch: pytest.MonkeyPatc
     assert not list(place.own.cache.iterdir())
     place.own.cache.rmdir()
     place.own.cache.touch()
-    with pytest.raises(StoreError, match="found no folder to write to"), ground():
+    with pytest.raises(StoreError, match="needs 16 MB of room"), ground():
         pass
+
+
+def test_it_does_not_begin_where_there_is_no_room(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("baton.cli.doctor.ground.ROOM", 1 << 70)
+    with pytest.raises(StoreError, match="No space left"), ground():
+        pass
+    assert not list(tmp_path.rglob("*self-test*"))
 
 
 # What was packed

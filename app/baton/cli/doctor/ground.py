@@ -15,6 +15,9 @@ from baton.cli.doctor.finding import Finding
 from baton.domain.errors import StoreError
 from baton.settings import Paths, find_paths
 
+ROOM = 16 << 20
+"""What it writes takes less: small databases, and what libraries leave among temporary files."""
+
 _NAME = "baton-self-test-"
 
 _FOREIGN = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -49,17 +52,23 @@ def ground(environ: Mapping[str, str] = os.environ) -> Iterator[Ground]:
 
 
 def _folder(own: Paths) -> Path:
-    """Make a folder among the temporary ones, else in Baton's cache."""
+    """Make a folder with some room, among the temporary ones or else in Baton's cache."""
+    refused = []
     for place in (None, own.cache):
         try:
             if place is not None:
                 place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return Path(tempfile.mkdtemp(prefix=_NAME, dir=place)).resolve()
+            made = Path(tempfile.mkdtemp(prefix=_NAME, dir=place)).resolve()
         except OSError as error:
-            refused = error
+            refused.append(error.strerror or "they can't be used")
+            continue
+        if shutil.disk_usage(made).free >= ROOM:
+            return made
+        made.rmdir()
+        refused.append("No space left on device")
     raise StoreError(
-        f"The self-test found no folder to write to, neither a temporary one nor {own.cache}:"
-        f" {refused.strerror}.",
+        f"The self-test needs {ROOM >> 20} MB of room, which is neither among the temporary files"
+        f" nor in {own.cache} ({', '.join(dict.fromkeys(refused))}).",
         "Make room there, or name another folder: TMPDIR=FOLDER baton doctor --self-test",
     )
 

@@ -7,6 +7,7 @@ program is, its parts, its files, then what they do together.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ from baton.domain.errors import BatonError
 PATIENCE = 120.0
 """How many seconds a check may take; all of them together take some ten."""
 
-AT_ONCE = 2
+AT_ONCE = max(2, min(4, (os.cpu_count() or 1) // 2))
 """How many parts are tried side by side."""
 
 CHECKS: Mapping[str, Check] = {
