@@ -10,7 +10,7 @@ import pytest
 
 from e2e.test_offline import NO_NETWORK, Watch, missing
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.long]
 
 SELF_TEST = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test"]
 
@@ -29,7 +29,6 @@ def test_it_reaches_this_machine_only(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not seen.look_ups
 
 
-@pytest.mark.long
 def test_without_any_network_it_says_what_it_could_not_try(tmp_path: Path) -> None:
     environ = {name: os.environ[name] for name in ("PATH", "BATON_HOME")}
     said, seen = Watch(tmp_path).run(

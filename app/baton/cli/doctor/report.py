@@ -134,7 +134,8 @@ def _paths(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
         homes.add(str(Path.home()))
     found = dict.fromkeys(homes, "~")
     found |= {environ.get(name, ""): f"${name}" for name in ("BATON_HOME", "TMPDIR")}
-    found[str(Path.cwd())] = "."
+    with suppress(OSError):
+        found.setdefault(str(Path.cwd()), ".")
     for path, shown in list(found.items()):
         if path:
             with suppress(OSError, RuntimeError):
