@@ -43,6 +43,8 @@ compiles the general form of 90 for itself at the first start.
 CUDA_LIBRARIES = ("cudart", "cublas", "cublasLt")
 """What the plugin needs beside the driver. NVIDIA allows passing these on with a program."""
 
+CUDA_LICENCE = "CUDA-LICENCE.txt"
+
 DRIVER = """\
 cuDeviceGet cuDeviceGetAttribute cuGetErrorString cuMemAddressFree cuMemAddressReserve cuMemCreate
 cuMemGetAllocationGranularity cuMemMap cuMemRelease cuMemSetAccess cuMemUnmap"""
@@ -88,11 +90,9 @@ def _build(python: Path, kind: str, lock: str, folder: Path) -> None:
     llama._run([*cmake, "--build", str(compiled), "--target", f"ggml-{kind}"], log, environ)
     made = work / "made"
     made.mkdir()
-    for path in [
-        _library(compiled, f"ggml-{kind}"),
-        *(_cuda_files(work) if kind == "cuda" else ()),
-    ]:
-        shutil.copyfile(path, made / path.name)
+    shutil.copyfile(library := _library(compiled, f"ggml-{kind}"), made / library.name)
+    if kind == "cuda":
+        _add_cuda(work / "cuda", made)
     folder.parent.mkdir(parents=True, exist_ok=True)
     made.rename(folder)
     shutil.rmtree(work)
@@ -184,11 +184,14 @@ def _imitate_driver(folder: Path, work: Path) -> None:
     llama._run([*make, "-o", str(folder / "libcuda.so")], work / "log", dict(os.environ))
 
 
-def _cuda_files(work: Path) -> list[Path]:
-    """Return NVIDIA's libraries that go with the plugin, and their licence."""
+def _add_cuda(cuda: Path, made: Path) -> None:
+    """Put NVIDIA's libraries and their licence beside the plugin."""
     wanted = re.compile(rf"(lib)?({'|'.join(CUDA_LIBRARIES)})(\.so\.\d+|64_\d+\.dll)")
-    toolkit = work / "cuda" / "nvidia" / "cu13"
-    return [path for path in sorted(toolkit.rglob("*")) if wanted.fullmatch(path.name)]
+    for path in sorted((cuda / "nvidia" / "cu13").rglob("*")):
+        if wanted.fullmatch(path.name):
+            shutil.copyfile(path, made / path.name)
+    licence = next(cuda.glob("nvidia_cublas-*.dist-info/licenses/License.txt"))
+    shutil.copyfile(licence, made / CUDA_LICENCE)
 
 
 if __name__ == "__main__":

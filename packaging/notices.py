@@ -1,0 +1,59 @@
+"""Writes what a folder build holds of others into it, with all licences: `notices.py FOLDER`.
+
+Licences such as MIT's, BSD's and Apache's want their text to go along; `baton licences` shows it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib.metadata import distributions
+from pathlib import Path
+
+import parts
+
+FILE = Path("baton", "THIRD-PARTY.txt")
+"""Where it lies below the folder's contents."""
+
+_HEAD = """\
+Baton is licensed under the Apache License, Version 2.0, whose text is among those below. It holds
+these works of others, each under its own licence. Behind each stands where its source is kept;
+whatever is under the LGPL lies in this build as Python files, which anybody can replace.
+"""
+
+
+def notices(found: Iterable[parts.Part]) -> str:
+    """Return the notice: a list of the parts, then every text once with those that it is about."""
+    found = list(found)
+    width = max(len(_title(part)) for part in found)
+    lines = [_HEAD]
+    lines += [f"{_title(part):{width}}  {part.licence}  {part.source}".rstrip() for part in found]
+    texts: dict[str, tuple[str, list[str]]] = {}
+    for part in found:
+        for text in part.texts:
+            _, about = texts.setdefault(" ".join(text.split()), (text, []))
+            if _title(part) not in about:
+                about.append(_title(part))
+    for text, about in texts.values():
+        lines += ["", "=" * 100, "\n".join(about), "=" * 100, "", text.strip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _title(part: parts.Part) -> str:
+    return f"{part.name} {part.version}".rstrip()
+
+
+def main(folder: Path) -> None:
+    """Write the notice of a folder build."""
+    executable = next(path for path in (folder / "baton", folder / "baton.exe") if path.is_file())
+    target = folder / parts.CONTENTS / FILE
+    target.unlink(missing_ok=True)
+    found = parts.parts(folder, parts.modules_of(executable), distributions())
+    target.write_text(notices(found), encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except parts.PartsError as error:
+        sys.exit(str(error))
