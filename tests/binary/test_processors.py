@@ -1,0 +1,114 @@
+"""The packaged program's native code on processors of the last ten years, imitated by qemu-user.
+
+None may ever meet an instruction that it doesn't know. The least that Baton asks for is x86-64-v2
+(SSE4.2; Intel since 2008, AMD since 2011), because of numpy; llama.cpp alone would do with less.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from adapters.local_ask import CAPITAL, ask, small
+from baton.adapters.local import probe
+from baton.children import process
+
+pytestmark = [
+    pytest.mark.binary,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="processors of this family"),
+]
+
+PROCESSORS = {
+    "Nehalem": "sse42",  # the least: x86-64-v2
+    "Denverton": "sse42",  # Goldmont, 2016: no AVX, as in small machines still sold years later
+    "SandyBridge": "sandybridge",
+    "IvyBridge": "ivybridge",
+    "Opteron_G5": "piledriver",
+    "Haswell": "haswell",  # what nearly every machine since 2015 can do
+    "EPYC": "haswell",
+}
+"""What qemu can imitate, AVX-512 not among it, and the library that is to be chosen there."""
+
+TRAP = """
+#include <stdio.h>
+__attribute__((constructor)) static void loaded(void) { fclose(fopen("%s", "w")); }
+"""
+
+
+@pytest.fixture(scope="module")
+def restarted(folder: Path) -> list[str]:
+    """Return qemu's options for what the program sets before it starts itself once more.
+
+    It does so at each start to find its libraries, and would leave qemu by that.
+    """
+    with subprocess.Popen([folder, "--child", "runner"], stdin=subprocess.PIPE) as started:
+        environ = Path(f"/proc/{started.pid}/environ")
+        while "_PYI_PARENT_PROCESS_LEVEL" not in (text := environ.read_text()):
+            assert started.poll() is None
+    wanted = ("_PYI_", "LD_LIBRARY_PATH=")
+    set_ = [variable for variable in text.split("\0") if variable.startswith(wanted)]
+    return [option for variable in set_ for option in ("-E", variable)]
+
+
+@pytest.fixture
+def on(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, restarted: list[str]
+) -> Callable[[str], None]:
+    """Return what has the children of the packaged program run on a processor of that name."""
+    qemu = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
+    assert qemu, "needs qemu-user (apt install qemu-user-static)"
+
+    def use(processor: str) -> None:
+        imitated = [qemu, "-cpu", processor, *restarted, str(folder), "--child"]
+        monkeypatch.setattr(process, "command", lambda name: [*imitated, name])
+
+    return use
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Path:
+    """Return a library that leaves a file `loaded` beside it when it is loaded."""
+    library, code = tmp_path / "libggml-trap.so", tmp_path / "trap.c"
+    code.write_text(TRAP % (tmp_path / "loaded"))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(code)], check=True)
+    return library
+
+
+@pytest.mark.parametrize(("processor", "expected"), PROCESSORS.items())
+async def test_the_library_for_that_processor_is_chosen(
+    on: Callable[[str], None], processor: str, expected: str
+) -> None:
+    on(processor)
+    assert (await probe("llama"))["processor"] == expected
+    assert (await probe("onnxruntime"))["providers"]
+
+
+@pytest.mark.parametrize("processor", ["Nehalem", "SandyBridge", "Haswell"])
+async def test_the_starter_answers_paris_there(on: Callable[[str], None], processor: str) -> None:
+    on(processor)
+    worker = small()
+    try:
+        assert "Paris" in (await ask(worker, CAPITAL)).text
+    finally:
+        await worker.aclose()
+
+
+@pytest.mark.parametrize("below", ["Conroe", "qemu64"])
+async def test_llama_cpp_runs_even_below_that(on: Callable[[str], None], below: str) -> None:
+    on(below)
+    assert (await probe("llama"))["processor"] == "x64"
+
+
+async def test_this_machines_own_is_used_and_no_variable_brings_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, trap: Path
+) -> None:
+    monkeypatch.setattr(process, "command", lambda name: [str(folder), "--child", name])
+    found = await probe("llama", {**os.environ, "GGML_BACKEND_PATH": str(trap)})
+    assert found["processor"]
+    assert not (trap.parent / "loaded").exists()
