@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from baton.cli.own.going import uninstall
+from baton.cli.own.licences import licences
 from baton.cli.own.renewing import rollback, show, update
 
 __all__ = ["own"]
@@ -16,6 +17,7 @@ Examples:
   baton self update --from /media/stick/baton
   baton self rollback                go back to the version before
   baton self uninstall               take Baton away; asks about models and history
+  baton self licences                what it holds of others, and their licences
 
 \b
 Baton never looks for updates by itself.
@@ -30,5 +32,5 @@ def own() -> None:
     """
 
 
-for _command in (show, update, rollback, uninstall):
+for _command in (show, update, rollback, uninstall, licences):
     own.add_command(_command)
