@@ -41,7 +41,7 @@ $ErrorActionPreference = "Stop"
 $ProgressPreference = "SilentlyContinue"  # drawing it makes a download many times slower
 
 # Where the release lies: scripts/release writes it into the copy that it publishes.
-$Origin = ""
+$origin = ""
 
 function Stop-Install([string] $Why) {
     throw "Baton was not installed: $Why"
@@ -50,7 +50,7 @@ function Stop-Install([string] $Why) {
 function Find-Release {
     $place = $From
     if (-not $place -and (Test-Path (Join-Path $PSScriptRoot "SHA256SUMS"))) { $place = $PSScriptRoot }
-    if (-not $place) { $place = $Origin }
+    if (-not $place) { $place = $origin }
     if (-not $place) { Stop-Install "say where the release lies, with -From FOLDER or -From https://..." }
     if ($place -match "^https://|^http://(localhost|127\.0\.0\.1)[:/]") { return $place.TrimEnd("/") }
     if ($place -match "^http://") {

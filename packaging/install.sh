@@ -166,7 +166,7 @@ absolute_or() {
 }
 
 installed() {
-    [ -f "$receipt" ] && sed -n "s/.*\"$1\": *\"\([a-z]*\)\".*/\1/p" "$receipt" 2>/dev/null
+    [ -f "$receipt" ] && sed -n "s/.*\"$1\": *\"\([0-9A-Za-z._+-]*\)\".*/\1/p" "$receipt" 2>/dev/null
 }
 
 # Which file
@@ -311,7 +311,7 @@ put_down() {
 }
 
 keep_previous() {
-    if [ -f "$receipt" ] && ! "$target" --version >/dev/null 2>&1; then
+    if ! says=$("$target" --version 2>&1) && [ -f "$receipt" ]; then
         say "The one before doesn't start any more, and is not kept."
         return
     fi
@@ -320,23 +320,44 @@ keep_previous() {
         attempt "the version before can't be kept" cp -pP "$target" "$work/previous"
     fi
     # After an interruption it may be this very file already, which mv refuses to replace by itself.
-    attempt "the version before can't be kept" rm -f "$share/previous"
+    attempt "the version before can't be kept" rm -f "$share/previous" "$share/previous.json"
     attempt "the version before can't be kept" mv -f "$work/previous" "$share/previous"
     say "The one before is kept as $share/previous."
+    # What it is, for `baton self rollback`, where the receipt is still of it.
+    old=$(installed version)
+    case $says in
+        *" ${old:-none}")
+            write "$share/previous.json" "{
+  \"schema\": 1,
+  \"version\": \"$old\",
+  \"flavour\": \"$(installed flavour)\",
+  \"platform\": \"$(installed platform)\",
+  \"gpu\": \"$(installed gpu)\"
+}"
+            ;;
+    esac
 }
 
-# put FILE TEXT: writes it whole or not at all; a failure is told, and no reason to stop.
-put() {
+# write FILE TEXT: whole or not at all.
+write() {
     writing=$1.new
-    if mkdir -p "${1%/*}" 2>/dev/null && { printf '%s\n' "$2" >"$1.new"; } 2>/dev/null &&
-        mv -f "$1.new" "$1" 2>/dev/null; then
-        files="$files
-$1"
+    if mkdir -p "${1%/*}" 2>/dev/null && { printf '%s\n' "$2" >"$writing"; } 2>/dev/null &&
+        mv -f "$writing" "$1" 2>/dev/null; then
         return
     fi
-    rm -f "$1.new" 2>/dev/null
+    rm -f "$writing" 2>/dev/null
     writing=$work
-    note "$1 could not be written; Baton works without it."
+    return 1
+}
+
+# put FILE TEXT: writes what is installed; a failure is told, and no reason to stop.
+put() {
+    if write "$1" "$2"; then
+        files="$files
+$1"
+    else
+        note "$1 could not be written; Baton works without it."
+    fi
 }
 
 put_completions() {

@@ -576,6 +576,26 @@ def test_a_second_run_upgrades_and_keeps_the_one_before(
     assert sorted(machine.prefix.joinpath("bin").iterdir()) == [machine.baton]
 
 
+def test_what_the_one_before_was_is_noted_for_a_rollback(
+    machine: Machine, folder: Path, tmp_path: Path
+) -> None:
+    note = machine.previous.with_name("previous.json")
+    well(machine.install("--from", folder, "--flavour", "slim"))
+    well(machine.install("--from", release(tmp_path / "newer", "0.2.0"), "--flavour", "full"))
+    assert json.loads(note.read_text()) == {
+        "schema": 1,
+        "version": "0.1.0",
+        "flavour": "slim",
+        "platform": PLATFORM,
+        "gpu": "",
+    }
+    # A binary that isn't the one of the receipt: nothing is known of it.
+    machine.baton.write_bytes(program("0.1.5"))
+    well(machine.install("--from", release(tmp_path / "newest", "0.3.0")))
+    assert machine.previous.read_bytes() == program("0.1.5")
+    assert not note.exists()
+
+
 def test_the_same_again_keeps_what_was_before_it(
     machine: Machine, folder: Path, tmp_path: Path
 ) -> None:
@@ -658,7 +678,7 @@ def stopped(machine: Machine, newer: Path, old: dict[str, bytes], kind: str) -> 
     assert machine.receipt["version"] in ("0.1.0", "0.2.0")
     for name, content in machine.files().items():
         if "baton-install" not in name and not name.endswith(".new"):
-            assert content == old.get(name) or b"0.2.0" in content or name.endswith("previous")
+            assert content == old.get(name) or b"0.2.0" in content or "previous" in name
         elif kind != "KILL":
             raise AssertionError(f"{name} was left behind")
 
