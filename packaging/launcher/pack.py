@@ -58,6 +58,7 @@ __all__ = [
     "pack",
     "read",
     "unpack",
+    "written",
 ]
 
 MAGIC = b"\0Baton's payload"
@@ -133,7 +134,7 @@ def pack(folder: Path, target: Path, launcher: Path, level: int = _LEVEL) -> Pac
             _sha256(file, size),
             hashlib.sha256(manifest).hexdigest(),
         )
-        file.write(_written(trailer))
+        file.write(written(trailer))
         file.seek(0)
         whole = _sha256(file, offset + size + _TRAILER.size)
     return Packed(whole, target.stat().st_size, trailer)
@@ -301,7 +302,8 @@ def _room(member: tarfile.TarInfo) -> int:
     return max(_BLOCK, -(-member.size // _BLOCK) * _BLOCK)
 
 
-def _written(trailer: Trailer) -> bytes:
+def written(trailer: Trailer) -> bytes:
+    """Return a trailer's bytes."""
     fields = _TRAILER.pack(
         MAGIC,
         VERSION,
@@ -338,7 +340,9 @@ def _sha256(file: IO[bytes], size: int) -> str:
 def _replacing(target: Path) -> Iterator[BinaryIO]:
     """Give a file to write to, which takes the target's place once all of it is on the disk."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w+b", dir=target.parent, delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "w+b", dir=target.parent, prefix=f".{target.name}.", delete=False
+    ) as file:
         made = Path(file.name)
         try:
             yield file.file  # type: ignore[misc]

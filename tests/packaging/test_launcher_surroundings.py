@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from support.single import Make, Single, pack, told
 
@@ -187,6 +191,59 @@ def test_a_single_wrong_byte_is_noticed(single: Single) -> None:
         assert not [path for path in single.app.glob("*") if path.is_dir()]
         with pytest.raises(pack.PackError):
             pack.check(single.file)
+
+
+def forge(single: Single, *members: tarfile.TarInfo) -> None:
+    """Put another payload behind the launcher, with a trailer that is right."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+    payload = zstandard.compress(made.getvalue())
+    launcher = single.file.read_bytes()[: single.payload.offset]
+    sha256 = hashlib.sha256(payload).hexdigest()
+    trailer = pack.Trailer(len(launcher), len(payload), 1, len(members), sha256, sha256)
+    single.file.write_bytes(launcher + payload + pack.written(trailer))
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.size = kind, target, 3 if kind == tarfile.REGTYPE else 0
+    return made
+
+
+LINK, FOLDER = tarfile.SYMTYPE, tarfile.DIRTYPE
+HOSTILE = {
+    "absolute": [member("/OUTSIDE/x")],
+    "above": [member("../x")],
+    "above, later": [member("a", FOLDER), member("a/../../x")],
+    "its end is above": [member("a", FOLDER), member("a/..", FOLDER)],
+    "here": [member("./x")],
+    "nothing between": [member("a", FOLDER), member("a//x")],
+    "through a link": [member("a", LINK, ".."), member("a/x")],
+    "a link to a root": [member("a", LINK, "/OUTSIDE")],
+    "a hard link": [member("a"), member("b", tarfile.LNKTYPE, "a")],
+    "a pipe": [member("a", tarfile.FIFOTYPE)],
+    "a device": [member("a", tarfile.CHRTYPE)],
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_nothing_is_written_elsewhere(single: Single, tmp_path: Path, hostile: str) -> None:
+    """Though nobody but pack.py makes payloads."""
+    for made in HOSTILE[hostile]:
+        made.name = made.name.replace("/OUTSIDE", str(tmp_path))
+        made.linkname = made.linkname.replace("/OUTSIDE", str(tmp_path))
+    before = set(tmp_path.rglob("x"))
+    forge(single, *HOSTILE[hostile])
+    refused(single.start(), "is damaged")
+    assert set(tmp_path.rglob("x")) == before
+    assert not single.leftovers()
+
+
+def test_what_is_kept_otherwise_than_it_was_unpacked_is_not_run(single: Single) -> None:
+    forge(single, member("baton"))  # there is no MANIFEST
+    refused(single.start(), "isn't kept there as it's written", "BATON_HOME=/a/folder baton")
 
 
 def test_what_follows_is_no_matter(single: Single) -> None:
