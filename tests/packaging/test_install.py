@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from support.single import pack
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
 
 INSTALL = Path(__file__).parents[2] / "packaging" / "install.sh"
@@ -325,6 +327,44 @@ def test_without_a_home_a_prefix_is_enough_and_nothing_else_is_touched(
         "baton",
         "install.json",
     }
+
+
+# With the launcher in front
+
+
+def packed(folder: Path, launcher: Path, version: str = "0.1.0") -> Path:
+    """Make a release of a single file such as the real one, which unpacks a small program."""
+    inside = folder.with_name(f"{folder.name} inside")
+    (inside / "lib").mkdir(parents=True)
+    (inside / "lib" / "data").write_text(version)
+    (inside / "baton").write_bytes(program(version))
+    (inside / "baton").chmod(0o755)
+    folder.mkdir()
+    pack.pack(inside, folder / f"baton-{version}-{PLATFORM}", launcher, level=1)
+    write_sums(folder)
+    return folder
+
+
+def test_a_real_single_file_is_unpacked_once_and_starts(
+    machine: Machine, tmp_path: Path, launcher: Path
+) -> None:
+    machine.has("bash")
+    well(machine.install("--from", packed(tmp_path / "old", launcher)))
+    assert machine.files()[COMPLETIONS["bash"]] == b"# how bash completes 0.1.0\n"
+    apps = machine.home / ".cache" / "baton" / "app"
+    assert len([path for path in apps.iterdir() if path.is_dir()]) == 1
+    well(machine.install("--from", packed(tmp_path / "new", launcher, "0.2.0")))
+    environ = {"HOME": str(machine.home), "PATH": os.environ["PATH"]}
+    for file, version in ((machine.baton, "0.2.0"), (machine.previous, "0.1.0")):
+        ran = subprocess.run([file, "--version"], env=environ, capture_output=True, text=True)
+        assert ran.stdout == f"baton {version}\n"
+
+
+def test_what_the_launcher_says_is_told(machine: Machine, tmp_path: Path, launcher: Path) -> None:
+    (machine.home / ".cache").write_text("in the way")
+    said = refused(machine.install("--from", packed(tmp_path / "old", launcher)))
+    assert str(machine.home / ".cache") in said
+    assert not machine.baton.exists()
 
 
 # From an address
