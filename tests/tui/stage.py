@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from textual.app import ScreenStackError
 from textual.pilot import Pilot
 
 from baton.adapters.ledger import Ledger
@@ -54,6 +56,12 @@ GPT = Card(
 SORRY = "I'm sorry, but I can't help with that."
 
 
+def until(condition: Callable[[], object]) -> Iterable[float]:
+    """Let a script go on no sooner than something is so."""
+    while not condition():
+        yield 0.02
+
+
 def sorry(request: Request) -> Iterable[Chunk]:
     """Be a local worker that needs help."""
     yield Text(SORRY)
@@ -83,22 +91,36 @@ class Stage:
     async def press(self, *keys: str) -> None:
         """Press keys, and let the app do what they ask."""
         await self.pilot.press(*keys)
-        await self.pilot.pause()
+        await self._pause()
 
     async def send(self, text: str) -> None:
         """Write a prompt and send it."""
         self.chat.composer.prompt.insert(text)
         await self.press("enter")
 
-    async def until(self, condition: Callable[[], object], seconds: float = 10) -> None:
-        """Wait until something is so."""
-        async with asyncio.timeout(seconds):
-            while not condition():
-                await self.pilot.pause(0.02)
+    async def until(self, condition: Callable[[], object], seconds: float = 30) -> None:
+        """Wait until something is so; long, since machines are busy at times."""
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {seconds} s; the screen shows:\n{self.see()}")
+            await self._pause(0.02)
+        await self._pause()  # what comes with it is there, too
+
+    async def _pause(self, seconds: float | None = None) -> None:
+        if self.app.is_running:
+            with suppress(ScreenStackError):  # it was left meanwhile
+                await self.pilot.pause(seconds)
+        else:
+            await asyncio.sleep(seconds or 0)
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until all of these are on the screen, however their lines are broken."""
+        await self.until(lambda: all(text in self.see() or text in self.flat() for text in texts))
 
     async def answered(self) -> None:
-        """Wait until nothing is being written any more."""
-        await self.until(lambda: not self.chat.player.busy and not self.chat.player.waiting)
+        """Wait until nothing is being written any more, and all that comes after it is done."""
+        await self.until(lambda: self.chat.player.idle)
         await self.pilot.pause()
 
     async def ask(self, text: str) -> None:
@@ -111,6 +133,10 @@ class Stage:
         """Return what is on the screen, line by line."""
         strips = self.app.screen._compositor.render_strips()
         return "\n".join(strip.text for strip in strips)
+
+    def flat(self) -> str:
+        """Return what is on the screen as one line."""
+        return " ".join(self.see().split())
 
 
 async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:

@@ -29,7 +29,7 @@ from baton.domain.labels import Label
 from baton.engine.policy import Limits
 from baton.engine.ports import Place
 from baton.tui.playing import FRAME_SECONDS
-from tui.stage import staged
+from tui.stage import staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 
@@ -106,19 +106,22 @@ async def test_a_prompt_that_comes_while_the_start_asks_the_history_stays_on_the
 
 
 async def test_phases_are_told_in_the_footer(tmp_path: Path) -> None:
+    seen: list[str] = []
+
     def script(request: Request) -> Script:
         yield Loading(0.6)
-        yield 0.3
+        yield from until(lambda: len(seen) > 0)
         yield Reading(40, 100)
-        yield 0.3
+        yield from until(lambda: len(seen) > 1)
         yield Text("word ")
         yield Writing(31.0)
-        yield 0.3
+        yield from until(lambda: len(seen) > 2)
 
     async with staged(tmp_path, script) as stage:
         await stage.send("hello")
         for words in ("loading small 60 %", "reading prompt 40 %", "writing 31 tokens/s"):
-            await stage.until(lambda words=words: words in stage.see())  # type: ignore[misc]
+            await stage.shows(words)
+            seen.append(words)
         await stage.answered()
 
 
@@ -298,10 +301,13 @@ async def test_a_draft_is_kept_for_its_conversation(tmp_path: Path) -> None:
 
 
 async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
     def script(request: Request) -> Script:
         for number in range(60):
             yield Text(f"word{number} ")
-            yield 0.02
+            if number == 9:
+                yield from until(go.is_set)
 
     async with staged(tmp_path, script) as stage:
         await stage.send("write")
@@ -311,6 +317,7 @@ async def test_leaving_a_conversation_does_not_stop_its_answer(tmp_path: Path) -
         await stage.until(lambda: "word3" not in stage.see())
         assert stage.chat.player.busy
         await stage.chat.open(conversation)
+        go.set()
         await stage.answered()
         assert "word0 word1" in stage.see()
         assert "word59" in stage.see()
@@ -324,8 +331,8 @@ async def test_scrolling_up_stays_while_text_streams(tmp_path: Path) -> None:
 
     async with staged(tmp_path, script) as stage:
         await stage.send("write")
-        await stage.until(lambda: stage.chat.transcript.max_scroll_y > 10)
-        assert stage.chat.transcript.scroll_y == stage.chat.transcript.max_scroll_y
+        transcript = stage.chat.transcript
+        await stage.until(lambda: transcript.scroll_y == transcript.max_scroll_y > 10)
         stage.chat.transcript.scroll_to(y=2, animate=False)
         await stage.pilot.pause(0.5)
         assert stage.chat.transcript.scroll_y == 2

@@ -85,16 +85,16 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
     shop.supply.hold()
     async with shopping(shop, tmp_path) as stage:
         await choose(stage, "Download in the background")
-        await stage.until(lambda: shop.supply.begun == ["scout-2b", "talker-9b"])
-        assert "On the way: Scout 2B and Talker 9B (7.0 GB). Until then SmolLM2 135M" in flat(stage)
+        await stage.until(lambda: sorted(shop.supply.begun) == ["scout-2b", "talker-9b"])
+        await stage.shows("On the way: Scout 2B and Talker 9B (7.0 GB). Until then SmolLM2 135M")
         assert stage.chat.composer.prompt.has_focus
         await stage.until(lambda: "downloading 2 models" in stage.see().splitlines()[-1])
         await stage.ask("hello")
         assert stage.chat.transcript.turns[-1].worker == "small"
         shop.supply.going.set()
-        await stage.until(lambda: shop.joined == ["scout-2b", "talker-9b"])
-        await stage.until(lambda: "Talker 9B is here and answers from now on." in flat(stage))
-        assert "Scout 2B is here and draws plans from now on." in flat(stage)
+        await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
+        await stage.shows("Talker 9B is here and answers from now on.")
+        await stage.shows("Scout 2B is here and draws plans from now on.")
         assert stage.chat.worker == "talker-9b"
         await stage.ask("hello again")
         assert stage.chat.transcript.turns[-1].worker == "talker-9b"

@@ -142,8 +142,11 @@ async def test_a_table_follows_the_window(shop: Shop, tmp_path: Path) -> None:
         await to_models(stage)
         for size in ((140, 40), (40, 12), (80, 24)):
             await stage.pilot.resize_terminal(*size)
+            await stage.until(lambda size=size: stage.app.screen.size == size)  # type: ignore[misc]
             await stage.until(lambda: "SmolLM2" in stage.see())
-            assert all(len(line) <= size[0] for line in stage.see().splitlines())
+            await stage.until(
+                lambda size=size: all(len(line) <= size[0] for line in stage.see().splitlines())  # type: ignore[misc]
+            )
 
 
 # What is done with it

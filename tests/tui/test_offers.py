@@ -17,7 +17,7 @@ from baton.engine.policy import Limits
 from baton.engine.ports import Choice, Question
 from baton.tui.widgets.offer import OfferView
 from baton.tui.widgets.question import ChoiceView
-from tui.stage import SORRY, Stage, afar, sorry, staged
+from tui.stage import SORRY, Stage, afar, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 CARD = "Ask gpt-5-mini?"
@@ -80,11 +80,13 @@ async def test_a_declined_offer_is_one_quiet_line(tmp_path: Path, keys: tuple[st
 
 
 async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Path) -> None:
+    word, rest = asyncio.Event(), asyncio.Event()
+
     def slowly(request: Request) -> Script:
         yield Sent("api.openai.com", 1834)
-        yield 0.4
+        yield from until(word.is_set)
         yield Text("Herons ")
-        yield 0.3
+        yield from until(rest.is_set)
         yield Text("wade.")
         yield Usage(400, 800, Finish.STOP)
 
@@ -93,9 +95,12 @@ async def test_what_is_sent_replaces_the_draft_with_name_and_price(tmp_path: Pat
         await stage.press("tab", "right", "enter")
         await stage.until(lambda: "the local draft; gpt-5-mini was asked" in stage.see())
         assert SORRY in stage.see(), "the draft stays until the new answer has a word"
+        word.set()
         await stage.until(lambda: "Herons" in stage.see())
         assert SORRY not in stage.see()
+        rest.set()
         await stage.answered()
+        await stage.shows("$0.002 of $2.00")
         seen = stage.see()
         assert "Herons wade." in seen
         assert "Baton · 2 steps · 1 local, 1 cloud" in seen
@@ -338,11 +343,16 @@ async def test_what_is_being_written_cannot_leave_after_the_person_forbade_it(
 
 
 async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_path: Path) -> None:
+    shown, looked = asyncio.Event(), asyncio.Event()
+
     def long(request: Request) -> Script:
         yield Sent("api.openai.com", 1834)
         for number in range(60):
             yield Text(f"word{number} ")
-            yield 0.03
+            if number == 9:
+                yield from until(shown.is_set)
+            if number == 29:
+                yield from until(looked.is_set)
         yield Usage(400, 60, Finish.STOP)
 
     terms = {"policy": Policy.BUDGET}
@@ -353,10 +363,12 @@ async def test_who_comes_back_while_an_answer_replaces_a_draft_sees_it_once(tmp_
         await stage.press("ctrl+n")
         await stage.until(lambda: "word3" not in stage.see())
         await stage.chat.open(conversation)
+        shown.set()
         await stage.until(lambda: "word20" in stage.see())
         assert stage.chat.player.busy
         assert stage.see().count("word3 ") == 1
         assert SORRY not in stage.see()
+        looked.set()
         await stage.answered()
         assert stage.see().count("word3 ") == 1
         assert "word59" in stage.see()

@@ -361,7 +361,7 @@ async def test_a_drawn_plan_is_shown_as_it_is_drawn_asked_about_and_played(tmp_p
         await stage.press("tab", "right", "enter")
         await stage.answered()
         await stage.until(lambda: "Garças." in stage.see())
-        assert "2 steps · 2 local" in stage.see(), "in the heading now"
+        await stage.shows("2 steps · 2 local")  # in the heading now
         assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
         stage.chat.transcript.focus()
         await stage.press("w")

@@ -145,6 +145,11 @@ class Player:
         """Whether an answer is being written."""
         return self.current is not None
 
+    @property
+    def idle(self) -> bool:
+        """Whether all that was sent is over, with whatever is done at an answer's end."""
+        return self._task is None
+
     def send(self, pending: Pending, *, first: bool = False) -> None:
         """Play this prompt, after those that were sent before, or `first`."""
         self.waiting.insert(0 if first else len(self.waiting), pending)

@@ -71,6 +71,8 @@ class ConversationsScreen(Overlay[Found]):
 
     @work(exclusive=True, group="search")
     async def _search(self, keep: int = 0) -> None:
+        if not self.is_open:
+            return
         words = self.query_one(Input).value.strip()
         try:
             if words:
@@ -84,8 +86,9 @@ class ConversationsScreen(Overlay[Found]):
         except BatonError as error:
             self.footer.say(str(error))
             return
-        self._show(options, keep)
-        self.footer.status = _count(len(options), words)
+        if self.is_open:
+            self._show(options, keep)
+            self.footer.status = _count(len(options), words)
 
     def _show(self, options: Sequence[Content], keep: int) -> None:
         listing = self.query_one(OptionList)
@@ -95,8 +98,13 @@ class ConversationsScreen(Overlay[Found]):
 
     @property
     def _chosen(self) -> Found | None:
-        index = self.query_one(OptionList).highlighted
+        index = self._place
         return None if index is None or index >= len(self._found) else self._found[index]
+
+    @property
+    def _place(self) -> int | None:
+        """Where the cursor is."""
+        return self.query_one(OptionList).highlighted if self.is_open else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to undo only what was deleted."""
@@ -124,7 +132,7 @@ class ConversationsScreen(Overlay[Found]):
         title = await self.app.push_screen_wait(RenameScreen(chosen.title))
         if title:
             await self._store.rename(chosen.conversation, title)
-            self._search(self.query_one(OptionList).highlighted or 0)
+            self._search(self._place or 0)
 
     @work(group="change")
     async def action_delete(self) -> None:
@@ -135,7 +143,7 @@ class ConversationsScreen(Overlay[Found]):
         self._deleted.append(chosen)
         self.refresh_bindings()
         self.footer.say("deleted; Ctrl+Z brings it back")
-        self._search(self.query_one(OptionList).highlighted or 0)
+        self._search(self._place or 0)
 
     @work(group="change")
     async def action_undo(self) -> None:

@@ -55,6 +55,8 @@ class EgressScreen(Overlay[None]):
         except BatonError as error:
             self.footer.say(str(error), 12)
             return
+        if not self.is_open:
+            return
         listing = self.query_one(OptionList)
         listing.add_options(Option(_describe(one)) for one in self._sent)
         listing.highlighted = 0 if self._sent else None

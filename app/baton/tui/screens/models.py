@@ -94,8 +94,8 @@ class ModelsScreen(Overlay[str]):
     @property
     def _row(self) -> Row | None:
         """What the cursor is on."""
-        table = self.query_one(OptionList)
-        if table.highlighted is None:
+        table = self.query_one(OptionList) if self.is_open else None
+        if table is None or table.highlighted is None:
             return None
         return self._rows.get(table.get_option_at_index(table.highlighted).id or "")
 
@@ -149,7 +149,7 @@ class ModelsScreen(Overlay[str]):
         self._stock = stock
         self._fill()
         best = next((key for key, row in self._rows.items() if row.recommended), "")
-        if self._at_best and best:
+        if self._at_best and best and self.is_open:
             self._at_best = False
             self._point_at(best)
         self.refresh_bindings()
@@ -166,7 +166,7 @@ class ModelsScreen(Overlay[str]):
 
     def _fill(self) -> None:
         """Draw what has changed; the cursor stays on its model."""
-        if not self.is_mounted or not self.size.width:
+        if not self.is_open or not self.size.width:
             return
         table, coming = self.query_one(OptionList), self._coming
         columns = models.Columns(table.scrollable_content_region.width - 2)
@@ -261,6 +261,8 @@ class ModelsScreen(Overlay[str]):
 
     def _describe(self) -> None:
         """Tell of the model under the cursor."""
+        if not self.is_open:
+            return
         row, about = self._row, Content("")
         if row is not None:
             good, verdict = self._good.get(row.key, ""), self._verdicts.get(row.key)
@@ -285,7 +287,7 @@ class ModelsScreen(Overlay[str]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer only what can be done with the model under the cursor."""
-        row = self._row if self.is_mounted else None
+        row = self._row
         held = row.held if row is not None else None
         match action:
             case "choose":

@@ -90,7 +90,7 @@ class MoneyScreen(Overlay[None]):
         except BatonError as error:
             self.footer.say(str(error), 12)
             return
-        if self._releasing and self._unconfirmed:
+        if self._releasing and self._unconfirmed and self.is_open:
             self._releasing = False
             self._release(self._unconfirmed)
 
@@ -101,6 +101,8 @@ class MoneyScreen(Overlay[None]):
         purposes = await self._ledger.usage("purpose", since)
         self._unconfirmed = await self._ledger.unconfirmed()
         self._frozen = standing.frozen
+        if not self.is_open:
+            return
         lines = [*_ceilings(standing), Content(""), *self._rules(standing)]
         lines += [
             *_table("This month, by worker, with tokens", workers),

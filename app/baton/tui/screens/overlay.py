@@ -39,6 +39,11 @@ class Overlay(ModalScreen[Result | None]):
         """Lay out what the screen shows."""
         raise NotImplementedError
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is laid out still: what was read for it may come after it was left."""
+        return self.is_mounted and self.display
+
     async def action_close(self) -> None:
         """Go back to the conversation."""
         self.dismiss(None)
