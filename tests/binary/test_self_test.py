@@ -63,7 +63,8 @@ class Copy:
 
     def libraries(self) -> list[str]:
         """Return the compiled libraries whose absence must be noticed."""
-        paths = [line.rstrip("\n").split(" ", 4)[4] for line in self.listed]
+        entries = [line.rstrip("\n").split(" ", 4) for line in self.listed]
+        paths = [path for kind, *_, path in entries if kind == "f"]  # what a link names is a file
         found = [p for p in paths if re.search(r"\.(so|dylib|pyd|dll)(\.|$)", p)]
         return [path for path in found if not any(re.search(odd, path) for odd in UNUSED)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -147,6 +148,30 @@ async def test_a_part_that_is_there_but_wrong_is_told(
 ) -> None:
     at_start(tmp_path, monkeypatch, BAD[part])
     assert states((await found(part)).values()) == {part: State.BROKEN}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and ELF")
+async def test_a_packaged_library_that_lacks_something_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    at_start(tmp_path, monkeypatch, f"import sys; sys._MEIPASS = {str(inside)!r}")
+
+    async def told() -> str:
+        finding = (await found("libraries"))["libraries"]
+        assert finding.state is State.BROKEN
+        return finding.text
+
+    assert "There are none" in await told()
+    (inside / "libtuba.so.1").write_bytes(b"no library")
+    assert "1 can't be opened. libtuba.so.1: " in await told()
+    (inside / "libtuba.so.1").unlink()
+    bz2 = importlib.util.find_spec("_bz2")
+    if bz2 is None or not str(bz2.origin).endswith(".so"):
+        pytest.skip("needs a Python whose _bz2 is a file")
+    shutil.copy(str(bz2.origin), inside)
+    assert "The system's are used, not Baton's own: libbz2.so" in await told()
 
 
 @pytest.mark.parametrize(
@@ -401,7 +426,7 @@ def test_ended_from_outside_it_leaves_nothing(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir())
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
-    assert (process.returncode, "cloud" in rest) == (130, False)
+    assert (process.returncode, "screen" in rest) == (130, False)
     assert not list(tmp_path.iterdir())
 
 

@@ -10,8 +10,9 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -30,6 +31,12 @@ LEAST_ZONES = 400
 _SUFFIXES = (".so", ".dylib", ".pyd", ".dll")
 _GPU = ("ggml-cuda", "ggml-vulkan", "ggml-hip", "ggml-sycl")
 """Libraries that need a graphics driver, which need not be there."""
+
+_SYSTEM = re.compile(
+    r"(ld|ld-linux[\w-]*|ld-musl[\w-]*|lib(c|m|dl|pthread|rt|util|resolv|anl|mvec|nss_\w+))[-.]"
+    r"|.*\.(cpython-|abi3\.)"
+)
+"""Names of the C library's parts; and of Python's modules, which are never looked for elsewhere."""
 
 _ONE_OF_MANY = "ggml-cpu-"
 """Compiled for other processors, too: the one for this is tried with llama.cpp."""
@@ -68,25 +75,23 @@ def python() -> str:
 
 
 def libraries() -> str:
-    """Open every compiled library inside the packaged binary, as the system does for a program."""
-    import ctypes
+    """Open every compiled library inside the packaged binary, as the system does for a program.
 
+    Whatever they need must be inside too, but for the C library: the system's would do here, and
+    be missing elsewhere.
+    """
     inside = getattr(sys, "_MEIPASS", None)
     if inside is None:
         return "not a packaged binary: they are where pip put them"
-    count = 0
-    lacking: list[str] = []
-    gpu: list[str] = []
-    for file in _libraries(Path(inside)):
-        try:
-            ctypes.CDLL(str(file))
-            count += 1
-        except OSError as error:
-            told = f"{file.name}: {error}"
-            (gpu if any(name in file.name for name in _GPU) else lacking).append(told)
-    if lacking:
-        raise Broken(f"{len(lacking)} can't be opened. {' '.join(lacking[:3])}")
+    folder = Path(inside).resolve()
+    files = sorted(_libraries(folder), key=lambda file: any(gpu in file.name for gpu in _GPU))
+    count = sum(not any(gpu in file.name for gpu in _GPU) for file in files)
     expect(count, "There are none, so this isn't all of Baton.")
+    lacking = _unopened(files[:count])
+    expect(not lacking, f"{len(lacking)} can't be opened. {' '.join(lacking[:3])}")
+    outside = _outside(folder)
+    expect(not outside, f"The system's are used, not Baton's own: {', '.join(outside[:3])}.")
+    gpu = _unopened(files[count:])
     drivers = f"; not opened, for want of a graphics driver: {'; '.join(gpu)}" if gpu else ""
     return f"all {count} can be opened{drivers}"
 
@@ -96,6 +101,37 @@ def _libraries(folder: Path) -> Iterator[Path]:
         for name in sorted(names):
             if (name.endswith(_SUFFIXES) or ".so." in name) and _ONE_OF_MANY not in name:
                 yield Path(place, name)
+
+
+def _unopened(files: Iterable[Path]) -> list[str]:
+    """Return those that can't be opened, with why."""
+    import ctypes
+
+    told = []
+    for file in files:
+        try:
+            ctypes.CDLL(str(file))
+        except OSError as error:
+            told.append(f"{file.name}: {error}")
+    return told
+
+
+def _outside(folder: Path) -> list[str]:
+    """Return the libraries in this process that came from elsewhere, where that can be told."""
+    try:
+        maps = Path("/proc/self/maps").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    try:
+        forced = Path("/etc/ld.so.preload").read_text("utf-8", "replace").split()
+    except OSError:
+        forced = []
+    paths = {Path(path) for path in re.findall(r"/.*\.so[.\d]*$", maps, re.MULTILINE)}
+    return sorted(
+        path.name
+        for path in paths
+        if not (path.is_relative_to(folder) or _SYSTEM.match(path.name) or str(path) in forced)
+    )
 
 
 def sqlite() -> str:

@@ -42,8 +42,8 @@ CHECKS: Mapping[str, Check] = {
     "history": works.history,
     "tools": works.tools,
     "keyring": works.keyring,
-    "screen": screen.screen,
     "cloud": cloud.cloud,
+    "screen": screen.screen,  # last: the app takes the system's signals over
 }
 
 

@@ -56,12 +56,9 @@ def _broken(name: str, why: str) -> Finding:
 # Parts
 
 
-async def _part(name: str, place: Ground) -> str | Finding:
+async def _part(name: str, place: Ground) -> str:
     """Try one part in a child of its own."""
-    from baton.adapters.cloud import NEEDED
-
-    tried = await try_part(name, place.environ, {*NEEDED, "BATON_HOME"})
-    return tried.text if tried.well else Finding(name, State.WARN, tried.text)
+    return (await try_part(name, place.environ)).text
 
 
 PARTS: Mapping[str, Check] = {name: partial(_part, name) for name in NAMES if name != "keyring"}
@@ -69,7 +66,10 @@ PARTS: Mapping[str, Check] = {name: partial(_part, name) for name in NAMES if na
 
 async def keyring(place: Ground) -> str | Finding:
     """Keep a canary in whatever keeps keys here, read it back and remove it."""
-    return await _part("keyring", place)
+    from baton.adapters.cloud import NEEDED
+
+    tried = await try_part("keyring", place.environ, {*NEEDED, "BATON_HOME"})
+    return tried.text if tried.well else Finding("keyring", State.WARN, tried.text)
 
 
 async def llama(place: Ground) -> str | Finding:
