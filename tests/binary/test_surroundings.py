@@ -31,7 +31,6 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr
     assert "Traceback" not in done.stderr
-    assert done.stderr.rstrip().endswith("."), done.stderr
     return done.stderr
 
 
@@ -46,14 +45,18 @@ def test_without_a_folder_for_what_is_temporary(make: Make, tmp_as: str) -> None
 
 
 def test_a_home_that_cannot_be_written(make: Make) -> None:
-    assert "BATON_HOME" in sentence(make(home_as="ro").run("/opt/baton", "--version"))
+    said = sentence(make(home_as="ro").run("/opt/baton", "--version"))
+    assert "BATON_HOME" in said
+    assert "Read-only file system" in said
 
 
 def test_a_home_of_somebody_else(make: Make) -> None:
     machine = make()
     os.chown(machine.home, 0, 0)
     machine.home.chmod(0o755)
-    assert "BATON_HOME" in sentence(machine.run("/opt/baton", "--version"))
+    said = sentence(machine.run("/opt/baton", "--version"))
+    assert "BATON_HOME" in said
+    assert "Permission denied" in said
 
 
 def test_a_home_that_cannot_be_written_and_another_folder_named(make: Make) -> None:
