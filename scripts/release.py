@@ -6,7 +6,8 @@
 
 `make` takes what scripts/build has left in dist/ (`baton`, `baton-slim`), and what was brought
 there from other machines under its release name. It copies them under those names, and writes
-beside them the list that `baton self update` reads, its signature, SHA256SUMS and the installers.
+beside them the list that `baton self update` reads, its signature, SHA256SUMS, the installers, and
+of each file the bill of materials that its build left (NAME.cdx.json).
 The same files, key and commit make the same folder, byte by byte.
 """
 
@@ -39,6 +40,8 @@ from baton.domain.releases import (
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMS = "SHA256SUMS"
+BILL = ".cdx.json"
+"""What is put after a file's name for its bill of materials (packaging/sbom.py)."""
 INSTALLERS = ("install.sh", "install.ps1")
 
 _NAME = re.compile(
@@ -160,6 +163,8 @@ def make(dist: Path, folder: Path, key: Ed25519PrivateKey, released: str, origin
         target = folder / one.name
         shutil.copyfile(one.path, target)
         target.chmod(0o755 if one.kind == "file" else 0o644)
+        if (bill := one.path.with_name(one.path.name + BILL)).is_file():
+            shutil.copyfile(bill, folder / (one.name + BILL))
         files.append(
             ReleaseFile(
                 one.name,
@@ -226,7 +231,7 @@ def _clear(folder: Path) -> None:
     known = {MANIFEST, SIGNATURE, SUMS, *INSTALLERS}
     inside = sorted(folder.iterdir())
     for path in inside:
-        if path.name not in known and not _NAME.fullmatch(path.name):
+        if path.name not in known and not _NAME.fullmatch(path.name.removesuffix(BILL)):
             raise Wrong(f"{folder} holds more than a release: {path.name}. Name an empty folder.")
     for path in inside:
         path.unlink()
