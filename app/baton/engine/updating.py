@@ -185,6 +185,7 @@ class Updating:
         Closing the generator stops it; what has come is kept.
         """
         if found.standing is Standing.HERE:
+            self.installed.clear()
             yield Changed("none", found.now, found.now)
             return
         staged = self.installed.stage(found.file.name, found.file.sha256)

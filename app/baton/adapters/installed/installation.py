@@ -95,6 +95,8 @@ class Installation:
                 return switch
             for left in (place.outgoing, _part(place.outgoing), place.journal):
                 left.unlink(missing_ok=True)
+        with suppress(OSError):  # what came for an update stays, for the next one
+            place.staging.rmdir()
         return None
 
     def stage(self, name: str, sha256: str) -> Path:

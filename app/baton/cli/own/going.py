@@ -80,20 +80,16 @@ def uninstall(
             raise click.exceptions.Exit(1)
     with installation(paths).alone():
         freed = going.remove(fates)
-    left = going.tidy()
-    stays = going.stays
+    import json  # noqa: F401  (nothing can be imported from what is deleted now)
+
+    stays = [*going.stays, *going.belongings.remove_unpacked()]
+    left = going.belongings.tidy()
     if as_json:
-        emit_json(
-            {"schema": 1, "status": "finished", "freed_bytes": freed, "stays": [*stays, *left]}
-        )
-    else:
-        for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
-            talk(one_line(line, 400))
-        talk(f"Baton is gone, which frees {show_size(freed)}.")
-    # Last of all, as this program runs from there.
-    for line in going.belongings.remove_unpacked():
+        told = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
+        return emit_json({"schema": 1, "status": "finished", **told})
+    for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
         talk(one_line(line, 400))
-    going.tidy()
+    talk(f"Baton is gone, which frees {show_size(freed)}.")
 
 
 class _Going:
@@ -143,12 +139,8 @@ class _Going:
             freed += self._remove_models()
         if fates.history == "remove":
             freed += self._removed(self.history)
-        # What was unpacked goes after all else; it is counted here, while it is there.
+        # What was unpacked goes after all else, as this program runs from it; it counts here.
         return freed + self._removed(self._program) + self._unpacked.size
-
-    def tidy(self) -> list[str]:
-        """Take away folders that are empty; return those of Baton's that aren't."""
-        return [str(folder) for folder in self.belongings.tidy()]
 
     def _removed(self, thing: Thing) -> int:
         self.stays += self.belongings.remove(thing)
