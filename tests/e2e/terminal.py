@@ -55,7 +55,7 @@ class Terminal:
                 data += self._child.read_nonblocking(65536, left)
         return until in data
 
-    def wait(self, seen: Callable[[str], bool], longest: float = 30) -> float:
+    def wait(self, seen: Callable[[str], bool], longest: float = 60) -> float:
         """Read until the screen is as wanted; return how long that took, in seconds."""
         start = time.perf_counter()
         while not seen(self.text):
@@ -64,7 +64,7 @@ class Terminal:
             self.read()
         return time.perf_counter() - start
 
-    def wait_for(self, text: str, longest: float = 30) -> float:
+    def wait_for(self, text: str, longest: float = 60) -> float:
         """Read until the screen shows this text."""
         return self.wait(lambda shown: text in shown, longest)
 
@@ -77,7 +77,7 @@ class Terminal:
         """Return the program's child processes."""
         return self.process.children(recursive=True)
 
-    def wait_end(self, longest: float = 10) -> int:
+    def wait_end(self, longest: float = 60) -> int:
         """Wait for the program's own end; return its exit status (negative for a signal)."""
         end = time.monotonic() + longest
         while self._child.isalive() and time.monotonic() < end:

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -173,19 +173,23 @@ class Watch:
         assert done.returncode == code, done.stderr
         return done.stdout + done.stderr, read(trace)
 
-    def app(self, *args: str, environ: Mapping[str, str] = MappingProxyType({})) -> Seen:
-        """Open the app, have a prompt answered, and quit."""
+    def app(
+        self, *args: str, environ: Mapping[str, str] = MappingProxyType({}), opens: str = ""
+    ) -> Seen:
+        """Open the app, have a prompt answered, and quit; not before it `opens` such a file."""
         command, trace = self.command([*BATON, *args])
-        use(Terminal(command, {**os.environ, **environ}))
+        terminal = Terminal(command, {**os.environ, **environ})
+        use(terminal, lambda: opens in trace.read_text(errors="replace"))
         return read(trace)
 
 
-def use(app: Terminal) -> None:
+def use(app: Terminal, enough: Callable[[], bool] = lambda: True) -> None:
     try:
         app.wait_for("Ask anything")
         app.send("What is the capital of France?\r")
         app.wait_for("Paris")
         app.wait_for("finished in")
+        app.wait(lambda _: enough())
         app.send("\x11")
         assert app.wait_end() == 0
     finally:
@@ -375,7 +379,7 @@ def test_a_gateway_that_starts_ahead_connects_to_nothing_elsewhere(
     None does here: with the policy `budget` the router would have the cloud help so small a model.
     """
     configure(home, CLOUD.replace('policy = "budget"', 'policy = "never"'))
-    seen = watch.app(environ=KEYS)
+    seen = watch.app(environ=KEYS, opens="/litellm/")
     assert any("/litellm/" in file for file in seen.files), "it was started"
     assert {host for host, _ in seen.reached} <= {"127.0.0.1"}
     assert {port for _, port in seen.reached} <= seen.listened, "only its own relay"

@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,8 +79,7 @@ def test_five_steps_are_planned_played_and_shown(cloud: Cloud, home: Path) -> No
     app = Terminal(BATON, {**os.environ, "LAB_KEY": KEY}, 140, 40)
     app.wait_for("Ask anything")
     app.send("/strategy conductor\r")
-    app.wait_for("conductor")
-    time.sleep(0.5)
+    app.wait_for("from now on")
     app.send(PROMPT + "\r")
     app.wait_for("water is never still", 60)
     app.wait_for("finished in", 60)
