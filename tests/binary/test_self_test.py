@@ -19,12 +19,14 @@ from pathlib import Path
 
 import pytest
 
+from baton.children.trials import PARTS
+
 pytestmark = pytest.mark.binary
 
 UNUSED = (
-    # Python's own that Baton's children don't import.
-    r"python3\.\d+/lib-dynload/",
-    r"lib(readline|tinfo|sqlite3|uuid)\.so",
+    # Python's own that Baton's processes don't import.
+    rf"/lib-dynload/(?!({'|'.join(PARTS['python'].modules)})\.)",
+    r"/lib(readline|tinfo|sqlite3)\.so",
     # What libraries bring along for tests, or for work that Baton doesn't have them do.
     r"_testcapi|_(multiarray|umath|rational|operand_flag|struct_ufunc)_tests|numpy/fft/",
     r"google/_upb/|regex/|litellm/rust_bridge/|aiohttp/_websocket/",

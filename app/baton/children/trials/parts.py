@@ -26,19 +26,22 @@ class Part:
     packages: tuple[str, ...] = ()
 
 
-_POSIX = () if sys.platform == "win32" else ("_posixsubprocess", "fcntl", "resource", "termios")
+_POSIX = (
+    () if sys.platform == "win32" else ("_posixsubprocess", "fcntl", "grp", "resource", "termios")
+)
+_PYTHON = (
+    *("_asyncio", "_bisect", "_blake2", "_bz2", "_codecs_jp", "_contextvars", "_csv", "_ctypes"),
+    *("_datetime", "_decimal", "_elementtree", "_hashlib", "_heapq", "_json", "_lzma"),
+    *("_multibytecodec", "_opcode", "_pickle", "_queue", "_random", "_socket", "_ssl", "_struct"),
+    *("_typing", "_uuid", "_zoneinfo", "array", "binascii", "math", "mmap", "pyexpat", "select"),
+    *("unicodedata", "zlib", *_POSIX),
+)
+"""What Baton's processes import of Python's own compiled modules."""
+
 _KEYRING = {"linux": ("secretstorage", "jeepney"), "win32": ("win32ctypes.pywin32.win32cred",)}
 
 PARTS: dict[str, Part] = {
-    "python": Part(
-        work.python,
-        (
-            *("_asyncio", "_bz2", "_csv", "_ctypes", "_decimal", "_elementtree", "_hashlib"),
-            *("_json", "_lzma", "_multibytecodec", "_pickle", "_queue", "_random", "_socket"),
-            *("_ssl", "_struct", "_uuid", "_zoneinfo", "array", "binascii", "math", "mmap"),
-            *("pyexpat", "select", "unicodedata", "zlib", *_POSIX),
-        ),
-    ),
+    "python": Part(work.python, _PYTHON),
     "libraries": Part(work.libraries),
     "sqlite": Part(work.sqlite, packages=("pysqlite3",)),
     "settings": Part(work.settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)),

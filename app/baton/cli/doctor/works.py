@@ -84,6 +84,8 @@ async def llama(place: Ground) -> str | Finding:
         why = f"{error.message} It was built for another processor than this one, {processor()}."
         return _broken("llama.cpp", why)
     abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
+    if not abilities:  # then it isn't there, and no model can be loaded
+        return _broken("llama.cpp", "What llama.cpp computes with on a processor isn't there.")
     built_for = f"built for {found['processor']}, " if found["processor"] else ""
     gpu, missing = gpus(found)
     text = f"build {found['version']}, {built_for}{gpu}; {abilities}"
