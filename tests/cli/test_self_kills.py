@@ -58,7 +58,8 @@ def healed(machine: World, coming: str) -> None:
     told = baton_self(machine, command)
     assert told.code == 0, told.text
     if command == "show":
-        machine.staging.exists() and machine.staging.rmdir()
+        if machine.staging.exists():
+            machine.staging.rmdir()
     there = {path.name for path in machine.target.parent.iterdir()}
     assert there == {"baton"}
     assert machine.version() == coming

@@ -1,0 +1,210 @@
+"""scripts/release: keys that stay secret, releases that are the same each time, and their check."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.releases import PLATFORM, keys, program, publish, script
+
+ROOT = Path(__file__).parents[2]
+VERSION = "0.2.0"
+BINARY = f"baton-{VERSION}-{PLATFORM}"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> tuple[Any, str]:
+    return keys(tmp_path / "keys")
+
+
+def dist(folder: Path, key: str, version: str = VERSION) -> Path:
+    """Return what scripts/build leaves: two files, and folders that say what they are."""
+    for name, flavour in (("baton", "full"), ("baton-slim", "slim")):
+        note = folder / "folder" / name / "_internal" / "baton" / "build.json"
+        note.parent.mkdir(parents=True)
+        what = {"version": version, "flavour": flavour, "platform": PLATFORM, "gpu": ""}
+        note.write_text(json.dumps({**what, "commit": "abc", "update_key": key}))
+        (folder / name).write_bytes(program(version, seed=len(name)))
+    (folder / "sizes.md").write_text("a table")
+    (folder / f"baton-{version}-{PLATFORM}-vulkan").write_bytes(program(version, seed=1))
+    (folder / f"baton-{version}-windows-x86_64.zip").write_bytes(b"PK")
+    return folder
+
+
+def test_a_private_key_is_its_owners_alone_and_never_in_the_repository(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ROOT / "scripts" / "release", "keygen", tmp_path / "key"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    public = (tmp_path / "key.pub").read_text()
+    assert (done.stdout, len(public)) == (public, 65)
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    before = (tmp_path / "key").read_bytes()
+    assert script().main(["keygen", str(tmp_path / "key")]) == 1
+    assert (tmp_path / "key").read_bytes() == before
+    assert script().main(["keygen", str(ROOT / "build" / "key")]) == 1
+    assert not (ROOT / "build" / "key").exists()
+    (tmp_path / "key").chmod(0o644)
+    with pytest.raises(script().Wrong, match="Others can read"):
+        script().private_key(tmp_path / "key")
+
+
+def test_a_release_is_the_same_each_time_and_as_it_was_signed(
+    tmp_path: Path, key: tuple[Any, str]
+) -> None:
+    private, public = key
+    made = dist(tmp_path / "dist", public)
+    for name in ("one", "two", "two"):  # the second time over itself
+        script().make(made, tmp_path / name, private, "2026-11-21", "")
+    one, two = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("one", "two")
+    )
+    assert one == two
+    assert set(one) >= {
+        BINARY,
+        f"baton-slim-{VERSION}-{PLATFORM}",
+        f"{BINARY}-vulkan",
+        f"baton-{VERSION}-windows-x86_64.zip",
+        "manifest.json",
+        "manifest.json.sig",
+        "SHA256SUMS",
+        "install.sh",
+    }
+    manifest = json.loads(one["manifest.json"])
+    assert (manifest["schema"], manifest["version"], manifest["released"]) == (
+        1,
+        VERSION,
+        "2026-11-21",
+    )
+    kinds = {(f["platform"], f["flavour"], f["gpu"], f["kind"]) for f in manifest["files"]}
+    assert kinds == {
+        (PLATFORM, "full", "", "file"),
+        (PLATFORM, "slim", "", "file"),
+        (PLATFORM, "full", "vulkan", "file"),
+        ("windows-x86_64", "full", "", "folder"),
+    }
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"],
+        cwd=tmp_path / "one",
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert script().check(tmp_path / "one", public) == []
+    told = script().main(["check", str(tmp_path / "one"), "--key", str(tmp_path / "keys/key.pub")])
+    assert told == 0
+
+
+def _longer(release: Path) -> None:
+    with (release / BINARY).open("ab") as file:
+        file.write(b"x")
+
+
+def _relisted(release: Path) -> None:
+    manifest = (release / "manifest.json").read_text()
+    (release / "manifest.json").write_text(manifest.replace(VERSION, "0.3.0"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (_longer, "contents aren't"),
+        (_relisted, "signature"),
+        (lambda release: (release / BINARY).unlink(), "isn't there"),
+        (lambda release: (release / "SHA256SUMS").unlink(), "SHA256SUMS"),
+        (lambda release: (release / "install.sh").write_text("rm -rf ~"), "SHA256SUMS"),
+        (lambda release: (release / "manifest.json.sig").unlink(), "No such file"),
+    ],
+)
+def test_what_is_wrong_with_a_release_is_found(
+    tmp_path: Path, key: tuple[Any, str], spoil: Callable[[Path], object], why: str
+) -> None:
+    release = publish(tmp_path / "release", key[0], VERSION)
+    spoil(release)
+    [wrong, *_] = script().check(release, key[1])
+    assert why in wrong
+    assert script().main(["check", str(release), "--key", key[1]]) == 1
+
+
+def test_another_key_did_not_sign_it(tmp_path: Path, key: tuple[Any, str]) -> None:
+    release = publish(tmp_path / "release", key[0], VERSION)
+    [wrong] = script().check(release, keys(tmp_path / "others")[1])
+    assert "isn't that key's signature" in wrong
+
+
+def test_a_build_that_could_never_be_updated_is_not_released(
+    tmp_path: Path, key: tuple[Any, str]
+) -> None:
+    made = dist(tmp_path / "dist", "")
+    with pytest.raises(script().Wrong, match="could never be updated"):
+        script().make(made, tmp_path / "release", key[0], "2026-11-21", "")
+    assert not (tmp_path / "release").exists()
+
+
+def test_versions_are_not_mixed_and_nothing_else_is_overwritten(
+    tmp_path: Path, key: tuple[Any, str]
+) -> None:
+    made = dist(tmp_path / "dist", key[1])
+    mine = tmp_path / "documents"
+    mine.mkdir()
+    (mine / "thesis").write_text("years")
+    with pytest.raises(script().Wrong, match="more than a release: thesis"):
+        script().make(made, mine, key[0], "2026-11-21", "")
+    assert [path.name for path in mine.iterdir()] == ["thesis"]
+    shutil.copy(made / "baton", made / f"baton-0.1.0-{PLATFORM}")
+    with pytest.raises(script().Wrong, match="of one version"):
+        script().make(made, tmp_path / "release", key[0], "2026-11-21", "")
+    with pytest.raises(script().Wrong, match="nothing to release"):
+        script().make(mine, tmp_path / "release", key[0], "2026-11-21", "")
+
+
+def test_the_installer_knows_where_the_release_lies(tmp_path: Path, key: tuple[Any, str]) -> None:
+    made, origin = dist(tmp_path / "dist", key[1]), "https://example.org/baton/latest"
+    script().make(made, tmp_path / "release", key[0], "2026-11-21", origin)
+    text = (tmp_path / "release" / "install.sh").read_text()
+    assert f'\norigin="{origin}"\n' in text
+    assert text.replace(origin, "") == (ROOT / "packaging" / "install.sh").read_text()
+    with pytest.raises(script().Wrong, match="no plain address"):
+        script().make(made, tmp_path / "other", key[0], "2026-11-21", 'https://x"; rm -rf ~; "')
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
+def test_what_the_installer_puts_down_is_updated_rolled_back_and_noted(
+    tmp_path: Path, key: tuple[Any, str]
+) -> None:
+    """Installer, receipt, update and release fit together."""
+    from support.renewing import World, baton_self
+
+    private, public = key
+    old = publish(tmp_path / "old", private, "0.1.0")
+    new = publish(tmp_path / "new", private, VERSION)
+    world = World(tmp_path / "m", public)
+    environ = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    install = ["sh", old / "install.sh", "--prefix", world.prefix, "--no-completions"]
+    (tmp_path / "home").mkdir()
+    done = subprocess.run(install, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert world.receipt()["source"] == str(old)
+    told = baton_self(world, "update", "--from", str(new))
+    assert told.code == 0, told.text
+    assert world.version() == VERSION
+    again = ["sh", new / "install.sh", *install[2:]]
+    done = subprocess.run(again, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert world.version(world.share / "previous") == "0.1.0"
+    told = baton_self(world, "rollback")
+    assert told.code == 0, told.text
+    assert (world.version(), world.receipt()["version"]) == ("0.1.0", "0.1.0")
+    listed = [Path(file) for file in world.receipt()["files"]]
+    assert world.target in listed
+    told = baton_self(world, "uninstall", "--yes")
+    assert told.code == 0, told.text
+    assert not any(path.exists() for path in listed)
+    assert not world.share.exists()
