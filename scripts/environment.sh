@@ -11,13 +11,15 @@ need_environment() {
     done
 }
 
-# No newer Python than these: the locked packages have no wheels for it.
 set_up() {
+    find_python
+    "$python" -I "$root/scripts/setup.py" "$@" || exit
+}
+
+# find_python: sets $python. No newer one than these: the locked packages have no wheels for it.
+find_python() {
     for python in python3 python3.14 python3.13 python3.12 python3.11 python; do
-        if "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
-            "$python" -I "$root/scripts/setup.py" "$@" || exit
-            return
-        fi
+        "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && return
     done
     echo "Baton needs Python 3.11 to 3.14 and found none: install one, for example python3.13, and run this again." >&2
     exit 1

@@ -18,14 +18,10 @@ import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
-LOG = VENV / "setup.log"
-INSTALLED = VENV / "installed"  # a copy of each lock file whose packages are all there
-UNFINISHED = VENV / "unfinished"  # here while packages are being written, and after a crash then
 
 # The one package without wheels: compiled here, once the build tools are installed.
 COMPILED = re.compile(r"^llama-cpp-python==(?P<version>\S+).*\n(?:[ \t].*\n)*", re.MULTILINE)
@@ -42,26 +38,137 @@ class SetupError(Exception):
     """The set-up can't go on; the text says why and what to do."""
 
 
-def main(names: list[str]) -> None:
-    """Brings .venv up to date with the lock files of these names, relative to the checkout."""
-    with one_at_a_time() as held:
-        discard_unfinished()
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment of this checkout, holding what lock files ask for and app/."""
+
+    folder: Path = ROOT / ".venv"
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def log(self) -> Path:
+        """What pip said."""
+        return self.folder / "setup.log"
+
+    @property
+    def installed(self) -> Path:
+        """A folder with a copy of each lock file whose packages are all there."""
+        return self.folder / "installed"
+
+    @property
+    def unfinished(self) -> Path:
+        """A file that is here while packages are being written, and after a crash then."""
+        return self.folder / "unfinished"
+
+    def bring_up_to_date(self, names: list[str], held: int) -> None:
+        """Installs the packages of the lock files of these names, relative to the checkout."""
+        self.discard_unfinished()
         locks = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
-        missing = {name: lock for name, lock in locks.items() if not is_installed(name, lock)}
+        missing = {name: lock for name, lock in locks.items() if not self.is_installed(name, lock)}
         if not missing:
             return
         started = time.monotonic()
-        if any(to_compile(lock) for lock in missing.values()):
+        if any(self.to_compile(lock) for lock in missing.values()):
             require_compiler()
-        VENV.mkdir(exist_ok=True)
-        UNFINISHED.touch()
-        if not PYTHON.exists():
-            create_venv()
+        self.folder.mkdir(exist_ok=True, parents=True)
+        self.unfinished.touch()
+        if not self.python.exists():
+            self.create()
         for name, lock in missing.items():
-            install(name, lock, held)
-        UNFINISHED.unlink()
+            self.install(name, lock, held)
+        self.unfinished.unlink()
         minutes, seconds = divmod(round(time.monotonic() - started), 60)
         say(f"Ready after {minutes} min {seconds} s.")
+
+    def discard_unfinished(self) -> None:
+        """Removes what a set-up left that broke off: half-written packages look whole to pip.
+
+        That costs little, what was downloaded and compiled is in pip's cache.
+        """
+        if self.unfinished.exists() or not self.python.exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def is_installed(self, name: str, lock: str) -> bool:
+        """Says whether the packages of this lock are all there."""
+        copy = self.installed / name
+        return copy.is_file() and copy.read_text(encoding="utf-8") == lock
+
+    def to_compile(self, lock: str) -> str:
+        """Returns the part of the lock that has to be compiled, empty when that version is here."""
+        compiled = COMPILED.search(lock)
+        if compiled is None:
+            return ""
+        there = f"lib/python3*/site-packages/llama_cpp_python-{compiled['version']}.dist-info"
+        return "" if any(self.folder.glob(there)) else compiled[0]
+
+    def create(self) -> None:
+        """Creates it with pip and the path to app/ in it."""
+        if importlib.util.find_spec("ensurepip") is None:
+            version = f"{sys.version_info.major}.{sys.version_info.minor}"
+            raise SetupError(
+                f"Python {version} here can't make virtual environments: install its venv package"
+                f" (Debian, Ubuntu: apt install python{version}-venv) and run this again."
+            )
+        say("Setting up Baton: once, about 5 minutes.")
+        venv.create(self.folder, symlinks=True, with_pip=True)
+        packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(self.folder)}))
+        # A relative path, so that the whole folder can be moved.
+        (packages / "baton.pth").write_text(os.path.relpath(ROOT / "app", packages) + "\n")
+
+    def install(self, name: str, lock: str, held: int) -> None:
+        """Installs the packages of the lock file `name`, whose text is `lock`, and remembers it."""
+        copy = self.installed / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
+        say(f"Installing the packages of {name} ...")
+        self.pip_install(COMPILED.sub("", lock), "--only-binary=:all:", held=held)
+        if compiled := self.to_compile(lock):
+            self.install_compiled(compiled, held)
+        copy.write_text(lock, encoding="utf-8")
+
+    def install_compiled(self, compiled: str, held: int) -> None:
+        """Compiles and installs llama.cpp, of which this is the part of the lock."""
+        say("Compiling llama.cpp for this processor ...")
+        self.pip_install(compiled, "--no-build-isolation", "--verbose", held=held)
+
+    def pip_install(self, requirements: str, *options: str, held: int) -> None:
+        """Runs pip, whose output goes to the log; raises SetupError with its end if it fails."""
+        wanted = self.folder / "wanted.lock"
+        wanted.write_text(requirements, encoding="utf-8")
+        install = [str(self.python), "-I", "-m", "pip", "install", "--require-hashes", "--no-deps"]
+        settings = {"SKBUILD_CMAKE_DEFINE": BUILD_SETTINGS, "PIP_USER": "0"}
+        with (
+            self.log.open("a", encoding="utf-8") as log,
+            subprocess.Popen(
+                [*install, *options, "-r", str(wanted)],
+                env=os.environ | settings,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                pass_fds=[held],  # should this process be killed, the lock lasts as long as pip
+            ) as pip,
+        ):
+            for line in pip.stdout or ():
+                log.write(line)
+                show_progress(line)
+        if pip.returncode:
+            tail = "".join(self.log.read_text(encoding="utf-8").splitlines(keepends=True)[-15:])
+            raise SetupError(
+                f"{tail}The set-up failed; the whole log is {self.log}."
+                " Mend the cause (no network? a full disk?) and run this again to go on."
+            )
+
+
+def main(names: list[str]) -> None:
+    """Brings .venv up to date with the lock files of these names, relative to the checkout."""
+    with one_at_a_time() as held:
+        Environment().bring_up_to_date(names, held)
 
 
 @contextmanager
@@ -77,30 +184,6 @@ def one_at_a_time() -> Iterator[int]:
         yield held
     finally:
         os.close(held)
-
-
-def discard_unfinished() -> None:
-    """Removes what a set-up left that broke off: half-written packages look whole to pip.
-
-    That costs little, what was downloaded and compiled is in pip's cache.
-    """
-    if UNFINISHED.exists() or not PYTHON.exists():
-        shutil.rmtree(VENV, ignore_errors=True)
-
-
-def is_installed(name: str, lock: str) -> bool:
-    """Says whether the packages of this lock are all there."""
-    copy = INSTALLED / name
-    return copy.is_file() and copy.read_text(encoding="utf-8") == lock
-
-
-def to_compile(lock: str) -> str:
-    """Returns the part of the lock that has to be compiled, empty when .venv has that version."""
-    compiled = COMPILED.search(lock)
-    if compiled is None:
-        return ""
-    there = f"lib/python3*/site-packages/llama_cpp_python-{compiled['version']}.dist-info"
-    return "" if any(VENV.glob(there)) else compiled[0]
 
 
 def require_compiler() -> None:
@@ -121,64 +204,6 @@ def runs(compiler: str) -> bool:
     except OSError:
         return False
     return tried.returncode == 0
-
-
-def create_venv() -> None:
-    """Creates .venv with pip and the path to app/ in it."""
-    if importlib.util.find_spec("ensurepip") is None:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        raise SetupError(
-            f"Python {version} here can't make virtual environments: install its venv package"
-            f" (Debian, Ubuntu: apt install python{version}-venv) and run this again."
-        )
-    say("Setting up Baton: once, about 5 minutes.")
-    venv.create(VENV, symlinks=True, with_pip=True)
-    packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV)}))
-    # A relative path, so that the whole folder can be moved.
-    (packages / "baton.pth").write_text(os.path.relpath(ROOT / "app", packages) + "\n")
-
-
-def install(name: str, lock: str, held: int) -> None:
-    """Installs the packages of the lock file `name`, whose text is `lock`, and remembers it."""
-    copy = INSTALLED / name
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    copy.unlink(missing_ok=True)
-    say(f"Installing the packages of {name} ...")
-    pip_install(COMPILED.sub("", lock), "--only-binary=:all:", held=held)
-    if compiled := to_compile(lock):
-        say("Compiling llama.cpp for this processor ...")
-        pip_install(compiled, "--no-build-isolation", "--verbose", held=held)
-    copy.write_text(lock, encoding="utf-8")
-
-
-def pip_install(requirements: str, *options: str, held: int) -> None:
-    """Runs pip, whose output goes to the log; raises SetupError with the log's end if it fails."""
-    wanted = VENV / "wanted.lock"
-    wanted.write_text(requirements, encoding="utf-8")
-    install = [str(PYTHON), "-I", "-m", "pip", "install", "--require-hashes", "--no-deps"]
-    settings = {"SKBUILD_CMAKE_DEFINE": BUILD_SETTINGS, "PIP_USER": "0"}
-    with (
-        LOG.open("a", encoding="utf-8") as log,
-        subprocess.Popen(
-            [*install, *options, "-r", str(wanted)],
-            env=os.environ | settings,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            pass_fds=[held],  # should this process be killed, the lock lasts as long as pip does
-        ) as pip,
-    ):
-        for line in pip.stdout or ():
-            log.write(line)
-            show_progress(line)
-    if pip.returncode:
-        tail = "".join(LOG.read_text(encoding="utf-8").splitlines(keepends=True)[-15:])
-        raise SetupError(
-            f"{tail}The set-up failed; the whole log is {LOG}."
-            " Mend the cause (no network? a full disk?) and run this again to go on."
-        )
 
 
 def show_progress(line: str) -> None:

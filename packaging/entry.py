@@ -1,0 +1,43 @@
+"""Where the packaged binary starts: Baton itself, or with `--child NAME` one of its children."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run what was asked for."""
+    _give_back_environment()
+    if sys.argv[1:2] == ["--child"]:
+        _run_child(sys.argv[2:])
+    else:
+        from baton.cli import main as run
+
+        run()
+
+
+def _give_back_environment() -> None:
+    """Take back what the bootloader changed for itself: an editor or a clipboard needs its own."""
+    before = os.environ.pop("LD_LIBRARY_PATH_ORIG", None)
+    if before is not None:
+        os.environ["LD_LIBRARY_PATH"] = before
+    elif "_PYI_ARCHIVE_FILE" in os.environ:
+        os.environ.pop("LD_LIBRARY_PATH", None)
+    for name in [name for name in os.environ if name.startswith("_PYI_")]:
+        del os.environ[name]
+
+
+def _run_child(args: list[str]) -> None:
+    name = args[0] if len(args) == 1 and args[0].isidentifier() else ""
+    from importlib import import_module
+
+    try:
+        run = import_module(f"baton.children.{name}").main
+    except (ImportError, AttributeError):
+        sys.exit("baton: there is no such child process")
+    run()
+
+
+if __name__ == "__main__":
+    main()

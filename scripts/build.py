@@ -1,0 +1,315 @@
+"""Builds the packaged binary for the platform it runs on: `scripts/build --help`.
+
+Makes build/venv hold what requirements.lock and packaging/requirements.lock ask for, with llama.cpp
+for any processor (packaging/llama.py), then lets PyInstaller make dist/folder/baton and
+dist/folder/baton-slim (pyinstaller.spec), and packs each into a single file beside `folder`
+(packaging/launcher). The same checkout, Python and compiler give the same bytes.
+
+Run by scripts/build with a Python that the machine has, hence standard library only; the second
+half, told apart by its interpreter, runs in build/venv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+DIST = ROOT / "dist"
+VENV = BUILD / "venv"
+LOG = BUILD / "freeze.log"
+LOCKS = ["requirements.lock", "packaging/requirements.lock"]
+FLAVOURS = {"full": "baton", "slim": "baton-slim"}
+QUICK = 9
+"""A compression that takes seconds and gives a tenth more."""
+
+for _folder in ("scripts", "packaging", "packaging/launcher"):
+    sys.path.insert(0, str(ROOT / _folder))
+import setup  # noqa: E402
+
+
+class BuildError(Exception):
+    """The build can't go on; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What shall be built, and what the binary will say of itself."""
+
+    platform: str
+    gpu: str
+    commit: str
+    update_key: str
+    epoch: int
+    """The time that stands wherever one must stand, in seconds since 1970."""
+    quick: bool = False
+
+
+class Environment(setup.Environment):
+    """build/venv: like a checkout's, but with a llama.cpp that runs on every processor."""
+
+    def bring_up_to_date(self, names: list[str], held: int) -> None:
+        """Install what the lock files ask for, and the portable wheel, compiled if need be."""
+        super().bring_up_to_date(names, held)
+        import llama
+
+        if not any((BUILD / "wheels").glob("*")):
+            setup.say("Compiling llama.cpp for every processor: once, about 10 minutes ...")
+        try:
+            wheel = llama.wheel(self.python)
+        except llama.BuildError as error:
+            raise setup.SetupError(str(error)) from error
+        note = self.folder / "llama.txt"
+        if note.is_file() and note.read_text(encoding="utf-8") == str(wheel):
+            return
+        install = [str(self.python), "-I", "-m", "pip", "install", "--quiet", "--force-reinstall"]
+        subprocess.run([*install, "--no-deps", "--no-index", str(wheel)], check=True)
+        note.write_text(str(wheel), encoding="utf-8")
+
+    def to_compile(self, lock: str) -> str:
+        """Return nothing: compiling needs the tools of all locks, so it comes last."""
+        return ""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Build what the arguments ask for."""
+    asked = _parser().parse_args(arguments)
+    wanted = _wanted(asked)
+    if asked.portable:
+        _build_portably(wanted)
+    elif Path(sys.prefix) != VENV:
+        with setup.one_at_a_time() as held:
+            Environment(VENV).bring_up_to_date(LOCKS, held)
+        python = VENV / "bin" / "python"
+        sys.stderr.flush()
+        os.execv(python, [str(python), "-I", __file__, *arguments])
+    elif asked.check_reproducible:
+        _check_reproducible(wanted)
+    else:
+        started = time.monotonic()
+        made = build(wanted, DIST)
+        minutes, seconds = divmod(round(time.monotonic() - started), 60)
+        setup.say(f"Built in {minutes} min {seconds} s: {', '.join(map(str, made))}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "scripts/build",
+        description="Builds the packaged binary, with the starter model and without, into dist/.",
+    )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="the public key that signs its updates (scripts/release keygen)",
+    )
+    parser.add_argument("--gpu", choices=["cuda", "vulkan"], default="", help="use such a GPU too")
+    parser.add_argument(
+        "--portable", action="store_true", help="build for Debian 11 and all newer (needs root)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="compress less: seconds, not minutes; not to be released",
+    )
+    parser.add_argument(
+        "--check-reproducible", action="store_true", help="build twice, elsewhere, and compare"
+    )
+    return parser
+
+
+def _wanted(asked: argparse.Namespace) -> Wanted:
+    commit = os.environ.get("BATON_COMMIT") or _git("rev-parse", "HEAD")
+    epoch = os.environ.get("SOURCE_DATE_EPOCH") or _git("show", "-s", "--format=%ct", "HEAD")
+    return Wanted(
+        platform=_platform(),
+        gpu=asked.gpu,
+        commit=commit,
+        update_key=_key(asked.key),
+        epoch=int(epoch) if epoch.isdigit() else 315532800,
+        quick=asked.quick,
+    )
+
+
+def _platform() -> str:
+    system = {"Linux": "linux", "Darwin": "macos", "Windows": "windows"}
+    machine = {"x86_64": "x86_64", "AMD64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}
+    try:
+        return f"{system[platform.system()]}-{machine[platform.machine()]}"
+    except KeyError:
+        kind = f"{platform.system()} on {platform.machine()}"
+        raise BuildError(f"There is no packaged binary for {kind}.") from None
+
+
+def _git(*command: str) -> str:
+    """Return what git says of this checkout, "" where there is no git or no checkout."""
+    git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *command]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _key(file: str | None) -> str:
+    """Return the public key in a file. Raises BuildError."""
+    if file is None:
+        return os.environ.get("BATON_UPDATE_KEY", "")
+    try:
+        key = Path(file).read_text("ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it isn't text"
+        raise BuildError(f"The key {file} can't be read: {reason}.") from None
+    if not re.fullmatch("[0-9a-f]{64}", key):
+        raise BuildError(f"{file} is no public key: it has 64 hex digits (scripts/release keygen).")
+    return key
+
+
+def _build_portably(wanted: Wanted) -> None:
+    """Go on in a root file system of Debian 11, where this script runs again."""
+    os.environ["BATON_UPDATE_KEY"] = wanted.update_key
+    os.environ["BATON_COMMIT"] = wanted.commit
+    os.environ["SOURCE_DATE_EPOCH"] = str(wanted.epoch)
+    options = [f"--gpu={wanted.gpu}"] * bool(wanted.gpu) + ["--quick"] * wanted.quick
+    program = ROOT / "packaging" / "linux" / "build"
+    os.execv(program, [str(program), *options])
+
+
+# In build/venv
+
+
+def build(wanted: Wanted, dist: Path) -> list[Path]:
+    """Make the folders and the single files. Raises BuildError."""
+    folders = freeze(wanted, dist)
+    setup.say("Packing the single files ...")
+    return [_pack(wanted, dist, folder) for folder in folders]
+
+
+def freeze(wanted: Wanted, dist: Path) -> list[Path]:
+    """Make the folders, full and slim, and return them. Raises BuildError."""
+    plugin = _plugin(wanted.gpu)
+    work = dist / "freeze"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    told = work / "build.json"
+    told.write_text(
+        json.dumps({**wanted.__dict__, "plugin": str(plugin or "")}, indent=1), encoding="utf-8"
+    )
+    setup.say("Freezing ...")
+    command = [sys.executable, "-P", "-s", "-m", "PyInstaller", "--noconfirm", "--clean"]
+    command += ["--distpath", str(work / "made"), "--workpath", str(work / "work")]
+    with LOG.open("w", encoding="utf-8") as log:
+        ran = subprocess.run(
+            [*command, str(ROOT / "pyinstaller.spec"), "--", str(told)],
+            env=_environment(wanted, work),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    if ran.returncode:
+        raise BuildError(f"{_tail(LOG)}PyInstaller failed; the whole log is {LOG}.")
+    folders = [_finish(work / "made" / name, wanted, dist) for name in FLAVOURS.values()]
+    shutil.rmtree(work)
+    return folders
+
+
+def _finish(made: Path, wanted: Wanted, dist: Path) -> Path:
+    """Add what can only be said of a whole folder, and put it where it belongs."""
+    import notices
+    import pack
+
+    notices.main(made)
+    (made / pack.MANIFEST).write_bytes(pack.manifest(made))
+    suffix = f"-{wanted.gpu}" if wanted.gpu else ""
+    folder = dist / "folder" / f"{made.name}{suffix}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made.rename(folder)
+    return folder
+
+
+def _environment(wanted: Wanted, work: Path) -> Mapping[str, str]:
+    """Return the environment of the freeze: nothing in it is this machine's or this minute's."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return {
+        **kept,
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": str(wanted.epoch),
+        "ORT_DISABLE_TELEMETRY": "1",
+        "PYINSTALLER_CONFIG_DIR": str(work / "cache"),
+        # Modules are read one by one at each start, and the single file is compressed anyway.
+        "PYINSTALLER_ZLIB_COMPRESSION_LEVEL": "0",
+    }
+
+
+def _plugin(gpu: str) -> Path | None:
+    """Return the folder with what llama.cpp needs for that GPU. Raises BuildError."""
+    if not gpu:
+        return None
+    import gpu as plugins
+    import llama
+
+    setup.say(f"Compiling llama.cpp's part for {gpu}: once, this takes long ...")
+    try:
+        return plugins.plugin(Path(sys.executable), gpu)
+    except llama.BuildError as error:
+        raise BuildError(str(error)) from error
+
+
+def _pack(wanted: Wanted, dist: Path, folder: Path) -> Path:
+    import pack
+
+    target = dist / folder.name
+    launcher = pack.build_launcher(BUILD)
+    if wanted.quick:
+        pack.pack(folder, target, launcher, level=QUICK)
+    else:
+        pack.pack(folder, target, launcher)
+    return target
+
+
+def _check_reproducible(wanted: Wanted) -> None:
+    """Build twice, in two places, and compare the bytes. Raises BuildError."""
+    import pack
+
+    manifests = []
+    for name in ("first", "second of two"):
+        place = BUILD / "reproducible" / name
+        shutil.rmtree(place, ignore_errors=True)
+        made = build(wanted, place)
+        manifests.append([(path.name, pack.contents(path), path.read_bytes()) for path in made])
+    for (name, before, first), (_, after, second) in zip(*manifests, strict=True):
+        other = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+        if other:
+            raise BuildError(f"{name} isn't the same twice: {', '.join(other[:20])}")
+        if first != second:
+            raise BuildError(f"{name} isn't the same twice, though all files in it are.")
+    shutil.rmtree(BUILD / "reproducible")
+    setup.say("The same twice, byte by byte.")
+
+
+def _tail(log: Path) -> str:
+    return "".join(log.read_text(encoding="utf-8", errors="replace").splitlines(True)[-15:])
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (BuildError, setup.SetupError) as error:
+        sys.exit(str(error))
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"Baton could not be built: {error}")
+    except KeyboardInterrupt:
+        setup.say("Stopped; run this again to go on.")
+        sys.exit(130)
