@@ -53,13 +53,10 @@ def healed(machine: World, coming: str) -> None:
     here = machine.version()
     assert here in (OLD, coming)
     command = "update" if coming == NEW else "rollback"
-    if here == coming and not (machine.share / "switch.json").exists():
-        command = "show"  # it was complete: going back once more would undo it
+    if command == "rollback" and here == coming and not (machine.share / "switch.json").exists():
+        assert baton_self(machine, command).code == 0  # it was complete, and is undone by this
     told = baton_self(machine, command)
     assert told.code == 0, told.text
-    if command == "show":
-        if machine.staging.exists():
-            machine.staging.rmdir()
     there = {path.name for path in machine.target.parent.iterdir()}
     assert there == {"baton"}
     assert machine.version() == coming

@@ -56,6 +56,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     unpacked.mkdir(parents=True)
     (unpacked / "library.so").write_bytes(b"x" * 5000)
     (unpacked.parents[1] / f"{HASH}.lock").touch()
+    (unpacked.parents[1] / "lock").touch()
+    (unpacked.parents[1] / f"{HASH[::-1]}.part.aB3xY_").mkdir()
+    (unpacked.parents[1] / f"{HASH[::-1]}.part.aB3xY_" / "half").touch()
     asyncio.run(live([Said("Who wrote Faust?")]))
     find_paths().config.mkdir(parents=True, exist_ok=True)
     find_paths().config_file.write_text('mode = "local"\n')
@@ -80,7 +83,8 @@ def test_what_is_the_persons_stays(call: Call, own: Machine) -> None:
     assert everything(own.world.prefix) == {"bin/vim"}
     assert not own.world.share.exists()
     gone = before - everything(own.world.home)
-    assert gone == {f"cache/app/{HASH}/_internal/library.so", f"cache/app/{HASH}.lock"}
+    assert gone == {name for name in before if name.startswith("cache/app/")}
+    assert not find_paths().cache.exists()
     assert model.exists()
     assert find_paths().database.exists()
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from baton.adapters.installed.notes import read_receipt
 from baton.adapters.installed.place import OWN, Place
 
-_UNPACKED = re.compile(r"\.?[0-9a-f]{16}(\..*)?")
-"""What the launcher names by the contents of what it unpacks: a folder, its lock, its drafts."""
+_UNPACKED = re.compile(r"([0-9a-f]{16})(\.lock|\.part\.\w+)?|lock")
+"""What the launcher calls what it unpacks (by its contents), its lock and drafts, and theirs."""
 
 _STAGED = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
@@ -80,21 +80,21 @@ class Belongings:
 
     def remove_unpacked(self) -> list[str]:
         """Delete what was unpacked, but for what another Baton runs from; return what stays."""
-        stays = []
-        for path in self.unpacked().paths:
-            if path.suffix == ".lock":
-                continue
-            lock = path.with_name(f"{path.name.lstrip('.')[:16]}.lock")
-            if not _is_free(lock):
-                stays.append(f"{path} stays: another Baton runs from it.")
-            elif path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-                lock.unlink(missing_ok=True)
-            else:
+        app, stays = self._cache / "app", []
+        trees = [path for path in self.unpacked().paths if path.suffix != ".lock"]
+        for path in (path for path in trees if path.name != "lock"):
+            lock = app / ("lock" if ".part." in path.name else f"{path.name}.lock")
+            if path.is_symlink() or not path.is_dir():
                 _removed(path)
-        for lock in (self._cache / "app").glob("*.lock"):
-            if _UNPACKED.fullmatch(lock.name) and not lock.with_suffix("").exists():
-                lock.unlink(missing_ok=True)
+            elif not _is_free(lock):
+                stays.append(f"{path} stays: another Baton runs from it.")
+            else:
+                shutil.rmtree(path, ignore_errors=True)
+        for lock in self.unpacked().paths:
+            if lock.suffix == ".lock" and not lock.with_suffix("").exists():
+                _removed(lock)
+        if [path.name for path in self.unpacked().paths] == ["lock"]:
+            _removed(app / "lock")
         return stays
 
     def tidy(self) -> list[Path]:
