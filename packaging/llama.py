@@ -49,6 +49,13 @@ UNWANTED = (
 """What ggml installs for those who compile against it."""
 
 
+TOOLS = """
+import importlib.metadata, platform
+print(platform.libc_ver(), *map(importlib.metadata.version, ("cmake", "ninja", "scikit-build-core")))
+"""
+"""Asks an environment which tools it builds with, for which system."""
+
+
 class BuildError(Exception):
     """The wheel can't be built; the text says why."""
 
@@ -76,13 +83,11 @@ def locked() -> str:
 
 def _key(python: Path, lock: str, options: Sequence[str]) -> str:
     """Return a name for all that the wheel depends on."""
-    tools = _output([str(python), "-I", "-m", "pip", "freeze", "--all"])
     compilers = [_output([*_compiler(name), "--version"]) for name in ("CC", "CXX")]
-    system = _output([str(python), "-I", "-c", "import platform; print(platform.libc_ver())"])
-    parts = [lock, *OPTIONS, *options, *UNWANTED, *NEEDS_COMPILER, *compilers, system]
+    parts = [lock, *OPTIONS, *options, *UNWANTED, *NEEDS_COMPILER, *compilers]
+    parts += [_output([str(python), "-I", "-c", TOOLS])]
     parts += [f"{name}={value}" for name, value in _reproducible(Path("work")).items()]
     parts += [path.read_text("utf-8") for path in (SETTINGS, ROOT / "scripts/llama-cpp.cmake")]
-    parts += [line for line in tools.splitlines() if re.match("cmake|ninja|scikit", line)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -155,7 +160,7 @@ def _reproducible(work: Path) -> dict[str, str]:
     stable = {"SOURCE_DATE_EPOCH": "315532800", "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C"}
     if sys.platform == "win32":
         return stable
-    flags = f"-ffile-prefix-map={work}=."
+    flags = shlex.quote(f"-ffile-prefix-map={work}=.")
     # Their own folder first: a variable LD_LIBRARY_PATH can't put other libraries in their place.
     link = "-Wl,--disable-new-dtags -Wl,-z,relro -Wl,-z,now" if sys.platform == "linux" else ""
     return stable | {"CFLAGS": flags, "CXXFLAGS": flags, "LDFLAGS": link}
