@@ -51,7 +51,8 @@ UNWANTED = (
 
 TOOLS = """
 import importlib.metadata, platform
-print(platform.libc_ver(), *map(importlib.metadata.version, ("cmake", "ninja", "scikit-build-core")))
+tools = ("cmake", "ninja", "scikit-build-core")
+print(platform.libc_ver(), *map(importlib.metadata.version, tools))
 """
 """Asks an environment which tools it builds with, for which system."""
 
