@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from baton.children import cpp_runtime
+
 
 def _skip_package_init(name: str) -> None:
     """Let submodules of `name` be imported without its `__init__`.
@@ -29,6 +31,7 @@ def _skip_package_init(name: str) -> None:
 
 
 _skip_package_init("llama_cpp")
+cpp_runtime.prefer_newer()  # before anything loads the one that this program brings
 import llama_cpp.llama_cpp as c  # noqa: E402
 
 __all__ = ["LlamaError", "c", "folder", "gpu_kinds", "load_backends", "suited"]
