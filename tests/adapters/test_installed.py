@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import shutil
@@ -250,3 +251,56 @@ def test_the_receipt_reads_as_the_installer_expects(tmp_path: Path) -> None:
     )
     assert done.stdout == "full\n"
     assert json.loads((machine.share / "previous.json").read_text())["version"] == OLD
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_each_step_is_on_the_disk_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut loses what no one has brought to the disk: its order is what counts."""
+    machine = world(tmp_path / "m")
+    done: list[str] = []
+    sync, rename, link = os.fsync, os.replace, os.link
+
+    def name(path: object) -> str:
+        return str(path).removeprefix(str(machine.prefix))
+
+    def synced(handle: int) -> None:
+        sync(handle)
+        done.append(f"sync {name(Path(f'/proc/self/fd/{handle}').readlink())}")
+
+    def renamed(old: Path, new: Path) -> None:
+        rename(old, new)
+        done.append(f"rename {name(old)} {name(new)}")
+
+    def linked(old: Path, new: Path, **options: bool) -> None:
+        link(old, new, **options)
+        done.append(f"link {name(old)} {name(new)}")
+
+    importlib.import_module("filelock")  # which tries out what links can do
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    monkeypatch.setattr(os, "link", linked)
+    switch_here(machine, to(NEW))
+
+    share, staged = "/share/baton", "/bin/.baton-update/new"
+    wanted = [
+        f"sync {staged}",
+        "sync /bin/.baton-update",
+        f"sync {share}/.switch.json.new",
+        f"rename {share}/.switch.json.new {share}/switch.json",
+        f"sync {share}",
+        f"link /bin/baton {share}/outgoing",
+        f"sync {share}",
+        f"rename {staged} /bin/baton",
+        "sync /bin",
+        f"rename {share}/outgoing {share}/previous",
+        f"sync {share}",
+        f"sync {share}/.previous.json.new",
+        f"rename {share}/.previous.json.new {share}/previous.json",
+        f"sync {share}",
+        f"sync {share}/.install.json.new",
+        f"rename {share}/.install.json.new {share}/install.json",
+        f"sync {share}",
+    ]
+    assert done[: len(wanted)] == wanted

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,18 @@ from support.serving import Fault
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 
 BINARY = f"baton-{NEW}-{PLATFORM}"
+
+AS_BINARY = """
+from baton import built
+from baton.built import Built
+from baton.cli import main
+from pathlib import Path
+what = {own.built!r}
+built.built = lambda: what
+built.binary = lambda: Path("{own.world.target}")
+main({args!r})
+"""
+"""The command line in a process of its own, which takes itself for a packaged binary."""
 
 
 @pytest.fixture
@@ -281,12 +296,8 @@ def test_the_help_has_examples(call: Call) -> None:
 
 def test_going_down_is_asked(own: Machine) -> None:
     release = str(own.publish("0.0.5"))
-    code = (
-        "import sys; from baton import built as b; from pathlib import Path; from baton.cli import"
-        f" main; w = b.Built({OLD!r}, 'full', {PLATFORM!r}, update_key={own.built.update_key!r});"
-        f" b.built = lambda: w; b.binary = lambda: Path({str(own.world.target)!r});"
-        f" main(['self', 'update', '--force', '--from', {release!r}])"
-    )
+    args = ["self", "update", "--force", "--from", release]
+    code = AS_BINARY.format(own=own, args=args)
     for typed, version in (("\r", OLD), ("y\r", "0.0.5")):
         screen = Terminal([sys.executable, "-P", "-c", code], os.environ)
         screen.wait_for("[y/N]:")
@@ -294,3 +305,33 @@ def test_going_down_is_asked(own: Machine) -> None:
         screen.send(typed)
         assert screen.wait_end() == (1 if version == OLD else 0)
         assert own.world.version() == version
+
+
+def test_an_interrupted_download_is_kept_and_the_exit_code_says_so(own: Machine) -> None:
+    content = program(NEW, size=1_000_000)
+    with served(own.publish(programs={("full", ""): content})) as mirror:
+        mirror.fault[BINARY] = Fault(rate=100_000)
+        code = AS_BINARY.format(own=own, args=["self", "update", "--from", mirror.address])
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code], stderr=subprocess.PIPE, text=True
+        )
+        with process:
+            while not list(own.world.staging.glob("*.partial")):
+                assert process.poll() is None
+                time.sleep(0.02)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+        assert process.returncode == 130, err
+        assert "Traceback" not in err
+        assert own.is_as_before
+        assert [path.suffix for path in own.world.staging.iterdir()] == [".partial"]
+
+
+def test_the_front_never_loads_what_checks_signatures_or_talks_to_servers() -> None:
+    code = (
+        "import sys, baton.cli.own, baton.compose.own, baton.adapters.downloads,"
+        " baton.adapters.installed, baton.engine.updating;"
+        "print({'cryptography', 'httpx', 'huggingface_hub'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr

@@ -1,0 +1,164 @@
+"""The real binary updates itself, goes back, and takes itself away; killed now and then meanwhile.
+
+Of the binary in dist/ two are made that differ in what they say of their build, and that believe
+the test's own key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli.renewed import served
+from support.releases import keys, publish
+from support.single import pack
+
+pytestmark = pytest.mark.binary
+
+COMMITS = ("a" * 40, "b" * 40)
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The same program twice, the later one as a release."""
+
+    old: Path
+    new: Path
+    release: Path
+
+
+@pytest.fixture(scope="module")
+def versions(dist: Path, slim: Path, tmp_path_factory: pytest.TempPathFactory) -> Versions:
+    work = tmp_path_factory.mktemp("versions")
+    key, public = keys(work / "keys")
+    folder = work / "folder"
+    shutil.copytree(dist / "folder" / "baton-slim", folder, symlinks=True)
+    launcher = work / "launcher"
+    launcher.write_bytes(slim.read_bytes()[: pack.read(slim).offset])
+    [note] = folder.rglob("baton/build.json")
+    what = json.loads(note.read_text())
+    files = []
+    for commit in COMMITS:
+        note.write_text(json.dumps(what | {"commit": commit, "update_key": public}))
+        (folder / pack.MANIFEST).write_bytes(pack.manifest(folder))
+        files.append(work / commit[0])
+        pack.pack(folder, files[-1], launcher, level=1)
+        files[-1].chmod(0o755)
+    contents = {("slim", what["gpu"]): files[1].read_bytes()}
+    release = publish(work / "release", key, what["version"], contents)
+    return Versions(files[0], files[1], release)
+
+
+class Home:
+    """A person's home, with the old version in it."""
+
+    def __init__(self, folder: Path, versions: Versions) -> None:
+        self.folder = folder
+        self.target = folder / ".local" / "bin" / "baton"
+        self.target.parent.mkdir(parents=True)
+        shutil.copy(versions.old, self.target)
+        self.environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        """Start it."""
+        return subprocess.Popen(
+            [self.target, *args],
+            env=self.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def baton(self, *args: str, code: int = 0) -> str:
+        """Run it to its end."""
+        with self.start(*args) as process:
+            out, err = process.communicate("", timeout=300)
+        assert process.returncode == code, (args, out, err)
+        return out + err
+
+    @property
+    def commit(self) -> str:
+        """Which of the two it is: it starts, and says so."""
+        return str(json.loads(self.baton("self", "show", "--json"))["commit"])
+
+    @property
+    def left(self) -> list[str]:
+        """What there is of files."""
+        found = (path for path in self.folder.rglob("*") if not path.is_dir())
+        return sorted(str(path.relative_to(self.folder)) for path in found)
+
+
+@pytest.fixture
+def home(tmp_path: Path, versions: Versions) -> Home:
+    return Home(tmp_path / "home", versions)
+
+
+def test_it_updates_goes_back_and_takes_itself_away(home: Home, versions: Versions) -> None:
+    update = ("self", "update", "--force", "--from", str(versions.release))
+    assert home.commit == COMMITS[0]
+    with home.start("ask", "--worker", "nobody") as beside:  # it waits for its prompt
+        assert "Updated to" in home.baton(*update)
+        assert home.commit == COMMITS[1]
+        _, told = beside.communicate("hello", timeout=60)
+        assert (beside.returncode, "nobody" in told, "stumbled" in told) == (2, True, False)
+    assert "already" in home.baton(*update)
+    for commit in COMMITS:
+        assert "Gone back to" in home.baton("self", "rollback")
+        assert home.commit == commit
+    told = home.baton("self", "uninstall", "--yes", "--history", "remove", "--models", "remove")
+    assert "Baton is gone" in told
+    assert home.left == []
+
+
+def test_from_a_mirror_on_loopback(home: Home, versions: Versions) -> None:
+    with served(versions.release) as mirror:
+        told = home.baton("self", "update", "--check", "--from", mirror.address)
+        assert "of the same version as this" in told
+        home.baton("self", "update", "--force", "--from", mirror.address)
+    assert home.commit == COMMITS[1]
+
+
+def test_what_was_not_signed_is_not_taken(home: Home, versions: Versions, tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    shutil.copytree(versions.release, release)
+    other, _ = keys(tmp_path / "others")
+    content = (release / "manifest.json").read_bytes()
+    (release / "manifest.json.sig").write_text(other.sign(content).hex())
+    told = home.baton("self", "update", "--force", "--from", str(release), code=2)
+    assert "its signature is wrong" in told
+    assert home.commit == COMMITS[0]
+
+
+def test_killed_at_any_time_it_is_the_old_or_the_new_one(home: Home, versions: Versions) -> None:
+    update = ("self", "update", "--force", "--from", str(versions.release))
+    home.baton("--version")
+    begun = time.monotonic()
+    home.baton(*update)
+    took = time.monotonic() - begun
+    home.baton("self", "rollback")
+    dice = random.Random(7)
+    for _ in range(50):
+        shutil.rmtree(home.target.parent / ".baton-update", ignore_errors=True)
+        process = home.start(*update)
+        time.sleep(dice.uniform(0, took))
+        os.killpg(process.pid, 9)
+        process.communicate()
+        commit = home.commit
+        assert commit in COMMITS
+        if commit == COMMITS[1]:
+            home.baton("self", "rollback")
+            if home.commit == COMMITS[1]:  # what was interrupted had been complete but for a note
+                home.baton("self", "rollback")
+            assert home.commit == COMMITS[0]
+    home.baton(*update)
+    assert home.commit == COMMITS[1]
