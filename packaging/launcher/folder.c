@@ -18,7 +18,7 @@ void write_path(char path[PATH_MAX], const char *format, ...) {
     int size = vsnprintf(path, PATH_MAX, format, arguments);
     va_end(arguments);
     if (size < 0 || size >= PATH_MAX) {
-        fail("The path of Baton's folder is too long. Choose a shorter one: BATON_HOME=/a/folder baton");
+        fail("The path of Baton's folder is too long. Choose a shorter one: " ELSEWHERE);
     }
 }
 

@@ -22,10 +22,8 @@
 #include <mach-o/dyld.h>
 #endif
 
-static const char gone[] = " (deleted)";
-
 #ifdef __linux__
-static const char own_link[] = "/proc/self/exe";
+static const char own_link[] = "/proc/self/exe", gone[] = " (deleted)";
 
 /* Write this program's path as Linux knows it; false if there is no /proc. */
 static bool read_own_path(char path[PATH_MAX]) {
@@ -65,8 +63,9 @@ static int open_self(char path[PATH_MAX]) {
     }
     if (file < 0) file = open_above(AT_FDCWD, path, O_RDONLY, 0);
     if (file < 0) {
-        fail("%s can't be read, which it must be besides being executed: %s. Make it readable: chmod +r", path,
-             strerror(errno));
+        fail("%s can't be read, which it must be besides being executed: %s. "
+             "Make it readable: chmod +r",
+             path, strerror(errno));
     }
     return file;
 }
@@ -75,8 +74,8 @@ static int open_self(char path[PATH_MAX]) {
 static const char *find_home(void) {
     const char *home = getenv("HOME");
     if (!home || *home != '/') {
-        fail("HOME isn't set to a folder, so there is no place for what Baton keeps. Name one: "
-             "BATON_HOME=/a/folder baton");
+        fail("HOME isn't set to a folder, so there is no place for what Baton keeps. "
+             "Name one: " ELSEWHERE);
     }
     return home;
 }
@@ -89,11 +88,11 @@ static void write_own_root(char cache[PATH_MAX], const char *root) {
     } else if (*root == '~' && (root[1] == '/' || !root[1])) {
         write_path(cache, "%s%s/cache", find_home(), root + 1);
     } else if (*root == '~') {
-        fail("BATON_HOME is %s, of which Baton can't tell whose home that is. Write the whole path.", root);
+        fail("BATON_HOME is %s, and Baton can't tell where that is. Write the whole path.", root);
     } else if (getcwd(here, sizeof here)) {
         write_path(cache, "%s/%s/cache", here, root);
     } else {
-        fail("BATON_HOME is %s, but the folder that you are in is gone. Write the whole path.", root);
+        fail("BATON_HOME is %s, but the folder you are in is gone. Write the whole path.", root);
     }
 }
 
@@ -115,12 +114,14 @@ static void find_cache(char cache[PATH_MAX]) {
 
 static _Noreturn void fail_starting(const char *program, int error) {
     if (error == EACCES || error == EPERM) {
-        fail("Baton may not be started from where it unpacked itself: %s (%s). That disk or this system forbids "
-             "programs there. Start it with another folder: BATON_HOME=/a/folder baton", program, strerror(error));
+        fail("Baton may not be started from where it unpacked itself, %s: %s. "
+             "The disk or the system forbids programs there; start it with another "
+             "folder: " ELSEWHERE,
+             program, strerror(error));
     }
     if (error == ENOENT) {
-        fail("Baton can't be started here: this system lacks the C library (glibc) that it needs. Use a system "
-             "with glibc 2.31 or newer, such as Debian 11 or Ubuntu 20.04.");
+        fail("Baton can't be started here: this system lacks the C library that it needs. "
+             "Use one with glibc 2.31 or newer, such as Debian 11 or Ubuntu 20.04.");
     }
     fail("Baton can't be started from %s: %s.", program, strerror(error));
 }

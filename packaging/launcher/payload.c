@@ -16,14 +16,16 @@
 
 enum {
     VERSION = 1,
-    FIELDS = 16 + 5 * 8 + 2 * SHA256_SIZE,
+    MAGIC = 16,
+    FIELDS = MAGIC + 5 * 8 + 2 * SHA256_SIZE,
     TRAILER = FIELDS + SHA256_SIZE,
     SIGNATURE = 8 << 20, /* bytes that may follow the trailer */
     WINDOW = 27,         /* log2 of the memory that the decoder may take */
     CHUNK = 1 << 17,
+    MEGABYTE = 1000000,
 };
 
-static const char magic[16] = "\0Baton's payload";
+static const char magic[] = "\0Baton's payload";
 
 static _Noreturn void fail_damaged(const char *path) {
     fail("%s is damaged, or a part of it is missing. Download it again.", path);
@@ -55,8 +57,8 @@ static uint64_t read_number(const uint8_t *bytes) {
 
 /* Tell whether there is a trailer, at this offset of the file; if so, believe it. */
 static bool parse_trailer(struct payload *payload, const uint8_t *bytes, uint64_t offset) {
-    if (memcmp(bytes, magic, sizeof magic) || !is_sha256(bytes, FIELDS, bytes + FIELDS)) return false;
-    const uint8_t *numbers = bytes + sizeof magic, *sums = numbers + 5 * 8;
+    if (memcmp(bytes, magic, MAGIC) || !is_sha256(bytes, FIELDS, bytes + FIELDS)) return false;
+    const uint8_t *numbers = bytes + MAGIC, *sums = numbers + 5 * 8;
     payload->offset = read_number(numbers + 8);
     payload->size = read_number(numbers + 16);
     payload->unpacked = read_number(numbers + 24);
@@ -86,7 +88,8 @@ void find_payload(struct payload *payload, const char *path, int file) {
     *payload = (struct payload){.path = path, .file = file};
     if (fstat(file, &found)) fail_reading(path, errno);
     uint64_t end = (uint64_t)found.st_size;
-    if (end < TRAILER || read_at(payload, trailer, TRAILER, end - TRAILER) < TRAILER) fail_damaged(path);
+    if (end < TRAILER || read_at(payload, trailer, TRAILER, end - TRAILER) < TRAILER)
+        fail_damaged(path);
     if (parse_trailer(payload, trailer, end - TRAILER)) return;
     if (!search_trailer(payload, end)) fail_damaged(path);
 }
@@ -106,7 +109,8 @@ static void read_chunk(struct stream *stream) {
     const struct payload *payload = stream->payload;
     uint64_t left = payload->size - stream->at;
     size_t size = left < CHUNK ? (size_t)left : CHUNK;
-    if (read_at(payload, stream->raw, size, payload->offset + stream->at) < size) fail_damaged(payload->path);
+    if (read_at(payload, stream->raw, size, payload->offset + stream->at) < size)
+        fail_damaged(payload->path);
     sha256_add(&stream->sha, stream->raw, size);
     stream->at += size;
     stream->in = (ZSTD_inBuffer){stream->raw, size, 0};
@@ -172,7 +176,8 @@ static bool stays_inside(const char *path) {
     for (const char *part = path; part; part = strchr(part, '/')) {
         part += *part == '/';
         size_t size = strcspn(part, "/");
-        if (size == 0 || (size == 1 && part[0] == '.') || (size == 2 && !memcmp(part, "..", 2))) return false;
+        if (size == 0 || (size == 1 && part[0] == '.') || (size == 2 && !memcmp(part, "..", 2)))
+            return false;
     }
     return true;
 }
@@ -181,14 +186,15 @@ static bool parse_header(struct member *member, const struct header *header) {
     char size[sizeof header->size + 1] = "", mode[sizeof header->mode + 1] = "";
     memcpy(size, header->size, sizeof header->size);
     memcpy(mode, header->mode, sizeof header->mode);
-    snprintf(member->path, sizeof member->path, "%.155s%s%.100s", header->prefix, *header->prefix ? "/" : "",
-             header->name);
+    snprintf(member->path, sizeof member->path, "%.155s%s%.100s", header->prefix,
+             *header->prefix ? "/" : "", header->name);
     snprintf(member->target, sizeof member->target, "%.100s", header->link);
     member->size = strtoull(size, NULL, 8);
     member->mode = strtoul(mode, NULL, 8) & 0100 ? 0755 : 0644;
     member->kind = header->kind;
     size_t end = strlen(member->path);
-    if (member->kind == FOLDER_KIND && end > 0 && member->path[end - 1] == '/') member->path[end - 1] = '\0';
+    if (member->kind == FOLDER_KIND && end > 0 && member->path[end - 1] == '/')
+        member->path[end - 1] = '\0';
     return !memcmp(header->magic, "ustar\00000", 8) && stays_inside(member->path);
 }
 
@@ -204,9 +210,10 @@ static bool next_member(struct stream *stream, struct member *member) {
 
 static _Noreturn void fail_writing(const struct stream *stream, const char *path, int error) {
     if (error != ENOSPC && error != EDQUOT) fail_at(path, "write", error);
-    fail("The disk became full while Baton unpacked itself; what was there of it is gone again. It needs %" PRIu64
-         " MB: make room, or start it with a folder on another disk: BATON_HOME=/a/folder baton",
-         stream->payload->unpacked / 1000000 + 1);
+    fail("The disk became full while Baton unpacked itself; what was there of it is gone again. "
+         "It needs %" PRIu64
+         " MB: make room, or start it with a folder on another disk: " ELSEWHERE,
+         stream->payload->unpacked / MEGABYTE + 1);
 }
 
 static bool write_all(int file, const uint8_t *bytes, size_t size) {
@@ -238,7 +245,8 @@ static void unpack_member(struct stream *stream, int folder, const struct member
     if (member->kind == FILE_KIND) {
         unpack_file(stream, folder, member);
     } else if (member->kind == FOLDER_KIND) {
-        if (mkdirat(folder, path, 0700) || fchmodat(folder, path, 0755, 0)) fail_writing(stream, path, errno);
+        if (mkdirat(folder, path, 0700) || fchmodat(folder, path, 0755, 0))
+            fail_writing(stream, path, errno);
     } else if (member->kind == LINK_KIND && *member->target != '/') {
         if (symlinkat(member->target, folder, path)) fail_writing(stream, path, errno);
     } else {

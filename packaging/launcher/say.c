@@ -57,8 +57,8 @@ void fail(const char *format, ...) {
 }
 
 void fail_at(const char *path, const char *what, int error) {
-    fail("Baton can't %s %s: %s. Start it with another folder for what it keeps, one that you may "
-         "write to: BATON_HOME=/a/folder baton",
+    fail("Baton can't %s %s: %s. "
+         "Start it with another folder for what it keeps, one that you may write to: " ELSEWHERE,
          what, path, strerror(error));
 }
 
@@ -101,8 +101,9 @@ void show_progress(int percent) {
     if (!since) since = now();
     if (percent == shown || now() - since < PATIENCE || !isatty(STDERR_FILENO)) return;
     char line[80];
-    int size = percent < 0 ? snprintf(line, sizeof line, "\rBaton unpacks itself, once ...")
-                           : snprintf(line, sizeof line, "\rBaton unpacks itself, once: %3d %%", percent);
+    int size = percent < 0
+                   ? snprintf(line, sizeof line, "\rBaton unpacks itself, once ...")
+                   : snprintf(line, sizeof line, "\rBaton unpacks itself, once: %3d %%", percent);
     write_all(line, (size_t)size);
     shown = percent;
 }

@@ -5,6 +5,9 @@
 
 #include <stdbool.h>
 
+/* How Baton is started with another folder for all that it keeps. */
+#define ELSEWHERE "BATON_HOME=/a/folder baton"
+
 /* Say what happened and what to do, and exit with 1. */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

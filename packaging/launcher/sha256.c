@@ -54,8 +54,8 @@ static void digest_block(uint32_t state[8], const uint8_t *block) {
 
 void sha256_start(struct sha256 *sha) {
     *sha = (struct sha256){
-        .state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19},
+        .state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
+                  0x1f83d9ab, 0x5be0cd19},
     };
 }
 
@@ -101,6 +101,7 @@ bool is_sha256(const void *data, size_t size, const uint8_t digest[SHA256_SIZE])
 
 void write_hex(char *text, const uint8_t *bytes, size_t size) {
     static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < size; i++) *text++ = digits[bytes[i] >> 4], *text++ = digits[bytes[i] & 15];
+    for (size_t i = 0; i < size; i++)
+        *text++ = digits[bytes[i] >> 4], *text++ = digits[bytes[i] & 15];
     *text = '\0';
 }

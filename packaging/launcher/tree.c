@@ -15,20 +15,25 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#endif
+
 #define PART ".part."
 #define LOCK ".lock"
 
 enum {
-    MARGIN = 4 << 20,        /* bytes of the disk that stay free */
-    LARGEST = 64 << 20,      /* bytes of a MANIFEST */
-    NAP = 10 * 1000 * 1000,  /* ns */
+    MARGIN = 4 << 20,       /* bytes of the disk that stay free */
+    LARGEST = 64 << 20,     /* bytes of a MANIFEST */
+    NAP = 10 * 1000 * 1000, /* ns */
+    MEGABYTE = 1000000,
 };
 
 static const char manifest_name[] = "MANIFEST";
 
 static _Noreturn void fail_foreign(const char *path) {
-    fail("Baton doesn't run what is in %s: that isn't a folder which belongs to you and which only you may "
-         "write to. Remove it, or start Baton with another folder for what it keeps: BATON_HOME=/a/folder baton",
+    fail("Baton doesn't run what is in %s: it isn't a folder which belongs to you and which only "
+         "you may write to. Remove it, or start Baton with another folder: " ELSEWHERE,
          path);
 }
 
@@ -48,7 +53,8 @@ void find_tree(struct tree *tree, const struct payload *payload, const char *cac
 static int open_lock(const char *path) {
     int flags = O_CREAT | O_NOFOLLOW;
     int lock = open_above(AT_FDCWD, path, O_RDWR | flags, 0600);
-    if (lock < 0 && (errno == EROFS || errno == EACCES)) lock = open_above(AT_FDCWD, path, O_RDONLY | flags, 0600);
+    if (lock < 0 && (errno == EROFS || errno == EACCES))
+        lock = open_above(AT_FDCWD, path, O_RDONLY | flags, 0600);
     if (lock < 0) fail_at(path, "write", errno);
     return lock;
 }
@@ -56,7 +62,8 @@ static int open_lock(const char *path) {
 /* Tell whether this open file is still the one at its path: who removes a tree removes its lock. */
 static bool is_still_there(int lock, const char *path) {
     struct stat open, there;
-    return !fstat(lock, &open) && !lstat(path, &there) && open.st_ino == there.st_ino && open.st_dev == there.st_dev;
+    return !fstat(lock, &open) && !lstat(path, &there) && open.st_ino == there.st_ino &&
+           open.st_dev == there.st_dev;
 }
 
 static bool try_lock(int lock, const char *path, int how) {
@@ -96,11 +103,12 @@ static char *read_manifest(int folder, size_t *size) {
     char *text = NULL;
     int file = open_above(folder, manifest_name, O_RDONLY | O_NOFOLLOW, 0);
     if (file < 0) return NULL;
-    if (!fstat(file, &found) && S_ISREG(found.st_mode) && found.st_size > 0 && found.st_size < LARGEST) {
+    if (!fstat(file, &found) && S_ISREG(found.st_mode) && found.st_size > 0 &&
+        found.st_size < LARGEST) {
         *size = (size_t)found.st_size;
         text = malloc(*size + 1);
-        if (text && pread(file, text, *size, 0) == found.st_size) text[*size] = '\0';
-        else free(text), text = NULL;
+        if (text && pread(file, text, *size, 0) != found.st_size) free(text), text = NULL;
+        if (text) text[*size] = '\0';
     }
     close(file);
     return text;
@@ -119,18 +127,18 @@ static bool is_link_whole(int folder, const char *path, const char *hash) {
 static bool is_file_whole(int folder, const char *path, mode_t mode, uint64_t size) {
     struct stat found;
     if (fstatat(folder, path, &found, AT_SYMLINK_NOFOLLOW)) return false;
-    mode &= S_IRWXU;
-    return S_ISREG(found.st_mode) && is_ours(&found) && (found.st_mode & mode) == mode &&
-           (uint64_t)found.st_size == size;
+    return S_ISREG(found.st_mode) && is_ours(&found) && (uint64_t)found.st_size == size &&
+           (found.st_mode & mode & S_IRWXU) == (mode & S_IRWXU);
 }
 
-/* A line is KIND MODE SIZE SHA256 PATH; the text is what the trailer says, so it can be believed. */
+/* A line is KIND MODE SIZE SHA256 PATH; it can be believed, since its text's hash was right. */
 static bool is_line_whole(int folder, const char *line) {
     char *at;
     mode_t mode = (mode_t)strtoul(line + 2, &at, 8);
     uint64_t size = strtoull(at, &at, 10);
     const char *hash = at + 1, *path = hash + 2 * SHA256_SIZE + 1;
-    return *line == 'l' ? is_link_whole(folder, path, hash) : is_file_whole(folder, path, mode, size);
+    return *line == 'l' ? is_link_whole(folder, path, hash)
+                        : is_file_whole(folder, path, mode, size);
 }
 
 static bool are_lines_whole(int folder, char *text) {
@@ -152,7 +160,8 @@ bool is_tree_whole(const struct tree *tree) {
     int folder = open_above(AT_FDCWD, tree->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
     if (folder < 0) return false;
     char *text = read_manifest(folder, &size);
-    bool whole = text && is_sha256(text, size, tree->payload->manifest) && are_lines_whole(folder, text);
+    bool whole =
+        text && is_sha256(text, size, tree->payload->manifest) && are_lines_whole(folder, text);
     free(text);
     close(folder);
     return whole;
@@ -201,6 +210,11 @@ static void remove_unheld(const struct tree *tree, const char *key) {
     close(lock);
 }
 
+static bool is_later(const struct timespec *time, const struct timespec *than) {
+    return time->tv_sec > than->tv_sec ||
+           (time->tv_sec == than->tv_sec && time->tv_nsec > than->tv_nsec);
+}
+
 /* Write the key of the tree that was unpacked last, besides this one; "" if there is none. */
 static void find_newest(const struct tree *tree, DIR *app, char newest[KEY_SIZE + 1]) {
     struct stat found;
@@ -209,10 +223,9 @@ static void find_newest(const struct tree *tree, DIR *app, char newest[KEY_SIZE 
     for (struct dirent *entry; (entry = readdir(app));) {
         if (!is_key_with(entry->d_name, "") || !strcmp(entry->d_name, tree->payload->key)) continue;
         if (fstatat(dirfd(app), entry->d_name, &found, AT_SYMLINK_NOFOLLOW)) continue;
-        const struct timespec *time = &found.st_mtim;
-        if (*newest && (time->tv_sec < when.tv_sec || (time->tv_sec == when.tv_sec && time->tv_nsec < when.tv_nsec))) continue;
+        if (*newest && !is_later(&found.st_mtim, &when)) continue;
         memcpy(newest, entry->d_name, KEY_SIZE + 1);
-        when = *time;
+        when = found.st_mtim;
     }
 }
 
@@ -238,30 +251,29 @@ static void remove_outdated(const struct tree *tree) {
     for (struct dirent *entry; (entry = readdir(app));) {
         const char *name = entry->d_name;
         if (!is_key_with(name, "") && !is_key_with(name, LOCK)) continue;
-        if (strncmp(name, tree->payload->key, KEY_SIZE) && strncmp(name, newest, KEY_SIZE)) remove_unheld(tree, name);
+        if (strncmp(name, tree->payload->key, KEY_SIZE) && strncmp(name, newest, KEY_SIZE))
+            remove_unheld(tree, name);
     }
     closedir(app);
 }
 
 /* ---- Unpacking ---- */
 
-static uint64_t megabytes(uint64_t bytes) {
-    return bytes / 1000000 + 1;
-}
-
 static void check_disk(const struct tree *tree) {
     struct statvfs disk;
     if (statvfs(tree->app, &disk) || disk.f_blocks == 0) return;
-    uint64_t free = (uint64_t)disk.f_bavail * disk.f_frsize, need = tree->payload->unpacked + MARGIN;
+    uint64_t free = (uint64_t)disk.f_bavail * disk.f_frsize;
+    uint64_t need = tree->payload->unpacked + MARGIN;
     if (free < need) {
-        fail("Baton unpacks itself into %s, once, and needs %" PRIu64 " MB for that; %" PRIu64 " MB are free. Make "
-             "room, or start it with a folder on another disk: BATON_HOME=/a/folder baton",
-             tree->app, megabytes(need), megabytes(free) - 1);
+        fail("Baton unpacks itself into %s, once, and needs %" PRIu64 " MB for that; %" PRIu64
+             " MB are free. Make room, or start it with a folder on another disk: " ELSEWHERE,
+             tree->app, need / MEGABYTE + 1, free / MEGABYTE);
     }
 #ifdef ST_NOEXEC
     if (disk.f_flag & ST_NOEXEC) {
-        fail("Baton can't run from %s: no programs may be started from that disk (noexec). Start it with a folder on "
-             "another one: BATON_HOME=/a/folder baton", tree->app);
+        fail("Baton can't run from %s: no program may be started from that disk (noexec). "
+             "Start it with a folder on another one: " ELSEWHERE,
+             tree->app);
     }
 #endif
 }
@@ -294,8 +306,9 @@ static void make_tree(const struct tree *tree) {
     if (rename(part, tree->path)) fail_at(tree->path, "write", errno);
     remove_when_leaving(NULL);
     if (!is_tree_whole(tree)) {
-        fail("What Baton unpacks into %s isn't kept there as it's written. Start it with a folder on another disk: "
-             "BATON_HOME=/a/folder baton", tree->path);
+        fail("What Baton unpacks into %s isn't kept there as it's written. "
+             "Start it with a folder on another disk: " ELSEWHERE,
+             tree->path);
     }
     remove_outdated(tree);
 }

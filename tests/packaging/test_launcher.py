@@ -152,7 +152,7 @@ def _swap(tree: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a file is missing": lambda tree: (tree / "_internal/nothing").unlink(),
     "a folder is missing": lambda tree: shutil.rmtree(tree / "_internal"),
-    "all is missing": lambda tree: shutil.rmtree(tree),
+    "all is missing": lambda tree: tree.rename(tree.with_name("elsewhere")),
     "the program is missing": lambda tree: (tree / "baton").unlink(),
     "a file is shorter": lambda tree: os.truncate(tree / "baton", 4096),
     "a file is longer": lambda tree: (tree / "_internal/nothing").write_bytes(b"x"),
@@ -171,8 +171,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_what_is_damaged_is_unpacked_anew(single: Single, damage: str) -> None:
     first = single.works()
+    unpacked = single.tree.stat().st_ino
     DAMAGES[damage](single.tree)
     assert single.works()["arguments"] == first["arguments"]
+    assert single.tree.stat().st_ino != unpacked
 
 
 def test_it_mends_while_another_runs(single: Single) -> None:

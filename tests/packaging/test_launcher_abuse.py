@@ -139,6 +139,20 @@ def test_the_tree_is_held_as_long_as_the_program_runs(single: Single) -> None:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(single: Single) -> None:
+    """Who removes an outdated tree removes its lock, for which somebody may wait already."""
+    name = f"{single.payload.key}.lock"
+    with locked(single, name):
+        process = single.open("wait")
+        time.sleep(0.1)
+        (single.app / name).unlink()
+    assert process.stdout
+    process.stdout.readline()
+    with (single.app / name).open() as opened, pytest.raises(BlockingIOError):
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    process.communicate(timeout=60)
+
+
 def test_the_last_tree_stays_and_those_before_it_go(make: Make) -> None:
     versions = [make({"version": str(n).encode()}, f"baton {n}") for n in range(4)]
     for version in versions:
