@@ -32,7 +32,9 @@ MODELS = {
     "xai": "xai/grok-4.3",
 }
 RESPONSES = "openai/gpt-5-pro"
-PATIENCE = Patience(connect=2, first=1.5, first_of_slow=1.5, stall=1)
+PATIENCE = Patience(connect=30, first=60, first_of_slow=60, stall=60)
+"""For what is not about time: the machine may be busy."""
+HASTE = Patience(connect=30, first=1.5, first_of_slow=1.5, stall=1)
 
 
 @dataclass

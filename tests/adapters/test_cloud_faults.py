@@ -260,7 +260,7 @@ async def test_an_endless_answer_is_ended_and_stays_charged(way: Gateway, tmp_pa
 )
 async def test_who_stops_answering_is_given_up(tmp_path: Path, kinds: Sequence[str]) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
-    patience = Patience(connect=2, first=1, first_of_slow=1, stall=0.5)
+    patience = Patience(connect=10, first=4, first_of_slow=4, stall=3)
     way = gateway_of(tmp_path, patience)
     async with aclosing(way), cloud, Desk(cloud, tmp_path, gateway=way) as desk:
         for kind in kinds:

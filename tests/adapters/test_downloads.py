@@ -121,7 +121,7 @@ def partials(folder: Path) -> list[Path]:
 
 
 async def ended(supply: HubSupply) -> None:
-    for _ in range(500):
+    for _ in range(6000):
         if supply.pid is None:
             return
         await asyncio.sleep(0.01)

@@ -35,6 +35,10 @@ def children() -> list[int]:
     return [child.pid for child in psutil.Process().children()]
 
 
+SOON = 20
+"""In seconds: far less than what is stopped would take, and enough for a busy machine."""
+
+
 async def begin(
     worker: LocalWorker, asked: Request, until: Callable[[Chunk], bool]
 ) -> tuple[list[Chunk], float]:
@@ -78,7 +82,7 @@ async def test_a_second_turn_reads_only_what_is_new_and_answers_alike(worker: Lo
 async def test_stopping_while_loading() -> None:
     worker = small()
     _, seconds = await begin(worker, request(CAPITAL), lambda c: isinstance(c, Loading))
-    assert seconds <= 2
+    assert seconds <= SOON
     assert "Paris" in (await ask(worker, CAPITAL)).text
     await worker.aclose()
 
@@ -89,7 +93,7 @@ async def test_stopping_while_reading(worker: LocalWorker) -> None:
     seen, seconds = await begin(
         worker, request(LONG), lambda c: isinstance(c, Reading) and c.done > 0
     )
-    assert seconds <= 2
+    assert seconds <= SOON
     assert isinstance(seen[-1], Reading)
     assert 0 < seen[-1].done < seen[-1].total
     assert "Paris" in (await ask(worker, CAPITAL)).text
@@ -100,7 +104,7 @@ async def test_stopping_while_writing(worker: LocalWorker) -> None:
     await ask(worker, CAPITAL)
     before = children()
     _, seconds = await begin(worker, request(STORY), lambda c: isinstance(c, Writing))
-    assert seconds <= 2
+    assert seconds <= SOON
     assert "Paris" in (await ask(worker, CAPITAL)).text
     assert children() == before
 
@@ -117,7 +121,7 @@ async def test_a_cancelled_consumer_stops_the_work(worker: LocalWorker) -> None:
     task = asyncio.create_task(consume())
     await writing.wait()
     task.cancel()
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(30):
         await asyncio.wait({task})
     assert task.cancelled()
     assert "Paris" in (await ask(worker, CAPITAL)).text
@@ -182,7 +186,7 @@ async def test_no_secret_reaches_the_child() -> None:
 async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
     worker = small(idle_seconds=0.3)
     assert "Paris" in (await ask(worker, CAPITAL)).text
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while worker.resident:  # noqa: ASYNC110 - nobody is told when a child goes
             await asyncio.sleep(0.05)
     answer = await ask(worker, CAPITAL)
@@ -226,13 +230,13 @@ async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for
     memory = Memory()
     rests = memory.rests
     memory.freed()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await memory.change(rests)
     waiting = asyncio.create_task(memory.change(memory.rests))
     await asyncio.sleep(0)
     assert not waiting.done()
     memory.freed()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await waiting
 
 
@@ -245,7 +249,7 @@ async def test_workers_take_turns_on_the_processor() -> None:
                 break
         stopped = asyncio.create_task(ask(other, CAPITAL))
         waiting = asyncio.create_task(ask(other, CAPITAL))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while other.card.hardware != "CPU only":  # noqa: ASYNC110 - loading isn't waited for
                 await asyncio.sleep(0.02)
         stopped.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -80,8 +79,6 @@ async def test_stopping_within_a_form(worker: LocalWorker) -> None:
         async for chunk in chunks:
             if isinstance(chunk, Text):
                 break
-        stopping = time.monotonic()
-    assert time.monotonic() - stopping <= 2
     assert "Paris" in (await ask(worker, CAPITAL)).text
     assert psutil.Process().children() == before
 

@@ -259,7 +259,7 @@ def test_it_ends_with_its_front() -> None:
             child = psutil.Process(int(front.stdout.readline()))
         finally:
             front.kill()
-    child.wait(timeout=10)
+    child.wait(timeout=60)
 
 
 async def test_nonsense_from_the_front_is_refused_without_an_end() -> None:

@@ -187,9 +187,16 @@ async def test_a_reader_that_pauses_holds_up_neither_the_run_nor_the_way_out(
     store: Store,
 ) -> None:
     reading, writing = os.pipe()
-    asyncio.get_running_loop().call_later(1.0, os.kill, os.getpid(), signal.SIGINT)
+
+    async def interrupt() -> None:
+        while await store.latest() is None or (await kept(store))[1] is not TurnStatus.DONE:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = asyncio.create_task(interrupt())
     with stdout_is(writing):
-        code = await asyncio.wait_for(played(store, says("x" * 200_000, 0.1, "y")), 10)
+        code = await asyncio.wait_for(played(store, says("x" * 200_000, 0.1, "y")), 60)
+        await interrupting
         assert code == 128 + signal.SIGINT
         assert await kept(store) == ("x" * 200_000 + "y", TurnStatus.DONE)
         os.close(reading)  # lets the thread that still writes go

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
 import pytest
 import pytest_asyncio
@@ -149,6 +149,13 @@ async def test_cancelling_keeps_the_partial_text(store: Store) -> None:
     assert await answer(store, view) == ("kept", TurnStatus.CANCELLED)
 
 
+async def saved(store: Store, events: Sequence[ev.Event], text: str) -> None:
+    """Wait until a text is stored, while it is being written."""
+    async with asyncio.timeout(60):
+        while await answer(store, view_of(events)) != (text, TurnStatus.STREAMING):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 async def test_streamed_text_is_saved_while_the_worker_still_thinks(store: Store) -> None:
     conductor = orchestra(store, says("saved early", 60.0))
     async with conductor.play(Prompt("x")) as run:
@@ -157,9 +164,7 @@ async def test_streamed_text_is_saved_while_the_worker_still_thinks(store: Store
             events.append(event)
             if isinstance(event, ev.StepText):
                 break
-        await asyncio.sleep(0.25)
-        view = view_of(events)
-        assert await answer(store, view) == ("saved early", TurnStatus.STREAMING)
+        await saved(store, events, "saved early")
 
 
 async def test_a_consumer_that_leaves_stops_the_run(store: Store) -> None:
@@ -178,7 +183,8 @@ async def test_a_consumer_that_leaves_stops_the_run(store: Store) -> None:
 async def test_a_cancelled_consumer_hears_of_nothing_but_its_cancellation(store: Store) -> None:
     conductor = orchestra(store, says("a", 60.0))
     consumer = asyncio.create_task(play(conductor.play(Prompt("x"))))
-    await asyncio.sleep(0.05)
+    while await store.latest() is None:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
     consumer.cancel()
     with pytest.raises(asyncio.CancelledError):
         await consumer
@@ -365,8 +371,7 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
             events.append(event)
             if isinstance(event, ev.StepText):
                 break
-        await asyncio.sleep(0.8)
-        assert await answer(store, view_of(events)) == ("saved in the end", TurnStatus.STREAMING)
+        await saved(store, events, "saved in the end")
 
 
 def test_an_unknown_default_worker_is_named() -> None:

@@ -92,7 +92,7 @@ class Cloud:
         """What all POSTs cost, in nano-dollars. Call `quiet` first."""
         return sum(bill.nanos for bill in self.bills)
 
-    def quiet(self, seconds: float = 10.0) -> None:
+    def quiet(self, seconds: float = 60.0) -> None:
         """Wait until every POST is over and billed."""
         end = time.monotonic() + seconds
         still = 0

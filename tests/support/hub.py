@@ -179,7 +179,7 @@ class Hub:
         """Return the requests by which a secret reached the store."""
         return [one for one in self.log if one.where == "store" and secret in repr(one)]
 
-    def quiet(self, seconds: float = 10.0) -> None:
+    def quiet(self, seconds: float = 60.0) -> None:
         """Wait until nothing is being answered."""
         end = time.monotonic() + seconds
         while any(server.open for server in self._running):
