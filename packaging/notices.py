@@ -1,6 +1,6 @@
 """Writes what a folder build holds of others into it, with all licences: `notices.py FOLDER`.
 
-Licences such as MIT's, BSD's and Apache's want their text to go along; `baton self licences` shows it.
+Licences such as MIT's, BSD's and Apache's want their text to go along: `baton self licences`.
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ def modules_of(executable: Path) -> set[str]:
 def _table() -> dict[str, Any]:
     table = tomllib.loads((HERE / "parts.toml").read_text(encoding="utf-8"))
     for entry in table["parts"]:
-        entry["patterns"] = [_pattern(text) for text in entry["files"]]
+        for key in ("files", "inside"):
+            entry[key] = [_pattern(text) for text in entry.get(key, ())]
     return table
 
 
@@ -119,10 +120,12 @@ def _held(folder: Path) -> Iterator[str]:
 
 def _listed_parts(table: Mapping[str, Any], folder: Path, held: set[str]) -> Iterator[Part]:
     """Yield the parts of parts.toml that are there, and take their files away from `held`."""
+    there = sorted(held)
     for entry in table["parts"]:
-        own = sorted(p for p in held if any(one.fullmatch(p) for one in entry["patterns"]))
+        own = [path for path in there if any(one.fullmatch(path) for one in entry["files"])]
         held.difference_update(own)
-        if not own and entry["files"]:
+        inside = any(one.fullmatch(path) for path in there for one in entry["inside"])
+        if not own and not inside:
             continue
         version = _version(entry.get("version", ""), own)
         model = entry.get("kind") == "model"
@@ -172,6 +175,18 @@ def _sqlite() -> str:
     return sqlite3.sqlite_version
 
 
+def _pysqlite3() -> str:
+    import pysqlite3
+
+    return str(pysqlite3.sqlite_version)
+
+
+def _cryptography() -> str:
+    from cryptography.hazmat.backends.openssl import backend
+
+    return backend.openssl_version_text().split()[1]
+
+
 def _zlib() -> str:
     import zlib
 
@@ -194,6 +209,8 @@ _VERSIONS: dict[str, Callable[[], str]] = {
     "python": platform.python_version,
     "openssl": _openssl,
     "sqlite": _sqlite,
+    "pysqlite3": _pysqlite3,
+    "cryptography": _cryptography,
     "zlib": _zlib,
     "expat": _expat,
     "cuda": _cuda,

@@ -1,12 +1,11 @@
 """Writes the bill of materials of a folder build, as CycloneDX: `sbom.py FOLDER FILE`.
 
-The same build gives the same bytes: no time but SOURCE_DATE_EPOCH, no random number.
+The same build gives the same bytes: no time but the one it is given, no random number.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
@@ -27,7 +26,7 @@ from packageurl import PackageURL
 _KINDS = {"library": ComponentType.LIBRARY, "model": ComponentType.MACHINE_LEARNING_MODEL}
 
 
-def bill(found: Iterable[parts.Part], build: Mapping[str, str]) -> str:
+def bill(found: Iterable[parts.Part], build: Mapping[str, str], epoch: int = 0) -> str:
     """Return the bill as JSON. `build` is what the folder's build.json says of it."""
     licences = LicenseFactory()
     name = "baton" if build["flavour"] == "full" else "baton-slim"
@@ -41,9 +40,7 @@ def bill(found: Iterable[parts.Part], build: Mapping[str, str]) -> str:
     )
     components = [_component(part, licences) for part in found]
     bom = Bom(components=components, serial_number=_serial(root, components))
-    bom.metadata.timestamp = datetime.fromtimestamp(
-        int(os.environ.get("SOURCE_DATE_EPOCH", 0)), UTC
-    )
+    bom.metadata.timestamp = datetime.fromtimestamp(epoch, UTC)
     bom.metadata.component = root
     bom.register_dependency(root, components)
     text = JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
@@ -58,7 +55,7 @@ def _component(part: parts.Part, licences: LicenseFactory) -> Component:
         name=part.name,
         version=part.version or None,
         type=_KINDS[part.kind],
-        bom_ref=part.purl,
+        bom_ref=f"{part.purl}#{part.name}",  # of one library there may be two
         purl=PackageURL.from_string(part.purl),
         licenses=[licences.make_from_string(part.licence)],
         external_references=sources if part.source else [],
@@ -74,12 +71,12 @@ def _serial(root: Component, components: Iterable[Component]) -> uuid.UUID:
     return uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(named))
 
 
-def main(folder: Path, file: Path) -> None:
+def main(folder: Path, file: Path, epoch: int = 0) -> None:
     """Write the bill of a folder build."""
     executable = next(path for path in (folder / "baton", folder / "baton.exe") if path.is_file())
     found = parts.parts(folder, parts.modules_of(executable), distributions())
     told = (folder / parts.CONTENTS / "baton" / "build.json").read_text(encoding="utf-8")
-    file.write_text(bill(found, json.loads(told)), encoding="utf-8", newline="\n")
+    file.write_text(bill(found, json.loads(told), epoch), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

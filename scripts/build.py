@@ -226,10 +226,16 @@ def _finish(made: Path, wanted: Wanted, dist: Path) -> Path:
     """Add what can only be said of a whole folder, and put it where it belongs."""
     import notices
     import pack
+    import parts
+    import sbom
 
-    notices.main(made)
-    (made / pack.MANIFEST).write_bytes(pack.manifest(made))
     suffix = f"-{wanted.gpu}" if wanted.gpu else ""
+    try:
+        notices.main(made)
+        sbom.main(made, dist / f"{made.name}{suffix}.cdx.json", wanted.epoch)
+    except parts.PartsError as error:
+        raise BuildError(str(error)) from error
+    (made / pack.MANIFEST).write_bytes(pack.manifest(made))
     folder = dist / "folder" / f"{made.name}{suffix}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
