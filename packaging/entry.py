@@ -32,6 +32,9 @@ def _run_child(args: list[str]) -> None:
     name = args[0] if len(args) == 1 and args[0].isidentifier() else ""
     from importlib import import_module
 
+    if name == "gateway":
+        # tiktoken finds its encodings by listing a package, which PyInstaller must be asked for.
+        import_module("pyi_rth_pkgutil")
     try:
         run = import_module(f"baton.children.{name}").main
     except (ImportError, AttributeError):
