@@ -82,7 +82,7 @@ def name(dist: Path) -> list[Path]:
         kind = ".zip" if path.suffix == ".zip" else ""
         target = named / f"baton{slim}-{told['version']}-{told['platform']}{gpu}{kind}"
         shutil.copy2(path, target)
-        bill = path.with_name(path.name + BILL)
+        bill = path.with_name(path.name.removesuffix(".zip") + BILL)
         if not bill.is_file():
             raise Wrong(f"{bill} is missing: what {path.name} is made of.")
         shutil.copy2(bill, target.with_name(target.name + BILL))

@@ -43,7 +43,7 @@ def bill(found: Iterable[parts.Part], build: Mapping[str, str], epoch: int = 0) 
     bom.metadata.timestamp = datetime.fromtimestamp(epoch, UTC)
     bom.metadata.component = root
     bom.register_dependency(root, components)
-    text = JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
+    text: str = JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
     if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise parts.PartsError(f"The bill of materials breaks CycloneDX's schema: {error}")
     return text

@@ -5,7 +5,6 @@ on stderr in a few plain lines; what pip says goes to a log. Every package is ch
 hash in the lock, and the tools that compile llama.cpp come from the lock as well.
 """
 
-import fcntl
 import importlib.util
 import os
 import re
@@ -20,6 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+if sys.platform != "win32":  # where packaging/windows/make.py uses what needs no lock
+    import fcntl
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -1,4 +1,4 @@
-# Builds Baton on Windows: packaging\windows\build.ps1 [ARGUMENTS OF scripts/build.py]
+# Builds Baton on Windows: packaging\windows\build.ps1 [ARGUMENTS OF scripts/build]
 # It makes dist\folder\baton and baton-slim and packs each into a .zip; there is no single file here.
 #
 # NOT YET RUN: there was no Windows. packaging/README.md says what to look at first.
@@ -21,5 +21,5 @@ $prompt = Join-Path $studio "Common7\Tools\VsDevCmd.bat"
     if ($value) { Set-Item -LiteralPath "Env:$name" -Value $value }
 }
 
-& python -I (Join-Path $root "scripts\build.py") @args
+& python -I (Join-Path $PSScriptRoot "make.py") @args
 exit $LASTEXITCODE

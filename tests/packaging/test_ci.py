@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,8 +19,10 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 KEY = "ab" * 32
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ci", ROOT / "packaging" / "ci.py")
+def script(path: str) -> ModuleType:
+    """Return a script of packaging/ as a module."""
+    file = ROOT / "packaging" / path
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -26,7 +30,7 @@ def script() -> ModuleType:
     return module
 
 
-ci = script()
+ci = script("ci.py")
 
 
 def built(dist: Path, name: str, **told: str) -> Path:
@@ -36,7 +40,7 @@ def built(dist: Path, name: str, **told: str) -> Path:
     says = {"version": "1.2.3", "flavour": "full", "platform": "linux-x86_64", "gpu": ""} | told
     note.write_text(json.dumps(says))
     (dist / name).write_text(name)
-    (dist / f"{name}.cdx.json").write_text(f"of {name}")
+    (dist / f"{name.removesuffix('.zip')}.cdx.json").write_text(f"of {name}")
     return dist
 
 
@@ -136,3 +140,26 @@ def test_what_workflows_run_of_ours_is_there(file: Path) -> None:
     paths = re.findall(r"(?:packaging|scripts|\.ci)/[\w/.-]*\w", file.read_text(encoding="utf-8"))
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_a_folder_is_packed_the_same_way_each_time(tmp_path: Path) -> None:
+    make = script("windows/make.py")
+    packed = []
+    for number, names in enumerate((("baton.exe", "lib/a.dll"), ("lib/a.dll", "baton.exe"))):
+        for name in names:
+            file = tmp_path / str(number) / "baton" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(name.encode() * 100)
+            os.utime(file, (number * 10**6, number * 10**6))
+        make.pack(tmp_path / str(number) / "baton", archive := tmp_path / f"{number}.zip")
+        packed.append(archive.read_bytes())
+    assert packed[0] == packed[1]
+    with zipfile.ZipFile(archive) as opened:
+        assert opened.namelist() == ["baton/baton.exe", "baton/lib/a.dll"]
+        assert opened.read("baton/baton.exe") == b"baton.exe" * 100
+
+
+def test_windows_is_told_a_version_in_four_numbers() -> None:
+    told = script("windows/version_info.py").version_info("1.2.3rc4")
+    assert "filevers=(1, 2, 3, 4)" in told
+    assert 'StringStruct("ProductVersion", "1.2.3rc4")' in told
