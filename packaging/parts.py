@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 CONTENTS = "lib"
 """The folder beside the executable that holds everything else."""
 
-_OWN = ("baton/", "baton-")
+_OWN = ("baton/", "baton-", "../MANIFEST")
 _TEXT = re.compile(r"(licen[cs]e|copying|notice|thirdpartynotices)[^/]*", re.IGNORECASE)
 _NO_TEXT = (".py", ".pyc", ".so", ".pyi")
 _CLASSIFIERS = {
