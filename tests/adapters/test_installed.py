@@ -106,6 +106,7 @@ def test_what_is_noted_of_an_installation_follows_it(tmp_path: Path) -> None:
     }
     assert of(machine).previous_build == build(OLD)
     assert machine.target.stat().st_mode & 0o777 == 0o755
+    assert (machine.share / "install.json").stat().st_mode & 0o777 == 0o644
     assert not machine.staging.exists()
 
 
@@ -194,10 +195,22 @@ def test_staging_never_follows_a_link(tmp_path: Path) -> None:
     mine.mkdir()
     (mine / "thesis").write_text("years")
     machine.staging.symlink_to(mine)
-    with pytest.raises(BatonError, match="is a link"):
+    with pytest.raises(BatonError, match="no folder of yours"):
         of(machine).stage("baton-0.2.0-linux-x86_64", "a" * 64)
     of(machine).clear()
     assert (mine / "thesis").read_text() == "years"
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away")
+def test_what_others_could_change_after_it_was_checked_is_not_used(tmp_path: Path) -> None:
+    machine = world(tmp_path / "m")
+    machine.staging.mkdir(mode=0o777)
+    os.chown(machine.staging, 12345, 12345)
+    with pytest.raises(BatonError, match="no folder of yours"):
+        of(machine).stage("new", "a" * 64)
+    os.chown(machine.staging, 0, 0)
+    of(machine).stage("new", "a" * 64)
+    assert machine.staging.stat().st_mode & 0o777 == 0o700
 
 
 def test_what_came_of_this_update_stays_staged_and_other_things_go(tmp_path: Path) -> None:

@@ -227,6 +227,16 @@ def test_a_previous_version_that_does_not_start_is_not_gone_back_to(
     assert (done.code, "this very one" in done.err) == (1, True)
 
 
+def test_settings_that_this_version_cannot_read_are_no_reason_to_stay_with_it(
+    call: Call, own: Machine
+) -> None:
+    find_paths().config.mkdir(parents=True)
+    find_paths().config_file.write_text("from_the_future = true\n")
+    assert call("self", "update", "--from", str(own.publish())).code == 2
+    assert call("self", "rollback").code == 0
+    assert own.world.version() == "0.0.9"
+
+
 def test_of_two_at_once_one_does_it(call: Call, own: Machine) -> None:
     from baton.adapters.installed import Installation
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import baton
 from baton import built as building
 from baton.domain.errors import ConfigError
-from baton.settings import Paths, Settings
+from baton.settings import Paths
 
 if TYPE_CHECKING:
     from baton.adapters.installed import Belongings, Installation
     from baton.engine.updating import Updating
 
 
-def updating(settings: Settings, paths: Paths) -> Updating:
+def updating(paths: Paths, *, offline: bool = False) -> Updating:
     """Return what changes this installation. Raises ConfigError where it isn't one."""
     from baton.adapters.downloads import SignedReleases
     from baton.engine.updating import Updating
@@ -25,7 +25,7 @@ def updating(settings: Settings, paths: Paths) -> Updating:
     built = building.built()
     assert built is not None, "an installation was built"
     releases = SignedReleases(environ=dict(os.environ))
-    return Updating(built, installed, releases, offline=settings.offline)
+    return Updating(built, installed, releases, offline=offline)
 
 
 def belongings(paths: Paths) -> Belongings:

@@ -17,6 +17,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -103,9 +104,14 @@ class Installation:
         """Return where a file is to be brought; what came for other updates is deleted."""
         staging = self.place.staging
         with self._told("nothing was changed"):
-            if staging.is_symlink():
-                raise BatonError(f"{staging} is a link, so nothing was brought.", "Delete it.")
             staging.mkdir(mode=0o700, exist_ok=True)
+            found = staging.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                # Whoever else may write there could change what was checked before it is started.
+                raise BatonError(
+                    f"{staging} is no folder of yours, so nothing was brought.", "Delete it."
+                )
+            staging.chmod(0o700)
             for left in staging.iterdir():
                 if left.name != name and not left.name.startswith(sha256):
                     left.unlink()

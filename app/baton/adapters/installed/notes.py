@@ -41,7 +41,8 @@ def write(path: Path, note: Receipt | Switch | Build) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(data.encode("utf-8", "surrogateescape"))
         file.flush()
-        os.fsync(file.fileno())
+        os.fchmod(handle, 0o644)  # one that root installed is everybody's
+        os.fsync(handle)
     draft.replace(path)
     settle(path.parent)
 

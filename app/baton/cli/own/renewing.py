@@ -138,7 +138,7 @@ async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[Found, str]:
 
     paths = find_paths()
     settings = load(paths.config_file, flags={"offline": True} if offline else {})
-    updates = updating(settings, paths)
+    updates = updating(paths, offline=settings.offline)
     try:
         if check:
             return await updates.look(wish.source, wish.flavour, wish.gpu), "none"
@@ -218,8 +218,8 @@ def rollback(as_json: bool) -> None:
 async def _rollback() -> Changed:
     from baton.compose.own import updating
 
-    paths = find_paths()
-    updates = updating(load(paths.config_file), paths)
+    # Whatever the settings say: it may be that this version can't read them.
+    updates = updating(find_paths())
     try:
         with updates.installed.alone():
             mended = updates.mended()
