@@ -245,7 +245,8 @@ def _finish(made: Path, wanted: Wanted, dist: Path) -> Path:
 
 def _environment(wanted: Wanted, work: Path) -> Mapping[str, str]:
     """Return the environment of the freeze: nothing in it is this machine's or this minute's."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    names = ("PATH", "HOME", "TMPDIR", "BATON_SIGN_IDENTITY")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return {
         **kept,
         "LC_ALL": "C.UTF-8",
