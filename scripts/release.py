@@ -148,7 +148,8 @@ def _built(path: Path, key: str) -> Found | None:
     if what.get("update_key", "") != key:
         raise Wrong(
             f"{path} checks its updates with the key {what.get('update_key') or '(none)'}, and this"
-            f" one is {key}: it could never be updated. Build it with that one: scripts/build --key."
+            f" one is {key}: it could never be updated. Build it with this one (scripts/build"
+            " --key FILE.pub)."
         )
     gpu = what.get("gpu", "")
     return Found(path, what["version"], what["platform"], what["flavour"], gpu, "file")

@@ -110,7 +110,7 @@ def test_what_is_noted_of_an_installation_follows_it(tmp_path: Path) -> None:
     assert not machine.staging.exists()
 
 
-def test_a_stick_does_not_take_an_addresss_place_as_source(tmp_path: Path) -> None:
+def test_a_stick_does_not_become_the_source_in_place_of_an_address(tmp_path: Path) -> None:
     machine = world(tmp_path / "m")
     switch_here(machine, to(NEW))
     other = to("0.3.0", NEW)

@@ -139,15 +139,18 @@ def test_what_was_not_signed_is_not_taken(home: Home, versions: Versions, tmp_pa
     assert home.commit == COMMITS[0]
 
 
-def test_killed_at_any_time_it_is_the_old_or_the_new_one(home: Home, versions: Versions) -> None:
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_at_any_time_it_is_the_old_or_the_new_one(
+    home: Home, versions: Versions, seed: int
+) -> None:
     update = ("self", "update", "--force", "--from", str(versions.release))
     home.baton("--version")
     begun = time.monotonic()
     home.baton(*update)
     took = time.monotonic() - begun
     home.baton("self", "rollback")
-    dice = random.Random(7)
-    for _ in range(50):
+    dice = random.Random(seed)
+    for _ in range(25):
         shutil.rmtree(home.target.parent / ".baton-update", ignore_errors=True)
         process = home.start(*update)
         time.sleep(dice.uniform(0, took))

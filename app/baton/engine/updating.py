@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Protocol
 
 from baton.built import Built
-from baton.domain.errors import BatonError, ConfigError, ModelFileError, WorkerError
+from baton.domain.errors import (
+    BatonError,
+    ConfigError,
+    ModelFileError,
+    WorkerError,
+    WorkerUnavailable,
+)
 from baton.domain.library import Progress
 from baton.domain.releases import (
     Build,
@@ -304,7 +310,7 @@ def _told() -> Iterator[None]:
     except ModelFileError as error:
         raise BatonError(f"{error.message} Baton is as it was.", error.hint) from error
     except WorkerError as error:
-        raise type(error)(f"{error.message} Baton is as it was.", _AGAIN) from error
+        raise WorkerUnavailable(f"{error.message} Baton is as it was.", _AGAIN) from error
 
 
 _AGAIN = "Run it again later, or take a release from a folder: `baton self update --from FOLDER`."
