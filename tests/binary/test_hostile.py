@@ -70,6 +70,8 @@ class Trap:
         here = str(self.folder)
         return {
             **os.environ,
+            # Python looks for some libraries with a linker, where there is one; it searches here.
+            "PATH": os.fspath(self.canary.with_name("no programs")),
             "PYTHONPATH": here,
             "PYTHONHOME": here,
             "PYTHONUSERBASE": here,
@@ -144,8 +146,19 @@ def test_nothing_of_it_is_loaded(
     assert missing() == ""
     program: Path = request.getfixturevalue(kind)
     trace = tmp_path / "trace"
+    unshare, strace = (shutil.which(tool[0]) or "" for tool in (NO_NETWORK, STRACE))
     done = subprocess.run(
-        [*NO_NETWORK, *STRACE, "-y", "-o", str(trace), str(program), *args],
+        [
+            unshare,
+            *NO_NETWORK[1:],
+            strace,
+            *STRACE[1:],
+            "-y",
+            "-o",
+            str(trace),
+            str(program),
+            *args,
+        ],
         cwd=trap.folder,
         env=trap.environ,
         stdin=subprocess.DEVNULL,

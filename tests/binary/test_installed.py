@@ -58,4 +58,4 @@ def test_installed_used_repaired_and_taken_away(machine: Bare) -> None:
     left = {
         path.parts[len(machine.home.parts)] for path in machine.home.rglob("*") if path.is_file()
     }
-    assert left == {"release"}
+    assert left == {"release"}, list(machine.home.glob("**/*"))
