@@ -83,7 +83,7 @@ def _build(python: Path, kind: str, lock: str, folder: Path) -> None:
     environ = os.environ | {"GIT_DIR": str(work / "none")} | llama._reproducible(work)
     log, compiled = work / "log", work / "compiled"
     cmake = [str(python), "-I", "-m", "cmake"]
-    ninja = python.with_name("ninja.exe" if sys.platform == "win32" else "ninja")
+    ninja = python.absolute().with_name("ninja.exe" if sys.platform == "win32" else "ninja")
     configure = [*cmake, "-S", str(source), "-B", str(compiled), "-G", "Ninja"]
     configure += [f"-D{option}" for option in (*OPTIONS, *options, f"CMAKE_MAKE_PROGRAM={ninja}")]
     llama._run(configure, log, environ)

@@ -1,0 +1,54 @@
+"""A build for GPUs on a machine without their driver: the plugin stays out, and it's known why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from baton.children import native
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries are Linux's")
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(native, "folder", lambda: tmp_path)
+    monkeypatch.setattr(native, "_unusable", {})
+    return tmp_path
+
+
+def library(file: Path, code: str = "int nothing;", *options: str) -> Path:
+    source = file.with_suffix(".c")
+    source.write_text(code)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", file, source, *options], check=True)
+    return file
+
+
+def test_a_missing_driver_is_named(plugins: Path) -> None:
+    driver = library(
+        plugins / "libnodriver.so.1", "void work(void) {}", "-Wl,-soname,libnodriver.so.1"
+    )
+    needs = "void work(void); void use(void) { work(); }"
+    plugin = library(plugins / "libggml-vulkan.so", needs, str(driver))
+    driver.unlink()
+    native._load_gpu("vulkan", plugin)
+    why = native.gpu_kinds()["vulkan"]
+    assert "libnodriver.so.1" in why
+
+
+def test_what_is_no_plugin_of_llama_cpp_s_is_no_gpu(plugins: Path) -> None:
+    native._load_gpu("cuda", library(plugins / "libggml-cuda.so"))
+    assert native.gpu_kinds() == {"cuda": "it found no GPU that it can use"}
+
+
+def test_a_broken_file_is_no_crash(plugins: Path) -> None:
+    (plugins / "libggml-cuda.so").write_bytes(b"\x7fELF broken")
+    native._load_gpu("cuda", plugins / "libggml-cuda.so")
+    assert "file too short" in native.gpu_kinds()["cuda"]
+
+
+def test_a_build_for_the_processor_has_no_kinds(plugins: Path) -> None:
+    assert native.gpu_kinds() == {}
