@@ -187,7 +187,7 @@ def test_what_the_installer_puts_down_is_updated_rolled_back_and_noted(
     new = publish(tmp_path / "new", private, VERSION)
     world = World(tmp_path / "m", public)
     environ = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    install = ["sh", old / "install.sh", "--prefix", world.prefix, "--no-completions"]
+    install = ["sh", f"{old}/install.sh", "--prefix", f"{world.prefix}", "--no-completions"]
     (tmp_path / "home").mkdir()
     done = subprocess.run(install, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -195,7 +195,7 @@ def test_what_the_installer_puts_down_is_updated_rolled_back_and_noted(
     told = baton_self(world, "update", "--from", str(new))
     assert told.code == 0, told.text
     assert world.version() == VERSION
-    again = ["sh", new / "install.sh", *install[2:]]
+    again = ["sh", f"{new}/install.sh", *install[2:]]
     done = subprocess.run(again, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert world.version(world.share / "previous") == "0.1.0"
