@@ -20,7 +20,7 @@ from baton.domain.chat import Prompt
 from baton.domain.errors import ModelFileError
 from baton.domain.labels import Label
 from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.domain.library import Record, Stamp
+from baton.domain.library import Held, Record, Stamp
 from baton.engine.policy import Limits
 from baton.secrets import hide
 from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths, load, write
@@ -36,11 +36,44 @@ def _no_starter(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_missing_starter_model_is_missed_only_when_it_is_wanted(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     own = LocalWorker("own", model=str(tmp_path / "own.gguf"))
-    with pytest.raises(ModelFileError, match="starter model isn't installed"):
-        compose(Settings(workers=(own,)), paths, history=False)
-    baton = compose(Settings(workers=(own,), worker="own"), paths, history=False)
-    assert [card.id for card in baton.orchestra.roster if not card.is_tool] == ["own"]
+    for settings in (Settings(workers=(own,)), Settings(workers=(own,), worker="own")):
+        baton = compose(settings, paths, history=False)
+        assert [card.id for card in baton.orchestra.roster if not card.is_tool] == ["own"]
+        assert baton.orchestra.worker().card.id == "own", "who else?"
+        with pytest.raises(ModelFileError, match="starter model isn't installed"):
+            baton.orchestra.worker("small")
+        await baton.aclose()
+
+
+@pytest.mark.usefixtures("_no_starter")
+async def test_without_any_model_everything_is_put_together_but_nobody_answers(
+    tmp_path: Path,
+) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    baton = compose(Settings(), paths, history=False)
+    for name in (None, "small"):
+        with pytest.raises(ModelFileError, match="no model on this machine yet"):
+            baton.orchestra.worker(name)
+    assert baton.stand_in() == ""
+    held = _shelve(paths.models, "pulled")
+    baton.join(held)
+    assert baton.orchestra.worker().card.id == "pulled", "the first that comes answers"
+    await baton.leave("pulled")
+    with pytest.raises(ModelFileError, match="no model on this machine yet"):
+        baton.orchestra.worker()
     await baton.aclose()
+    baton = compose(Settings(worker="gone"), paths, history=False)
+    assert "'gone' (the setting `worker`) any more, so pulled answers" in baton.stand_in()
+    await baton.aclose()
+
+
+def _shelve(folder: Path, id: str) -> Held:
+    shelf = FolderShelf(folder)
+    record = Record(id, id, f"{id}.gguf")
+    held = shelf.put(record)
+    held.path.write_bytes(b"GGUF")
+    status = held.path.stat()
+    return shelf.put(replace(record, stamp=Stamp(status.st_size, status.st_mtime_ns)))
 
 
 async def test_settings_reach_the_worker(tmp_path: Path) -> None:

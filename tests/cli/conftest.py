@@ -35,7 +35,7 @@ def process() -> Process:
     ) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-I", "-m", "baton", *args]
         return subprocess.run(
-            command, input=piped, stdout=stdout, stderr=subprocess.PIPE, timeout=60
+            command, input=piped, stdout=stdout, stderr=subprocess.PIPE, timeout=180
         )
 
     return process

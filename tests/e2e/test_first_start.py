@@ -83,6 +83,33 @@ def test_a_model_comes_while_another_answers_and_takes_over(
     app.close()
 
 
+WITHOUT = """
+from baton.adapters.local import files
+files.STARTER_PACKAGE = "no_such_package_here"
+from baton.cli import main
+main()
+"""
+"""Baton as it is where no model came with it."""
+
+
+def test_without_any_model_the_app_opens_has_one_fetched_and_answers(
+    hub: Hub, home: Path, catalogue: None
+) -> None:
+    app = Terminal([sys.executable, "-I", "-c", WITHOUT], os.environ | hub.environ)
+    app.wait_for("Nothing answers here yet: this Baton came without a model.")
+    app.wait_for("(Tab to get here)")
+    app.send("What is the capital of France?\r")
+    app.wait_for("There is no model yet that could answer; your prompt is kept.")
+    app.wait_for("│ What is the capital of France?")
+    app.send("\x7f" * len("What is the capital of France?") + "/pull twin\r")
+    app.wait_for("Twin 135M is here and answers from now on.")
+    app.send("What is the capital of France?\r")
+    app.wait_for("twin · finished in")
+    app.send("\x11")
+    assert app.wait_end() == 0
+    app.close()
+
+
 def test_leaving_in_the_middle_of_a_download_loses_nothing(
     hub: Hub, home: Path, catalogue: None
 ) -> None:

@@ -162,18 +162,20 @@ async def staged(
     theme: str = "dark",
     equip: Callable[[Orchestra], Mapping[str, Any]] = lambda _: {},
     settle: bool = True,
+    nobody: bool = False,
     **desk: Any,
 ) -> AsyncIterator[Stage]:
     """Open the app with one worker per script (`small`, then `large`).
 
     With a `cloud` script there is a worker elsewhere too, and $2 a day unless `ceilings` differ.
     `equip` returns more of what lies on the desk. Without `settle` the app is still starting.
+    With `nobody` there is no worker here.
     """
     cards = (CARD, STRONG)
     workers = {
         card.id: ScriptedWorker(script, card) for card, script in zip(cards, scripts, strict=False)
     }
-    if not workers:
+    if not workers and not nobody:
         workers = {"small": ScriptedWorker(card=CARD)}
     if cloud is not None:
         workers[card.id] = ScriptedWorker(cloud, card)

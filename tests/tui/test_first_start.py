@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.adapters.scripted import ScriptedWorker
+from baton.adapters.store import Store
 from baton.domain.chat import Chunk, Request, Text
 from baton.domain.errors import WorkerUnavailable
 from baton.domain.library import Foreign, State
@@ -175,7 +176,7 @@ async def test_the_speed_is_told_once_it_is_known(tmp_path: Path) -> None:
         assert [speed for speed in shop.library.asked if speed]
 
 
-async def test_who_has_a_history_is_not_greeted(tmp_path: Path) -> None:
+async def test_a_new_conversation_greets_nobody(tmp_path: Path) -> None:
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path) as stage:
         await stage.ask("hello")
@@ -183,6 +184,99 @@ async def test_who_has_a_history_is_not_greeted(tmp_path: Path) -> None:
         await stage.until(lambda: not stage.chat.transcript.turns)
         await stage.app.workers.wait_for_complete()
         assert "Better for this machine" not in stage.see()
+
+
+async def test_who_has_a_history_and_no_model_is_advised_once_and_not_greeted(
+    tmp_path: Path,
+) -> None:
+    shop, store = shop_in(tmp_path), Store.open(None)
+    async with shopping(shop, tmp_path, store=store) as stage:
+        await stage.ask("hello")
+    async with shopping(shop, tmp_path, store=store) as stage:
+        await stage.shows("Better for this machine", "Download in the background")
+        assert "Ready now" not in stage.see()
+        await stage.ask("hello again")
+        await stage.app.workers.wait_for_complete()
+        assert "Better for this machine" not in stage.see()
+        await stage.press("ctrl+n")
+        await stage.until(lambda: not stage.chat.transcript.turns)
+    async with shopping(shop, tmp_path, store=store) as stage:
+        await choose(stage, "Later")
+        await stage.until(lambda: is_put_off(shop.state))
+    async with shopping(shop, tmp_path, store=store) as stage:
+        assert "Better for this machine" not in stage.see()
+    await store.aclose()
+
+
+# Without a model that came along
+
+
+async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answers(
+    tmp_path: Path,
+) -> None:
+    shop = shop_in(tmp_path)
+    shop.supply.hold()
+    async with shopping(shop, tmp_path, nobody=True) as stage:
+        await stage.shows("Nothing answers here yet: this Baton came without a model.")
+        await stage.shows("What suits this machine (16 GB, 8 cores, no GPU): Scout 2B to draw")
+        await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
+        assert "Ready now" not in stage.see()
+        await choose(stage, "Download in the background")
+        await stage.shows("On the way: Scout 2B and Talker 9B (7.0 GB). The first answers;")
+        shop.supply.going.set()
+        await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
+        await stage.shows("Talker 9B is here and answers from now on.")
+        await stage.ask("hello")
+        assert stage.chat.transcript.turns[-1].worker == "talker-9b"
+
+
+async def test_a_prompt_that_nobody_can_answer_is_kept_and_the_offer_stays(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    shop.supply.hold()
+    async with shopping(shop, tmp_path, nobody=True) as stage:
+        await stage.send("What is a heron?")
+        await stage.shows("There is no model yet that could answer; your prompt is kept.")
+        assert stage.chat.composer.text == "What is a heron?"
+        assert stage.chat.advice is not None
+        assert await stage.desk.store.conversations() == []
+        await choose(stage, "Download in the background")
+        await stage.shows("On the way:")
+        await stage.press("enter")
+        await stage.shows("Enter sends it once one is.")
+        shop.supply.going.set()
+        await stage.shows("Talker 9B is here and answers from now on.")
+        stage.chat.composer.prompt.focus()
+        await stage.press("enter")
+        await stage.until(lambda: stage.chat.transcript.turns)
+        await stage.answered()
+        assert stage.chat.transcript.turns[0].text == "What is a heron?"
+        assert stage.chat.composer.text == ""
+
+
+async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path, nobody=True) as stage:
+        await choose(stage, "Later")
+        await stage.until(lambda: is_put_off(shop.state))
+    async with shopping(shop, tmp_path, nobody=True) as stage:
+        await stage.shows("Nothing answers here yet", "/recommend shows this again")
+        await stage.press("ctrl+l")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "ModelsScreen")
+        await stage.shows("Talker 9B")
+
+
+async def test_the_only_model_can_be_removed(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    held = shop.put(TALKER)
+    async with shopping(shop, tmp_path, nobody=True) as stage:
+        stage.desk.join(held)
+        stage.chat.follow_default("")
+        await stage.ask("hello")
+        await stage.desk.leave("talker-9b")
+        stage.chat.follow_default("")
+        await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
+        await stage.send("and now?")
+        await stage.shows("There is no model yet that could answer")
 
 
 async def test_who_has_a_model_is_offered_none(tmp_path: Path) -> None:

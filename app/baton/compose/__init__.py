@@ -89,13 +89,13 @@ class Baton:
         from baton.engine.roles import STARTER
 
         known = {card.id for card in self.orchestra.roster}
-        wanted = self.orchestra.default
-        if wanted in known or STARTER not in known:
+        wanted, absent = self.orchestra.default, self.orchestra.absent
+        other = next(iter(_stand_ins(self.local.here)), STARTER if STARTER in absent else "")
+        if wanted in known or wanted in absent or not other:
             return ""
-        self.orchestra.default = STARTER
-        return (
-            f"There is no worker {wanted!r} (the setting `worker`) any more, so {STARTER} answers."
-        )
+        self.orchestra.default = other
+        answers = f", so {other} answers" if other in known else ""
+        return f"There is no worker {wanted!r} (the setting `worker`) any more{answers}."
 
     @property
     def tutor(self) -> Tutor:
@@ -134,8 +134,8 @@ class Baton:
 
     def _appointed(self, worker: str, roles: Collection[Role]) -> None:
         """Have the orchestra follow what the settings say by now."""
-        if Role.CHAT in roles:
-            self.orchestra.default = worker
+        if Role.CHAT in roles or self.orchestra.default in self.orchestra.absent:
+            self.orchestra.default = worker  # nobody else could answer
         if Role.CONDUCTOR in roles:
             self.orchestra.conductor = worker
         self.orchestra.prefer = load(self.paths.config_file).prefer
@@ -158,13 +158,15 @@ class Baton:
 
     async def leave(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
-        from baton.engine.roles import holders, vacated
+        from baton.engine.roles import STARTER, holders, vacated
 
         settings = load(self.paths.config_file)
         having = holders(settings.worker, settings.conductor, settings.prefer)
         if gone := vacated(worker, having):
             write(self.paths.config_file, gone)
         await self.orchestra.dismiss(worker)
+        if self.orchestra.default == worker and STARTER in self.orchestra.absent:
+            self.orchestra.default = STARTER
         if self.orchestra.conductor == worker:
             self.orchestra.conductor = ""
         self.orchestra.prefer = load(self.paths.config_file).prefer
@@ -192,13 +194,13 @@ def compose(
     """Put everything together; without `history` nothing but money is kept on disk.
 
     The worker named by `warm` is set loading before anything is imported that takes time, the
-    router right after it. With `only`, no other configured worker is used. Raises ConfigError,
-    ModelFileError or StoreError.
+    router right after it. With `only`, no other configured worker is used. Raises ConfigError or
+    StoreError.
     """
     stock = library(settings, paths)
     local = LocalWorkers(settings, stock)
     workers: dict[str, Worker] = dict(local.all(warm or settings.worker))
-    default, missed = _answering(settings, workers, stock)
+    default, missed = _answering(settings, local, stock)
     if warm == settings.worker:
         warm = default
     if warm in workers:
@@ -241,6 +243,7 @@ def compose(
         redactor = Redaction(settings.cloud.words)
     orchestra = Orchestra(listed, store, default, ledger=ledger, terms=terms, redactor=redactor)
     orchestra.router = router
+    orchestra.absent = local.absent
     orchestra.conductor = settings.conductor
     orchestra.prefer = settings.prefer
     orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
@@ -250,23 +253,31 @@ def compose(
     return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router, missed)
 
 
-def _answering(settings: Settings, workers: Collection[str], stock: Library) -> tuple[str, str]:
+def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple[str, str]:
     """Return who answers, and what the person must know of it, or "".
 
-    While the model that should can't, because its file is broken, gone, or not all here yet, the
-    starter does: else nothing could be asked, nor anything mended in the app.
+    While the model that should can't, because its file is broken, gone, or not all here yet,
+    another does: else nothing could be asked, nor anything mended in the app.
     """
-    from baton.engine.roles import STARTER
-
-    wanted = settings.worker
-    listed = any(entry.id == wanted for entry in settings.roster)
-    if listed or wanted in workers or STARTER not in workers:
+    wanted, others = settings.worker, _stand_ins(local.here)
+    listed = any(entry.id == wanted for entry in settings.roster) and wanted not in local.absent
+    if listed or wanted in local.here or not others:
         return wanted, ""
+    if wanted in local.absent:
+        return others[0], ""  # the starter, without which this Baton came
     held = {held.id: held for held in stock.models()}.get(wanted)
     if held is None:
         return wanted, ""
     why = f"is {held.state}" if held.state is not State.COMING else "isn't all here yet"
-    return STARTER, f"{wanted} {why}, so {STARTER} answers; `baton models show {wanted}` says more."
+    other = others[0]
+    return other, f"{wanted} {why}, so {other} answers; `baton models show {wanted}` says more."
+
+
+def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
+    """Return who could answer instead of somebody: the starter first, then the largest."""
+    from baton.engine.roles import STARTER
+
+    return sorted(here, key=lambda id: (id != STARTER, -here[id].card.size))
 
 
 def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from baton.adapters.local import STARTER, LocalWorker, Manner, Memory, ModelFile, find_model
 from baton.domain.chat import Card
-from baton.domain.errors import ModelFileError
+from baton.domain.errors import BatonError, ModelFileError
 from baton.domain.fit import LIMIT
 from baton.settings import LocalWorker as LocalSettings
 from baton.settings import Paths, Settings
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     Loading = tuple[Path, int, int, int, str, bool]
     """What makes out that two workers load the same: file, context, threads, GPU layers, kv, force.
     """
+
+NOTHING_HERE = ModelFileError(
+    "There is no model on this machine yet.",
+    "`baton models recommend` says which suit it, and `baton models pull ID` fetches one;"
+    " `baton ask -m FILE` asks a GGUF file.",
+)
 
 
 def library(settings: Settings, paths: Paths) -> Library:
@@ -76,12 +82,11 @@ class LocalWorkers:
         self._library = library
         self._memory = Memory(int(settings.local.memory_gb * 1e9))
         self._loaded: dict[Loading, LocalWorker] = {}
+        self.here: Mapping[str, LocalWorker] = {}
+        self.absent: dict[str, BatonError] = {}
 
     def all(self, needed: str) -> Mapping[str, LocalWorker]:
-        """Return them by id.
-
-        Raises ModelFileError where the starter model isn't installed, and `needed` is that.
-        """
+        """Return them by id; those that the starter model is missing for become `absent`."""
         entries = {entry.id: entry for entry in self._settings.roster}
         # One that was asked for by name says what is wrong with it; a setting's gives way.
         asked = needed if needed != self._settings.worker else ""
@@ -94,9 +99,11 @@ class LocalWorkers:
                 continue
             try:
                 workers[entry.id] = self._worker(entry, held.get(entry.model))
-            except ModelFileError:  # missed only when wanted
-                if entry.id == needed:
-                    raise
+            except ModelFileError as error:  # missed only when wanted
+                self.absent[entry.id] = error
+        self.here = workers
+        if not workers:
+            self.absent = dict.fromkeys(self.absent, NOTHING_HERE)
         return workers
 
     def arrived(self, held: Held) -> Mapping[str, LocalWorker]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from baton.domain.chat import Card, Prompt, named_apart
-from baton.domain.errors import ConfigError
+from baton.domain.errors import BatonError, ConfigError
 from baton.domain.events import Routed
 from baton.domain.history import RunRecord
 from baton.domain.labels import Label
@@ -45,8 +45,8 @@ class Orchestra:
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
     rule; `conductor` is who draws plans ("": whoever may), `prefer` names the worker for tasks of a
-    kind; `pacer` says whether help pays,
-    `skills` what workers are good at.
+    kind; `pacer` says whether help pays, `skills` what workers are good at; `absent` why workers
+    are not here that the settings name.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Orchestra:
         self.pacer = Pacing()
         self.skills = SkillTable()
         self.on_offline: Callable[[bool], None] = _nobody
+        self.absent: Mapping[str, BatonError] = {}
 
     @property
     def roster(self) -> tuple[Card, ...]:
@@ -80,9 +81,14 @@ class Orchestra:
         return tuple(worker.card for worker in self._workers.values())
 
     def worker(self, name: str | None = None) -> Worker:
-        """Return the worker with that id, or the default one. Raises ConfigError."""
+        """Return the worker with that id, or the default one.
+
+        Raises ConfigError for an unknown one, and what keeps it away for one that is `absent`.
+        """
         wanted = name or self.default
         if wanted not in self._workers:
+            if (why := self.absent.get(wanted)) is not None:
+                raise type(why)(why.message, why.hint)
             known = ", ".join(self._workers)
             hint = "" if name else " The setting `worker` names the one that answers."
             raise ConfigError(f"There is no worker {wanted!r}.", f"Known workers: {known}.{hint}")
@@ -113,12 +119,16 @@ class Orchestra:
         self._workers = {**self._workers, worker.card.id: worker}
 
     async def dismiss(self, name: str) -> None:
-        """Let a worker go for good, with its memory; the default one is then the first there is."""
+        """Let a worker go for good, with its memory.
+
+        The default one is then the first on this machine, if there is another.
+        """
         worker = self._workers.pop(name, None)
         if worker is not None:
             await worker.aclose()
         if self.default not in self._workers:
-            self.default = next(iter(self._workers), self.default)
+            here = (card.id for card in self.roster if not (card.is_tool or card.is_outside))
+            self.default = next(here, self.default)
 
     def stronger(self, name: str | None = None, label: Label = Label.CLOUD) -> Card | None:
         """Return the worker to ask when that one's answer (or the default's) won't do, or None.

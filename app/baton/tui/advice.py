@@ -72,13 +72,16 @@ def missing(found: Recommendation) -> Sequence[Pick]:
     return [pick for pick in found.picks if not pick.here]
 
 
-def told(found: Recommendation, machine: Machine) -> str:
-    """Say what suits the machine, how much of it is to be fetched, and about how fast it is."""
+def told(found: Recommendation, machine: Machine, *, alone: bool = False) -> str:
+    """Say what suits the machine, how much of it is to be fetched, and about how fast it is.
+
+    With `alone` there is no model yet that they could be better than.
+    """
     if not found.picks:
         return f"{NONE_FITS} {one_line(found.why, 300)}".strip()
     picks = ", ".join(f"{one_line(pick.entry.name, 40)} {_roles(pick)}" for pick in found.picks)
     wanted = missing(found)
-    begins = "Better for" if wanted else "What suits"
+    begins = "Better for" if wanted and not alone else "What suits"
     besides = one_line(found.why.partition("; ")[2].rstrip("."), 200)
     has = "; ".join(filter(None, (told_machine(machine), besides)))
     parts = [f"{begins} this machine ({has}): {picks}."]

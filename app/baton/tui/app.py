@@ -188,7 +188,8 @@ def run(
     for an unknown id or worker.
     """
     keys.check(keymap)
-    baton.orchestra.worker(worker)
+    if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
+        baton.orchestra.worker(worker)  # without any model the app opens, to have one fetched
     desk = Desk(
         baton.orchestra,
         baton.store,

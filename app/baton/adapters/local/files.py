@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from baton.built import built
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
 from baton.domain.fit import Load, load_of
@@ -59,9 +60,11 @@ def starter() -> ModelFile:
             system="You are a helpful AI assistant. You answer questions clearly and concisely.",
         )
         return ModelFile(path, card, temperature=0.0)
+    others = "`baton models ls` lists what is here, and `baton models recommend` what suits it."
+    if (facts := built()) is not None and facts.flavour == "slim":
+        raise ModelFileError("This Baton came without the starter model.", others)
     raise ModelFileError(
-        "The starter model isn't installed.",
-        "Run `scripts/baton` once with a network, or name a GGUF file: `baton ask -m FILE`.",
+        "The starter model isn't installed.", f"Run `scripts/baton` once with a network. {others}"
     )
 
 

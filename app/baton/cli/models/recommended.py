@@ -59,11 +59,16 @@ async def advise(
 
 async def _measured(settings: Settings) -> float | None:
     """Return how many tokens/s the starter writes here; None where it can't be told."""
+    from baton.adapters.local import starter
     from baton.compose import compose
     from baton.domain.errors import BatonError
     from baton.engine.roles import STARTER
     from baton.engine.speed import measure
 
+    try:
+        starter()
+    except BatonError:
+        return None
     talk("Measuring for two seconds how fast this machine is ...")
     try:
         baton = compose(settings, find_paths(), history=False, only=[STARTER])

@@ -9,6 +9,7 @@ from textual import work
 
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
+from baton.engine.roles import STARTER
 from baton.tui.advice import (
     CHOOSE,
     DOWNLOAD,
@@ -28,6 +29,7 @@ from baton.tui.screens.equipping import NO_LIBRARY, EquippingScreen
 from baton.tui.widgets.turn import show_size
 
 if TYPE_CHECKING:
+    from baton.domain.chat import Prompt
     from baton.engine.library import Library
     from baton.engine.ports import Choice
     from baton.engine.recommend import Recommendation
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
 
 MEASURED_SECONDS = 2.0
 """How long the starter model writes, so that the speed of others can be told."""
+
+NOTHING_HERE = "Nothing answers here yet: this Baton came without a model."
+TO_FETCH = (
+    "There is no model yet that could answer; your prompt is kept. Tab leads to the models that "
+    "suit this machine and Enter downloads them, Ctrl+L lists all, /recommend shows this again."
+)
+COMING = "No model is here yet that could answer; your prompt is kept. Enter sends it once one is."
 
 OFFLINE = "Baton is offline, so nothing is downloaded; /offline off lifts that."
 
@@ -49,22 +58,34 @@ class AdvisingScreen(EquippingScreen):
         self._advised: Recommendation | None = None
 
     async def welcome(self, text: str) -> None:
-        """Greet a person who is new here; offer models to one who has none."""
+        """Greet with `text`, if the person is new here; offer models to one who has none."""
         library = self.desk.library
+        if not self.is_answered:
+            text = f"{text}\n{NOTHING_HERE}".strip()
         if library is None or await self._equipped(library):
-            await self.transcript.note(text)
+            if text:
+                await self.transcript.note(text if self.is_answered else f"{text} {PUT_OFF}")
             return
-        self._undecided = True
+        if self.starter_speed is None:
+            uses = await self.desk.store.use_of_workers()
+            self.starter_speed = uses.get(STARTER, (None,))[0]
+        self._undecided = bool(text)  # who knows this already isn't offered it twice
         self.advise(text)
 
     async def _equipped(self, library: Library) -> bool:
         """Tell whether there is more than the starter, or whether the person put that off."""
-        workers = [card for card in self.desk.orchestra.roster if not card.is_tool]
-        if len(workers) > 1:
+        workers = {card.id for card in self.desk.orchestra.roster if not card.is_tool}
+        if self.is_answered and workers - {STARTER}:
             return True
         return await asyncio.to_thread(
             lambda: is_put_off(self.desk.state) or bool(library.models())
         )
+
+    async def keep_for_later(self, prompt: Prompt) -> None:
+        """Give a prompt back that nobody can answer yet, and say what to do."""
+        self.composer.put_before(prompt)
+        coming = self.downloads is not None and self.downloads.coming
+        await self.transcript.note(COMING if coming else TO_FETCH)
 
     @work(exclusive=True, group="advice")
     async def advise(self, text: str = "", *, follow: bool = True) -> None:
@@ -94,7 +115,7 @@ class AdvisingScreen(EquippingScreen):
 
         async def say(found: Recommendation) -> None:
             self._advised = found
-            parts = (text, told(found, machine), foreign, stick)
+            parts = (text, told(found, machine, alone=not self.is_answered), foreign, stick)
             view.say("\n".join(part for part in parts if part))
             await view.offer(self._choices(found, bool(foreign)))
 
@@ -102,6 +123,8 @@ class AdvisingScreen(EquippingScreen):
         await say(found)
         if not found.picks or self.waited_for or self.starter_speed is not None:
             return
+        if not self.is_answered:
+            return  # there is nothing to measure with
         self.starter_speed = await measure(self.desk.orchestra.worker(), MEASURED_SECONDS)
         if self.starter_speed is None:
             return
@@ -179,10 +202,11 @@ class AdvisingScreen(EquippingScreen):
             await view.offer(choices)
             return
         self._undecided = False
-        answers = self.desk.orchestra.worker(self.worker).card.name
         names = one_line(listed(begun), 160)
+        card = self.roster.get(self.worker)
+        until = f"Until then {card.name} answers;" if card is not None else "The first answers;"
         await self.transcript.note(
-            f"On the way: {names} ({show_size(found.download)}). Until then {answers} answers;"
+            f"On the way: {names} ({show_size(found.download)}). {until}"
             " Ctrl+L shows how far it is."
         )
 

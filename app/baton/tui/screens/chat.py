@@ -14,7 +14,6 @@ from baton.domain.chat import Prompt as Asked
 from baton.domain.chat import Turn
 from baton.domain.errors import BatonError
 from baton.domain.events import Offered
-from baton.domain.sanitise import one_line
 from baton.domain.signals import Signal
 from baton.domain.view import RunView
 from baton.engine.meter import uninterrupted
@@ -57,14 +56,15 @@ class ChatScreen(AdvisingScreen):
 
     def on_mount(self) -> None:
         """Do all that isn't needed for the first frame after it."""
-        self.footer.status = one_line(self.worker, 40)
+        self.say_who_answers()
         self.describe()
         self.call_after_refresh(self._start)
 
     @work
     async def _start(self) -> None:
         gc.enable()  # off since the app's start, which it would hold up
-        self.desk.orchestra.worker(self.worker).warm()
+        if self.is_answered:
+            self.desk.orchestra.worker(self.worker).warm()
         if self.desk.orchestra.router is not None:
             self.desk.orchestra.router.warm()
         self.desk.tell_later(lambda text: self.run_worker(self.transcript.note(text)))
@@ -99,7 +99,7 @@ class ChatScreen(AdvisingScreen):
             if self._untouched and not typed and not self.composer.text:
                 self.composer.put(draft)
             if self._untouched:
-                await self._welcome()
+                await self._welcome(first=True)
             gc.freeze()  # else collecting garbage looks at all of history, and typing waits 0.1 s
         except BatonError as error:
             await self.complain(error)
@@ -131,11 +131,16 @@ class ChatScreen(AdvisingScreen):
         self.presenter.rejoin(self.player.current)
         self.measure()
 
-    async def _welcome(self) -> None:
+    async def _welcome(self, *, first: bool = False) -> None:
+        """Greet who has no history yet; advise whoever has no model, `first` of all."""
+        text = ""
         if await self.desk.store.latest() is None:
-            card = self.desk.orchestra.worker(self.worker).card
-            note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
-            await self.welcome(f"{WELCOME}\nReady now: {card.name}{note}.")
+            text = WELCOME
+            if (card := self.roster.get(self.worker)) is not None:
+                note = f" ({card.note[0].lower()}{card.note[1:].rstrip('.')})" if card.note else ""
+                text += f"\nReady now: {card.name}{note}."
+        if text or first:
+            await self.welcome(text)
 
     async def action_editor(self) -> None:
         """Write the prompt in the person's own editor, which would hold up an answer's saving."""
@@ -201,6 +206,9 @@ class ChatScreen(AdvisingScreen):
         preview: bool = False,
     ) -> None:
         """Have a prompt answered as soon as those before it are: see Pending."""
+        if worker is None and not self.is_answered:
+            self.run_worker(self.keep_for_later(prompt))
+            return
         preview = self.take_preview() or preview
         self.pass_advice()
         self.player.send(Pending(self.chat, prompt, after, again, worker, preview))

@@ -24,6 +24,8 @@ TOGETHER_SECONDS = 3.0
 AGAIN_SECONDS = 60.0
 """Within that time what to do about it isn't told again."""
 
+NOBODY = "no model yet"
+
 NO_LIBRARY = "There are no models to choose from here."
 
 
@@ -37,6 +39,11 @@ class EquippingScreen(ConductingScreen):
         self.starter_speed: float | None = None
         self._unreached: list[str] = []
         self._unreached_at, self._unreached_told = 0.0, dict[str, None]()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is anybody who could answer a prompt."""
+        return self.worker in self.roster
 
     @property
     def waited_for(self) -> bool:
@@ -184,9 +191,13 @@ class EquippingScreen(ConductingScreen):
         """Have this worker answer from here on."""
         self.worker = worker
         self.describe()
-        self.footer.status = one_line(worker, 40)
-        if not self.waited_for:
+        self.say_who_answers()
+        if self.is_answered and not self.waited_for:
             self.desk.orchestra.worker(worker).warm()
+
+    def say_who_answers(self) -> None:
+        """Name in the footer who answers, as long as nothing goes on."""
+        self.footer.status = one_line(self.worker, 40) if self.is_answered else NOBODY
 
     def follow_default(self, before: str) -> None:
         """Go over to whoever answers by default now, unless the person chose somebody else."""

@@ -189,6 +189,8 @@ class SpendingScreen(WritingScreen):
     async def stronger(self, worker: str) -> Card | str:
         """Return who could be asked after that worker, or the sentence that says why nobody."""
         orchestra = self.desk.orchestra
+        if worker not in self.roster:
+            return NONE_STRONGER
         mine = orchestra.worker(worker).card
         label = Label.LOCAL if Label.LOCAL in self._labels() else self.chat.label
         if (card := orchestra.stronger(worker, label)) is not None:
