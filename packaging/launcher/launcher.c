@@ -123,7 +123,8 @@ static _Noreturn void fail_starting(const char *program, int error) {
         fail("Baton can't be started here: this system lacks the C library that it needs. "
              "Use one with glibc 2.31 or newer, such as Debian 11 or Ubuntu 20.04.");
     }
-    fail("Baton can't be started from %s: %s.", program, strerror(error));
+    fail("Baton can't be started from %s: %s. Download the one that is made for this system.",
+         program, strerror(error));
 }
 
 /* Without /proc, the program finds its own folder by its name. */
