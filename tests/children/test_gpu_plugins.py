@@ -39,6 +39,17 @@ def test_a_missing_driver_is_named(plugins: Path) -> None:
     assert "libnodriver.so.1" in why
 
 
+def test_a_packaged_binary_names_it_too(monkeypatch: pytest.MonkeyPatch, plugins: Path) -> None:
+    def as_pyinstaller_does(name: str) -> None:
+        missing = OSError("libvulkan.so.1: cannot open shared object file")
+        raise OSError(f"Failed to load dynlib/dll {name!r}.") from missing
+
+    monkeypatch.setattr("ctypes.CDLL", as_pyinstaller_does)
+    plugin = library(plugins / "libggml-vulkan.so")
+    native._load_gpu("vulkan", plugin)
+    assert native.gpu_kinds()["vulkan"].startswith("libvulkan.so.1")
+
+
 def test_what_is_no_plugin_of_llama_cpp_s_is_no_gpu(plugins: Path) -> None:
     native._load_gpu("cuda", library(plugins / "libggml-cuda.so"))
     assert native.gpu_kinds() == {"cuda": "it found no GPU that it can use"}

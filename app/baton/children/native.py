@@ -144,7 +144,7 @@ def _load_gpu(kind: str, path: Path) -> None:
     try:
         ctypes.CDLL(str(path))
     except OSError as error:
-        _unusable[kind] = str(error)
+        _unusable[kind] = str(error.__cause__ or error)  # PyInstaller's own words hide what it was
     else:
         if not _load(path):
             _unusable[kind] = "it found no GPU that it can use"
