@@ -112,7 +112,7 @@ def _unopened(files: Iterable[Path]) -> list[str]:
         try:
             ctypes.CDLL(str(file))
         except OSError as error:
-            told.append(f"{file.name}: {error}")
+            told.append(f"{file.name}: {error.__cause__ or error}")  # not PyInstaller's words
     return told
 
 
