@@ -29,17 +29,19 @@ def _give_back_environment() -> None:
 
 
 def _run_child(args: list[str]) -> None:
-    name = args[0] if len(args) == 1 and args[0].isidentifier() else ""
     from importlib import import_module
+    from importlib.util import find_spec
 
+    name = args[0] if len(args) == 1 and args[0].isidentifier() else ""
+    if not name or find_spec(f"baton.children.{name}") is None:
+        sys.exit("baton: there is no such child process")
     if name == "gateway":
         # tiktoken finds its encodings by listing a package, which PyInstaller must be asked for.
         import_module("pyi_rth_pkgutil")
-    try:
-        run = import_module(f"baton.children.{name}").main
-    except (ImportError, AttributeError):
-        sys.exit("baton: there is no such child process")
-    run()
+    if name == "tools":
+        # For systems without time zones: looked at only where there are none.
+        sys.path.append(os.path.join(sys._MEIPASS, "zones.zip"))  # noqa: PTH118
+    import_module(f"baton.children.{name}").main()
 
 
 if __name__ == "__main__":

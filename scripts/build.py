@@ -191,7 +191,11 @@ def build(wanted: Wanted, dist: Path) -> list[Path]:
     """Make the folders and the single files. Raises BuildError."""
     folders = freeze(wanted, dist)
     setup.say("Packing the single files ...")
-    return [_pack(wanted, dist, folder) for folder in folders]
+    made = [_pack(wanted, dist, folder) for folder in folders]
+    import sizes
+
+    sizes.main(dist, [file.name for file in made])
+    return made
 
 
 def freeze(wanted: Wanted, dist: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import sys
 import traceback
 import types
 import unittest
+from importlib.machinery import BuiltinImporter, FrozenImporter
 from inspect import signature
 from typing import Any, NoReturn
 
@@ -44,6 +45,8 @@ def run(source: int, out: int, err: int) -> NoReturn:
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
     sys.stderr = io.StringIO()
     os.environ.clear()
+    # Files can't be read in here, so no module is looked for in them: a missing one is missing.
+    sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
     try:
         sandbox.confine(math.ceil(seconds) + 1)
     except OSError as error:
