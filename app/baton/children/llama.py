@@ -31,7 +31,7 @@ class Device(NamedTuple):
     description: str
     free: int
     total: int
-    shared: bool
+    shared: bool = False
 
 
 _log: Any = None
