@@ -187,7 +187,10 @@ def test_what_people_are_told(here: Machine, fit: Fit, why: str, mend: str) -> N
 def test_memory_that_a_gpu_shares_with_the_machine_counts_once() -> None:
     mac = replace(machine(24, 20), gpus=(Gpu("Apple M2", 18 * GB, 18 * GB),))
     assert judge([BIG], mac).fit is Fit.FITS
+    laptop = replace(mac, gpus=(Gpu("Intel Arc", 18 * GB, 18 * GB, integrated=True),))
+    assert judge([BIG], laptop) == judge([BIG], mac)
     larger = replace(BIG, weights=20 * GB)
+    assert judge([larger], laptop) == judge([larger], mac)
     verdict = judge([larger], mac)
     assert verdict.fit is Fit.WONT
     assert verdict.why == "It needs 24.5 GB, and 19.2 GB of 24.0 GB can be used now."
