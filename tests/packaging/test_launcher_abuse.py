@@ -109,8 +109,8 @@ def test_what_ignores_an_interrupt_is_not_interrupted(single: Single) -> None:
 def test_who_waits_is_told_so_on_a_terminal_only(single: Single) -> None:
     terminal, end = pty.openpty()
     with locked(single):
-        process = single.open(stderr=end)
         quiet = single.open()
+        process = single.open(stderr=end)
         os.close(end)
         said = b""
         while b"unpacks itself" not in said:
