@@ -161,7 +161,8 @@ def _cuda(python: Path, work: Path) -> list[str]:
     ]
     if sys.platform == "win32":
         # Nothing to link the driver with is in these packages.
-        return [*options, "GGML_CUDA_NO_VMM=ON", f"CMAKE_CUDA_COMPILER={toolkit}/bin/nvcc.exe"]
+        compiler = next(toolkit.rglob("nvcc.exe")).as_posix()
+        return [*options, "GGML_CUDA_NO_VMM=ON", f"CMAKE_CUDA_COMPILER={compiler}"]
     (toolkit / "lib64").symlink_to("lib")
     for name in CUDA_LIBRARIES:
         found = next((toolkit / "lib").glob(f"lib{name}.so.*"))
