@@ -8,6 +8,7 @@ import sys
 
 def main() -> None:
     """Run what was asked for."""
+    _know_itself()
     _give_back_environment()
     if sys.argv[1:2] == ["--child"]:
         _run_child(sys.argv[2:])
@@ -15,6 +16,13 @@ def main() -> None:
         from baton.cli import main as run
 
         run()
+
+
+def _know_itself() -> None:
+    """Say where this program is, which is what children are started with: a variable can lie."""
+    if getattr(sys, "frozen", False):
+        name = "baton.exe" if sys.platform == "win32" else "baton"
+        sys.executable = os.path.join(os.path.dirname(sys._MEIPASS), name)  # noqa: PTH118, PTH120
 
 
 def _give_back_environment() -> None:
@@ -38,7 +46,7 @@ def _run_child(args: list[str]) -> None:
     if name == "gateway":
         # tiktoken finds its encodings by listing a package, which PyInstaller must be asked for.
         import_module("pyi_rth_pkgutil")
-    if name == "tools":
+    if name in ("tools", "trial"):
         # For systems without time zones: looked at only where there are none.
         sys.path.append(os.path.join(sys._MEIPASS, "zones.zip"))  # noqa: PTH118
     import_module(f"baton.children.{name}").main()
