@@ -55,6 +55,34 @@ bool is_ours(const struct stat *found) {
     return found->st_uid == geteuid() && !(found->st_mode & (S_IWGRP | S_IWOTH));
 }
 
+static bool is_open_to_all(const struct stat *found) {
+    return found->st_mode & S_IWOTH;
+}
+
+/* In a folder of this kind, what is there can't be renamed by just anybody. A whole disk that is
+ * open to all is what a container gives to the one who is in it. */
+static bool keeps_names(const struct stat *found, const struct stat *above) {
+    return !is_open_to_all(found) || found->st_mode & S_ISVTX || found->st_dev != above->st_dev;
+}
+
+static bool is_ours_or_roots(const struct stat *found) {
+    return found->st_uid == geteuid() || found->st_uid == 0;
+}
+
+bool is_out_of_reach(const char *path, char reached[PATH_MAX]) {
+    struct stat above, found;
+    if (lstat("/", &above)) return false;
+    write_path(reached, "%s", path);
+    for (char *slash = reached; slash; above = found) {
+        slash = strchr(slash + 1, '/');
+        if (slash) *slash = '\0';
+        if (lstat(reached, &found) || !keeps_names(&found, &above)) return false;
+        if (is_open_to_all(&above) && !is_ours_or_roots(&found)) return false;
+        if (slash) *slash = '/';
+    }
+    return true;
+}
+
 int open_above(int folder, const char *path, int flags, mode_t mode) {
     int opened = openat(folder, path, flags | O_CLOEXEC, mode);
     if (opened < 0 || opened > STDERR_FILENO) return opened;

@@ -19,6 +19,10 @@ void remove_folder(const char *path);
 /* Tell whether something is this person's, and nobody else may write to it. */
 bool is_ours(const struct stat *found);
 
+/* Tell whether nobody but this person and root can put something else in a folder's place by way of
+ * a folder in which anybody may; if not, write which it is. The path must be resolved. */
+bool is_out_of_reach(const char *path, char reached[PATH_MAX]);
+
 /* Open a file or a folder; never as 0, 1 or 2, which may be closed, and are the program's. */
 int open_above(int folder, const char *path, int flags, mode_t mode);
 

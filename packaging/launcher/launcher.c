@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/auxv.h>
@@ -70,6 +71,15 @@ static int open_self(char path[PATH_MAX]) {
     return file;
 }
 
+/* sudo may leave HOME as it was: what root unpacked there would be in the person's way later. */
+static void refuse_sudo(const char *home) {
+    struct stat found;
+    if (geteuid() || !getenv("SUDO_UID") || stat(home, &found) || !found.st_uid) return;
+    fail("You started Baton with sudo, but HOME is still %s, where root would leave what you can't "
+         "change. Start it without sudo, or with: sudo -H",
+         home);
+}
+
 /* Return the person's home, without asking any service that knows people. */
 static const char *find_home(void) {
     const char *home = getenv("HOME");
@@ -77,6 +87,7 @@ static const char *find_home(void) {
         fail("HOME isn't set to a folder, so there is no place for what Baton keeps. "
              "Name one: " ELSEWHERE);
     }
+    refuse_sudo(home);
     return home;
 }
 
@@ -138,11 +149,19 @@ static _Noreturn void become(const struct tree *tree, char *self, char **argumen
     fail_starting(program, errno);
 }
 
+/* What it is to do, and where, is said by the environment, which is somebody else's then. */
+static void refuse_borrowed_rights(void) {
+    if (geteuid() == getuid() && getegid() == getgid()) return;
+    fail("Baton doesn't run with the rights of whoever its file belongs to. "
+         "Take that away: chmod ug-s");
+}
+
 int main(int count, char **arguments) {
     static char self[PATH_MAX], cache[PATH_MAX];
     static struct payload payload;
     static struct tree tree;
     (void)count;
+    refuse_borrowed_rights();
     find_payload(&payload, self, open_self(self));
     find_cache(cache);
     find_tree(&tree, &payload, cache);

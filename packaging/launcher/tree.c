@@ -37,14 +37,25 @@ static _Noreturn void fail_foreign(const char *path) {
          path);
 }
 
+/* A folder above, in which anybody may put something else in place of what Baton unpacked. */
+static _Noreturn void fail_in_reach(const char *app, const char *reached) {
+    fail("Baton doesn't run what is in %s: others can change it, by way of %s. "
+         "Start Baton with a folder that is your own: " ELSEWHERE,
+         app, reached);
+}
+
 void find_tree(struct tree *tree, const struct payload *payload, const char *cache) {
     struct stat found;
+    char app[PATH_MAX], reached[PATH_MAX];
     tree->payload = payload;
-    write_path(tree->app, "%s/app", cache);
+    write_path(app, "%s/app", cache);
+    if (!make_folders(app)) fail_at(app, "make the folder", errno);
+    if (lstat(app, &found)) fail_at(app, "look into", errno);
+    if (!S_ISDIR(found.st_mode) || !is_ours(&found)) fail_foreign(app);
+    /* From here on without the links that lead there, which may be led elsewhere. */
+    if (!realpath(app, tree->app)) fail_at(app, "look into", errno);
+    if (!is_out_of_reach(tree->app, reached)) fail_in_reach(tree->app, reached);
     write_path(tree->path, "%s/%s", tree->app, payload->key);
-    if (!make_folders(tree->app)) fail_at(tree->app, "make the folder", errno);
-    if (lstat(tree->app, &found)) fail_at(tree->app, "look into", errno);
-    if (!S_ISDIR(found.st_mode) || !is_ours(&found)) fail_foreign(tree->app);
 }
 
 /* ---- Locks ---- */

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,61 @@ def test_no_tree_is_run_among_what_others_may_change(
         shutil.move(single.app, tmp_path / "elsewhere")
         single.app.symlink_to(tmp_path / "elsewhere")
     refused(single.start(), f"{single.app}:", "belongs to you")
+
+
+@needs_root
+@pytest.mark.parametrize("reached", ["open to all", "planted in what is"])
+def test_no_tree_is_run_whose_place_others_can_take(
+    single: Single, tmp_path: Path, reached: str
+) -> None:
+    """Between two looks they could put their own program there, by renaming what is above."""
+    shared = tmp_path / "shared"
+    single = replace(single, home=shared / "of mine")
+    single.home.mkdir(parents=True)
+    if reached == "open to all":
+        shared.chmod(0o777)
+    else:
+        shared.chmod(0o1777)
+        os.chown(single.home, NOBODY, NOBODY)
+    theirs = shared if reached == "open to all" else single.home
+    refused(single.start(), f"by way of {theirs}.", "BATON_HOME=/a/folder baton")
+
+
+@needs_root
+def test_a_sticky_folder_and_one_of_a_group_are_places_for_a_tree(
+    single: Single, tmp_path: Path
+) -> None:
+    for name, mode in (("sticky", 0o1777), ("group", 0o2775)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+        replace(single, home=tmp_path / name / "of mine").works()
+
+
+@needs_root
+def test_a_disk_of_its_own_that_is_open_to_all_is_what_containers_have(single: Single) -> None:
+    script = 'mount -t tmpfs -o mode=777 none "$1"; "$0"'
+    assert in_own_mounts(single, script).returncode == 7
+
+
+@needs_root
+def test_sudo_leaves_nothing_in_a_persons_home(public: Single) -> None:
+    public.home.mkdir()
+    os.chown(public.home, NOBODY, NOBODY)
+    own = {"BATON_HOME": "", "XDG_CACHE_HOME": "", "SUDO_UID": str(NOBODY)}
+    theirs = replace(public, environment={**own, "HOME": str(public.home)})
+    refused(theirs.start(), "sudo -H", str(public.home))
+    assert not list(public.home.iterdir())
+    roots = replace(public, environment={**own, "HOME": str(public.home.parent)})
+    assert roots.start().returncode == 7
+
+
+@needs_root
+def test_it_lends_nobody_the_rights_of_its_owner(public: Single) -> None:
+    public.file.chmod(0o4755)
+    public.home.mkdir()
+    os.chown(public.home, NOBODY, NOBODY)
+    refused(as_nobody(public), "chmod ug-s")
+    assert not list(public.home.iterdir())
 
 
 @needs_root
