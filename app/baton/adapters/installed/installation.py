@@ -28,12 +28,12 @@ from baton.adapters.installed.notes import (
     read_build,
     read_receipt,
     read_switch,
-    settle,
     write,
 )
 from baton.adapters.installed.place import Place, find_place
 from baton.domain.errors import BatonError
 from baton.domain.releases import Build, Receipt, Switch, is_address
+from baton.durable import settle
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 

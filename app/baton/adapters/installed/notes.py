@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from baton.domain.releases import SCHEMA, Build, Receipt, Switch
+from baton.durable import settle
 
 LARGEST = 1 << 20
 
@@ -45,16 +45,6 @@ def write(path: Path, note: Receipt | Switch | Build) -> None:
         os.fsync(handle)
     draft.replace(path)
     settle(path.parent)
-
-
-def settle(folder: Path) -> None:
-    """Make sure that a folder's names outlast a power cut, where the system can do that."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _read(path: Path, form: type[T]) -> T | None:

@@ -13,14 +13,13 @@ from baton.adapters.shelf.names import PARTIAL, RECORD, check_id, is_id, is_made
 from baton.adapters.shelf.records import Unreadable, check, encode, load, survey, tidied
 from baton.adapters.shelf.writing import (
     downloads_stopped,
-    make_folder,
     replace_whole,
-    settle,
     told,
     writing,
 )
 from baton.domain.errors import ConfigError
 from baton.domain.library import Foreign, Held, Record, Stamp, State
+from baton.durable import make_folder, settle
 
 if TYPE_CHECKING:
     from baton.domain.gguf import Header

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from baton.adapters.shelf.names import DRAFT, LOCK
 from baton.domain.errors import ConfigError, ModelFileError
+from baton.durable import make_folder, settle
 
 PATIENCE = 10.0
 """How many seconds another Baton may take to change the folder; it needs a few milliseconds."""
@@ -51,14 +52,6 @@ def told(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder that only this person can open, where there is none."""
-    if not folder.is_dir():
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        settle(folder.parent)
-
-
 def replace_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is the old one or the new one, whatever happens meanwhile."""
     draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}.json")
@@ -74,16 +67,6 @@ def replace_whole(path: Path, data: bytes) -> None:
             draft.unlink(missing_ok=True)
         raise
     settle(path.parent)
-
-
-def settle(folder: Path) -> None:
-    """Make sure that a folder's names outlast a power cut, where the system can do that."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

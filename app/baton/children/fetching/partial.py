@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from baton.children.fetching.wire import Stopped
+from baton.durable import settle
 
 POLL = 0.1
 """How often to look whether another Baton is done, in seconds."""
@@ -177,23 +178,6 @@ def key_of(sha256: str, source: object) -> str:
 def place(folder: Path, key: str) -> Path:
     """Return where the partial lies."""
     return folder / f"{key}.partial"
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder that only this person can open, where there is none."""
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        settle(folder.parent)
-
-
-def settle(folder: Path) -> None:
-    """Make sure that a folder's names outlast a power cut, where the system can do that."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

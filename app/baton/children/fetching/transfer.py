@@ -25,6 +25,7 @@ from baton.children.fetching.wire import Stopped
 from baton.children.front import Failure
 from baton.domain.catalogue import Offer
 from baton.domain.library import Phase, Progress
+from baton.durable import make_folder
 
 PACE = Pace()
 
@@ -142,7 +143,7 @@ def _bring(
         report(Phase.WAITING, _size(path))
 
     with space.told(folder, wanted.name):
-        partials.make_folder(folder)
+        make_folder(folder)
         with partials.locked(folder, key, waiting, stopped):
             return _here(wanted, path, report, stopped) or _brought(
                 wanted, path, begin, report, stopped
