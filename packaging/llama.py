@@ -129,7 +129,9 @@ def _source(python: Path, lock: str, work: Path) -> Path:
     _run([*get, "-d", str(work / "source")], work / "log", dict(os.environ))
     archive = next((work / "source").glob("*.tar.gz"))
     with tarfile.open(archive) as packed:
-        packed.extractall(work, filter="data")
+        # Older Pythons have no filter; then the hash that was checked is enough.
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)
+        packed.extractall(work)
     return work / archive.name.removesuffix(".tar.gz")
 
 
