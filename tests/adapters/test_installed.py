@@ -156,6 +156,22 @@ def test_a_receipt_of_another_binary_is_not_believed(tmp_path: Path) -> None:
     assert Installation(link, machine.home / "state").place.home == machine.share
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another person, which needs root")
+@pytest.mark.parametrize("planted", ["folder", "receipt", "open to all"])
+def test_a_receipt_that_somebody_else_planted_is_not_believed(tmp_path: Path, planted: str) -> None:
+    """It would say what is deleted, and what a rollback starts."""
+    machine = world(tmp_path / "m")
+    shutil.copy(machine.target, machine.share / "previous")
+    if planted == "open to all":
+        machine.share.chmod(0o777)
+    else:
+        path = machine.share if planted == "folder" else machine.share / "install.json"
+        os.chown(path, 65534, 65534)
+    installation = Installation(machine.target, machine.home / "state")
+    assert installation.place.home.is_relative_to(machine.home)
+    assert (installation.previous, installation.receipt.files) == (None, ())
+
+
 def test_where_no_second_name_can_be_given_a_copy_is_kept(tmp_path: Path) -> None:
     elsewhere = Path("/dev/shm")
     if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:

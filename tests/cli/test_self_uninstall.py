@@ -51,6 +51,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     noted = world.receipt()
     noted["files"] = [str(world.target), *(str(world.prefix / name) for name in put_down)]
     (world.share / "install.json").write_text(json.dumps(noted))
+    (world.share / "previous.json").write_text(json.dumps({**noted, "version": "0.0.9"}))
     (world.prefix / "bin/vim").write_text("theirs")
     unpacked = find_paths().cache / "app" / HASH / "_internal"
     unpacked.mkdir(parents=True)
@@ -106,6 +107,9 @@ def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) 
     paths = find_paths()
     thesis = tmp_path / "thesis.doc"
     thesis.write_text("years of work")
+    for name in ("on baton twirling.doc", "baton/main.py", "bin/baton"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("theirs")
     linked = tmp_path / "theirs.gguf"
     linked.write_bytes(tiny(70_000))
     assert call("models", "import", str(linked), "--link").code == 0
@@ -129,6 +133,9 @@ def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) 
         str(tmp_path),
         "/etc/hostname",
         "relative/baton",
+        str(tmp_path / "on baton twirling.doc"),
+        str(tmp_path / "baton" / "main.py"),
+        str(tmp_path / "bin" / "baton"),
         str(paths.data),
     ]
     (own.world.share / "install.json").write_text(json.dumps(noted))
@@ -136,6 +143,8 @@ def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) 
     assert done.code == 0, done.err
     told = json.loads(done.out)
     assert thesis.read_text() == "years of work"
+    for name in ("on baton twirling.doc", "baton/main.py", "bin/baton"):
+        assert (tmp_path / name).exists()
     assert linked.stat().st_size >= 70_000
     assert Path("/etc/hostname").exists()
     assert everything(own.world.prefix) == {
@@ -152,6 +161,21 @@ def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) 
         "cache/app/not-a-hash/x",
     }
     assert str(paths.data) in told["stays"]
+
+
+def test_the_program_that_was_there_before_baton_stays(call: Call, own: Machine) -> None:
+    """The installer keeps whatever it finds in its place; a version of Baton is noted, or known."""
+    previous = own.world.share / "previous"
+    previous.with_name("previous.json").unlink()
+    previous.write_text("#!/bin/sh\n# somebody else's")
+    done = call("self", "uninstall", "-y")
+    assert f"{previous} stays: it was {own.world.target} before Baton came" in done.err
+    assert everything(own.world.prefix) == {"bin/vim", "share/baton/previous"}
+    own.world.target.write_text("again")
+    (own.world.share / "install.json").write_text("{}")
+    previous.write_bytes(b"\x7fELF" + b"\0Baton's payload" + bytes(136))
+    assert call("self", "uninstall", "-y").code == 0
+    assert everything(own.world.prefix) == {"bin/vim"}
 
 
 def test_what_another_baton_runs_from_stays(call: Call, own: Machine) -> None:

@@ -15,6 +15,9 @@ the same file system can take its place at one stroke.
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,10 +75,24 @@ def find_place(file: Path, state: Path) -> Place:
     target = file.resolve()
     for start in (file.absolute(), target):
         home = start.parent.parent / "share" / "baton"
-        if (home / "install.json").is_file():
+        if (home / "install.json").is_file() and _is_trusted(home, target):
             files = read_receipt(home / "install.json").files
             # One that can't be read was broken by a power cut: who else has such a file there?
             if not files or any(Path(named).resolve() == target for named in files):
                 return Place(target, home)
     key = hashlib.sha256(str(target).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return Place(target, state / OWN / key)
+
+
+def _is_trusted(home: Path, target: Path) -> bool:
+    """Tell whether a receipt is of those who could change the program itself.
+
+    Of a binary in a folder where anybody may write, such as /tmp, somebody else can write the
+    receipt: it says what is deleted, and the version beside it is started by a rollback.
+    """
+    try:
+        owners = {0, os.geteuid(), target.stat().st_uid}
+        found = [path.lstat() for path in (home, home / "install.json")]
+    except (OSError, AttributeError):  # Windows has no owners of this kind
+        return sys.platform == "win32"
+    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in found)

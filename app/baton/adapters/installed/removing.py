@@ -23,6 +23,13 @@ _UNPACKED = re.compile(r"([0-9a-f]{16})(\.lock|\.part\.\w+)?|lock")
 
 _STAGED = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
+_PUT_DOWN = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
+"""What the installer puts down besides the program, and bash's `completions/baton`."""
+
+_MAGIC = b"\0Baton's payload"
+_TAIL = 8 << 20
+"""What stands at a single file's end, behind which there may be a signature of that size."""
+
 _HISTORY = ("baton.db*", "ledger.db*", "router/*.npz")
 _STATE = ("log/crash-*.txt", "recommended.json", "models-later")
 _SETTINGS = ("config.toml", ".config.toml.*", "catalogue.toml", "templates/*.toml")
@@ -52,11 +59,24 @@ class Belongings:
         place = self._place
         listed = [Path(file) for file in read_receipt(place.receipt).files]
         others = [path for path in listed if path.resolve() != place.target and _is_ours(path)]
-        notes = (place.previous_note, place.journal, place.outgoing, place.previous)
+        kept = () if self._holds_foreign() else (place.previous,)
+        notes = (place.outgoing, *kept, place.previous_note, place.journal)
         staged = [path for path in _inside(place.staging) if _STAGED.fullmatch(path.name)]
         names = [path for path in listed if path.resolve() == place.target]
         last = [place.receipt, *names, place.target]
         return _thing("the program, and what was installed with it", others, notes, staged, last)
+
+    def foreign(self) -> list[str]:
+        """Return a sentence if what was there before Baton is somebody else's program."""
+        if not self._holds_foreign():
+            return []
+        was = f"{self._place.previous} stays: it was {self._place.target} before Baton came"
+        return [f"{was}, and nothing says that it is a Baton."]
+
+    def _holds_foreign(self) -> bool:
+        place = self._place
+        noted = place.previous_note.exists() or place.journal.exists()
+        return _is_file(place.previous) and not noted and not _is_single(place.previous)
 
     def unpacked(self) -> Thing:
         """Return what the program has unpacked itself to."""
@@ -120,8 +140,20 @@ def _thing(name: str, *groups: Sequence[Path]) -> Thing:
 
 
 def _is_ours(path: Path) -> bool:
-    """Tell whether the installer can have put that down: all that it does is called after Baton."""
-    return path.is_absolute() and ("baton" in path.name or path.parent.name == "baton")
+    """Tell whether the installer can have put that down: a receipt may say whatever it likes."""
+    return path.is_absolute() and (
+        path.name in _PUT_DOWN or (path.parent.name, path.name) == ("completions", "baton")
+    )
+
+
+def _is_single(file: Path) -> bool:
+    """Tell whether that is a single file of Baton, or but a link, of which nothing is lost."""
+    if file.is_symlink():
+        return True
+    with suppress(OSError), file.open("rb") as opened:
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))
+        return _MAGIC in opened.read()
+    return False
 
 
 def _removed(path: Path) -> str:

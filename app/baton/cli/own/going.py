@@ -130,6 +130,7 @@ class _Going:
     def remove(self, fates: _Fates) -> int:
         """Remove what goes, the program last; return the bytes freed."""
         freed = 0
+        self.stays += self.belongings.foreign()
         if fates.keys == "remove":
             self._remove_keys()
         elif self.keys:
