@@ -143,7 +143,7 @@ async def hear(worker: CloudWorker, asked: Request | None = None) -> Heard:
 def gateways() -> list[psutil.Process]:
     """Return the gateways that run for this process."""
     children = psutil.Process().children()
-    return [child for child in children if "baton.children.gateway" in child.cmdline()]
+    return [child for child in children if child.cmdline()[-1].endswith("gateway")]
 
 
 def everything(heard: Iterable[Heard]) -> str:
