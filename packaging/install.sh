@@ -29,6 +29,8 @@ USAGE
 
 main() {
     unset CDPATH
+    # What is installed is nobody else's to change, whatever new files are otherwise.
+    umask go-w
     read_arguments "$@"
     find_release
     find_places
@@ -130,6 +132,7 @@ find_release() {
         *)
             [ -d "$from" ] || fail "there is no folder $from." 2
             from=$(cd "$from" && pwd) || fail "the folder $from can't be opened."
+            case $from in *[[:cntrl:]]*) fail "the release lies in a folder whose name can't be printed." 2 ;; esac
             return
             ;;
     esac
@@ -139,6 +142,13 @@ find_release() {
     done
     [ -n "$downloader" ] ||
         fail "it needs curl or wget to download; install one, or fetch the folder yourself and name it with --from."
+    case $downloader:$from in
+        wget:https:*)
+            case $(wget --help 2>&1) in
+                *BusyBox*) fail "the wget here doesn't check whom it talks to; install curl, or fetch the folder yourself and name it with --from." ;;
+            esac
+            ;;
+    esac
 }
 
 find_places() {
@@ -150,6 +160,7 @@ find_places() {
     case $prefix in "~/"*) prefix=$home/${prefix#"~/"} ;; esac
     prefix=${prefix:-$home/.local}
     case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
+    case $prefix in *[[:cntrl:]]*) fail "the folder that you are in has a name that can't be printed; write the whole path after --prefix." 2 ;; esac
     prefix=${prefix%/}
     bin=$prefix/bin share=$prefix/share/baton
     target=$bin/baton receipt=$share/install.json
@@ -180,6 +191,7 @@ choose_file() {
     while read -r sum file; do
         file=${file#\*}
         case $sum in *[!0-9a-f]*) continue ;; esac
+        case $file in *[[:cntrl:]]*) continue ;; esac
         [ ${#sum} = 64 ] || continue
         listed="$listed $file"
         case $file in
@@ -227,6 +239,7 @@ download() {
     case $downloader:$1 in
         curl:https:*) curl -fL "$silent" --proto '=https' --proto-redir '=https' --retry 2 "$1" ;;
         curl:*) curl -fL "$silent" "$1" ;;
+        wget:https:*) wget -q --tries=2 --max-redirect=0 -O - "$(follow "$1")" ;;
         *)
             # It tries twenty times by default, and busybox's doesn't know how often.
             case $(wget --help 2>&1) in
@@ -235,6 +248,18 @@ download() {
             esac
             ;;
     esac
+}
+
+# follow URL: where it leads to. wget itself would also go where nothing is protected.
+follow() {
+    url=$1
+    for _ in 1 2 3 4 5; do
+        next=$(wget -S --spider --tries=2 --max-redirect=0 "$url" 2>&1 |
+            sed -n 's/^ *[Ll]ocation: *\(https:[^[:space:]]*\).*/\1/p' | sed -n 1p)
+        [ -n "$next" ] || break
+        url=$next
+    done
+    printf '%s' "$url"
 }
 
 # Bringing it here, beside where it shall be, so that it comes into place at one stroke
@@ -341,7 +366,7 @@ keep_previous() {
 # write FILE TEXT: whole or not at all.
 write() {
     writing=$1.new
-    if mkdir -p "${1%/*}" 2>/dev/null && { printf '%s\n' "$2" >"$writing"; } 2>/dev/null &&
+    if ! [ -d "$1" ] && mkdir -p "${1%/*}" 2>/dev/null && { printf '%s\n' "$2" >"$writing"; } 2>/dev/null &&
         mv -f "$writing" "$1" 2>/dev/null; then
         return
     fi

@@ -10,11 +10,13 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -374,6 +376,8 @@ class Server(http.server.ThreadingHTTPServer):
     """Serves a release on loopback; `cut` names a file of which only half comes."""
 
     cut = ""
+    elsewhere = ""
+    scheme = "http"
     root: Path
 
     def finish_request(self, request: object, client_address: object) -> None:
@@ -381,13 +385,27 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"{self.scheme}://127.0.0.1:{self.server_port}"
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     server: Server
 
+    def do_HEAD(self) -> None:
+        if not self.is_elsewhere():
+            super().do_HEAD()
+
+    def is_elsewhere(self) -> bool:
+        """Send it to another server, where there is one."""
+        if self.server.elsewhere:
+            self.send_response(302)
+            self.send_header("Location", self.server.elsewhere + self.path)
+            self.end_headers()
+        return bool(self.server.elsewhere)
+
     def do_GET(self) -> None:
+        if self.is_elsewhere():
+            return
         if not self.server.cut or self.server.cut not in self.path:
             super().do_GET()
             return
@@ -401,15 +419,38 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def server(folder: Path) -> Iterator[Server]:
+@contextmanager
+def serving(folder: Path, certificate: Path | None = None) -> Iterator[Server]:
     with Server(("127.0.0.1", 0), Handler) as server:
         server.root = folder
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            server.scheme = "https"
         thread = threading.Thread(target=functools.partial(server.serve_forever, 0.05))
         thread.start()
         yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Server]:
+    with serving(folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for this machine, with its key."""
+    file = tmp_path_factory.mktemp("certificate") / "own.pem"
+    openssl = shutil.which("openssl") or pytest.skip("needs openssl")
+    made = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=own -addext"
+    options = [*made.split(), "subjectAltName=IP:127.0.0.1", "-keyout", "-"]
+    ran = subprocess.run([openssl, *options], check=True, capture_output=True)
+    file.write_bytes(ran.stdout)
+    return file
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -420,6 +461,39 @@ def test_from_an_address(machine: Machine, server: Server, downloader: str, shel
     well(machine.install("--from", server.address + "/"))
     assert machine.baton.read_bytes() == program("0.1.0")
     assert machine.receipt["source"] == server.address
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["to https", "to http"])
+@pytest.mark.parametrize("downloader", ["curl", "wget"])
+def test_it_is_led_nowhere_that_nothing_protects(
+    machine: Machine, folder: Path, certificate: Path, downloader: str, protected: bool
+) -> None:
+    machine.has(downloader)
+    (machine.root / "wgetrc").write_text(f"ca_certificate = {certificate}\n")
+    with (
+        serving(folder, certificate if protected else None) as there,
+        serving(folder, certificate) as first,
+    ):
+        first.elsewhere = there.address
+        done = machine.install(
+            *("--from", first.address),
+            CURL_CA_BUNDLE=str(certificate),
+            WGETRC=str(machine.root / "wgetrc"),
+        )
+    if protected:
+        well(done)
+        assert machine.receipt["source"] == first.address
+    else:
+        assert done.returncode == 1
+        assert "there is no SHA256SUMS" in done.stderr
+        assert machine.files() == {}
+
+
+def test_a_wget_that_believes_every_certificate_is_not_used(machine: Machine) -> None:
+    busybox = shutil.which("busybox") or pytest.skip("needs busybox")
+    (machine.tools / "wget").symlink_to(busybox)
+    said = refused(machine.install("--from", "https://127.0.0.1:9"))
+    assert "install curl" in said
 
 
 @pytest.mark.parametrize("downloader", ["curl", "wget"])
@@ -507,6 +581,8 @@ def test_a_wrong_sum_is_not_believed(machine: Machine, folder: Path) -> None:
         (f"{'a' * 64}  baton-9/../../x-{PLATFORM}\n", "strange version"),
         (f"{'a' * 64}  baton-0.1.0-{PLATFORM}\n{'b' * 64}  baton-0.2.0-{PLATFORM}\n", "several"),
         (f"{'a' * 64}  baton-0.9.0-{PLATFORM}\n", "not there"),
+        (f"{'a' * 64}  \033]0;x\007baton-1-{PLATFORM}\n", "not a list of checksums"),
+        (f"{'a' * 64}  baton-9\033[2J-{PLATFORM}\n", "not a list of checksums"),
     ],
 )
 def test_a_release_that_is_none(
@@ -569,6 +645,35 @@ def test_bad_input_is_one_sentence(
     machine.shell = SHELLS[shell]
     assert told in refused(machine.install(*args), 2)
     assert machine.files() == {}
+
+
+def test_no_path_is_used_that_would_be_two_in_the_receipt(machine: Machine, folder: Path) -> None:
+    odd, home = replace(machine, root=machine.root / "a\nb"), str(machine.home)
+    said = refused(odd.install("--from", folder, "--prefix", "p", HOME=home), 2)
+    assert "can't be printed" in said
+    shutil.copytree(folder, odd.root / "release")
+    assert "can't be printed" in refused(odd.install("--from", "release", HOME=home), 2)
+    assert machine.files() == {}
+
+
+def test_nobody_else_may_write_to_what_is_installed(machine: Machine, folder: Path) -> None:
+    machine.shell = ["sh", "-c", 'umask 0; . "$0"']
+    well(machine.install("--from", folder))
+    for path in machine.prefix.rglob("*"):
+        assert not path.lstat().st_mode & 0o022, path
+
+
+def test_a_folder_where_a_completion_should_be_stays_as_it_is(
+    machine: Machine, folder: Path
+) -> None:
+    machine.has("bash")
+    there = machine.home / ".local/share/bash-completion/completions/baton"
+    there.mkdir(parents=True)
+    done = machine.install("--from", folder)
+    assert done.returncode == 0
+    assert f"{there} could not be written" in done.stderr
+    assert not list(there.iterdir())
+    assert str(there) not in machine.receipt["files"]  # type: ignore[operator]
 
 
 def test_help_names_every_option(machine: Machine) -> None:
