@@ -255,7 +255,8 @@ follow() {
     url=$1
     for _ in 1 2 3 4 5; do
         next=$(wget -S --spider --tries=2 --max-redirect=0 "$url" 2>&1 |
-            sed -n 's/^ *[Ll]ocation: *\(https:[^[:space:]]*\).*/\1/p' | sed -n 1p)
+            sed -n 's/^ *Location:/location:/; s/^ *location: *\(https:[^[:space:]]*\).*/\1/p' |
+            sed -n 1p)
         [ -n "$next" ] || break
         url=$next
     done
