@@ -23,6 +23,16 @@ def _know_itself() -> None:
     if getattr(sys, "frozen", False):
         name = "baton.exe" if sys.platform == "win32" else "baton"
         sys.executable = os.path.join(os.path.dirname(sys._MEIPASS), name)  # noqa: PTH118, PTH120
+        if not _was_unpacked(sys.executable):
+            # Of another Baton, in whose terminal this folder build was started.
+            os.environ.pop("BATON_BINARY", None)
+
+
+def _was_unpacked(program: str) -> bool:
+    """Tell whether that lies where the launcher unpacks single files: .../app/<16 hex digits>/."""
+    import re
+
+    return re.search(r"/app/[0-9a-f]{16}/baton$", program) is not None
 
 
 def _give_back_environment() -> None:
