@@ -62,7 +62,8 @@ void fail_at(const char *path, const char *what, int error) {
          what, path, strerror(error));
 }
 
-static const int asking[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+/* The last is a limit on a file's size: then writing fails, which is told. */
+static const int asking[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGXFSZ};
 enum { ASKING = sizeof asking / sizeof *asking };
 static struct sigaction before[ASKING];
 static volatile sig_atomic_t asked;

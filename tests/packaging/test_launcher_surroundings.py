@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import re
+import resource
 import shutil
 import subprocess
 import tarfile
@@ -331,6 +332,18 @@ def test_a_disk_that_becomes_full(make: Make) -> None:
         exit $status
     """
     refused(in_own_mounts(single, script), "disk became full", "MB", "BATON_HOME=/a/folder baton")
+
+
+def test_a_limit_on_the_size_of_files(single: Single) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    with single.open(preexec_fn=limit) as program:
+        _, said = program.communicate(timeout=60)
+    assert program.returncode == 1
+    assert b"File too large" in said
+    assert not single.leftovers()
+    single.works()
 
 
 def test_programs_are_forbidden_there(single: Single) -> None:
