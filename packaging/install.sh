@@ -267,7 +267,10 @@ follow() {
 
 begin() {
     attempt "$prefix can't be written (choose a folder of your own with --prefix)" \
-        mkdir -p "$bin" "$share"
+        mkdir -p "$bin" "${share%/*}"
+    # That is usually the folder of what Baton keeps of its person, too, and nobody else's business.
+    [ -d "$share" ] || attempt "$prefix can't be written (choose a folder of your own with --prefix)" \
+        mkdir -m "$([ "$share" = "$data/baton" ] && echo 700 || echo 755)" "$share"
     if ! [ -w "$bin" ] || ! [ -w "$share" ]; then
         fail "$prefix can't be written; choose a folder of your own with --prefix."
     fi

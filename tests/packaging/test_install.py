@@ -313,6 +313,14 @@ def started_by(entry: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted[1]).replace("%%", "%")
 
 
+def test_what_baton_keeps_of_its_person_is_theirs_alone(machine: Machine, folder: Path) -> None:
+    well(machine.install("--from", folder))
+    assert (machine.prefix / "share" / "baton").stat().st_mode & 0o777 == 0o700
+    shared = machine.root / "shared"
+    well(machine.install("--from", folder, "--prefix", shared))
+    assert (shared / "share" / "baton").stat().st_mode & 0o777 == 0o755
+
+
 def test_a_relative_prefix_and_one_with_a_tilde(machine: Machine, folder: Path) -> None:
     well(machine.install("--from", "../the release", "--prefix=sub/folder"))
     assert (machine.root / "sub/folder/bin/baton").exists()
