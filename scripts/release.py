@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -84,8 +84,11 @@ def keygen(file: Path) -> str:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
-        opened.write(text)
+    try:
+        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise Wrong(f"{file} is there already, and a key is never written over.") from None
     public = public_hex(key)
     Path(f"{file}.pub").write_text(f"{public}\n", "ascii")
     return public
@@ -93,11 +96,16 @@ def keygen(file: Path) -> str:
 
 def private_key(file: Path) -> Ed25519PrivateKey:
     """Return the key in a file. Raises Wrong, also where others can read it."""
+    if file.suffix == ".pub":
+        raise Wrong(f"{file} is a public key; a release is signed with the private one beside it.")
     if os.name == "posix" and file.stat().st_mode & 0o077:
         raise Wrong(f"Others can read {file}: `chmod 600` it; better, make a new one.")
-    key = serialization.load_pem_private_key(file.read_bytes(), None)
+    try:
+        key = serialization.load_pem_private_key(file.read_bytes(), None)
+    except (TypeError, ValueError, UnsupportedAlgorithm):
+        key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise Wrong(f"{file} is no key of `scripts/release keygen`.")
+        raise Wrong(f"{file} is no private key of `scripts/release keygen`.")
     return key
 
 
@@ -113,6 +121,8 @@ def find(dist: Path, key: str) -> list[Found]:
     A build that checks its updates with another key would refuse the next release.
     """
     found: dict[str, Found] = {}
+    if not dist.is_dir():
+        raise Wrong(f"There is no folder {dist}: run scripts/build.")
     for path in sorted(dist.iterdir()):
         one = _named(path) or _built(path, key)
         if one is not None:
@@ -201,8 +211,10 @@ def check(folder: Path, public: str) -> list[str]:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, content)
     except InvalidSignature:
         return [f"{SIGNATURE}: it isn't that key's signature of {MANIFEST}"]
-    except (OSError, ValueError) as error:
-        return [str(error)]
+    except OSError as error:
+        return [_reason(error)]
+    except ValueError:
+        return [f"{SIGNATURE}: it isn't a signature"]
     manifest = json.loads(content)
     for entry in manifest["files"]:
         file = ReleaseFile(**entry)
@@ -268,10 +280,21 @@ def _day_of_commit() -> str:
 
 def _public(text: str) -> str:
     """Return a public key that was typed, or the one in a file."""
-    text = text if re.fullmatch(r"[0-9a-f]{64}", text) else Path(text).read_text("ascii").strip()
-    if re.fullmatch(r"[0-9a-f]{64}", text) is None:
-        raise Wrong("That is no public key: it has 64 hex digits.")
-    return text
+    if re.fullmatch(r"[0-9a-f]{64}", text):
+        return text
+    try:
+        typed = Path(text).read_bytes().decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        typed = ""
+    if re.fullmatch(r"[0-9a-f]{64}", typed) is None:
+        raise Wrong(f"{text} is no public key, which has 64 hex digits, nor a file with one.")
+    return typed
+
+
+def _reason(error: OSError) -> str:
+    """Return what went wrong with which file, in words."""
+    named = f"{error.filename}: " if error.filename else ""
+    return f"{named}{error.strerror or error}"
 
 
 def _arguments(args: Sequence[str] | None) -> argparse.Namespace:
@@ -307,7 +330,10 @@ def main(args: Sequence[str] | None = None) -> int:
             return 1
         else:
             print(f"{chosen.folder} is as it was signed.")
-    except (Wrong, OSError, ValueError) as error:
+    except OSError as error:
+        print(f"scripts/release: {_reason(error)}", file=sys.stderr)
+        return 1
+    except (Wrong, ValueError) as error:
         print(f"scripts/release: {error}", file=sys.stderr)
         return 1
     return 0

@@ -56,6 +56,28 @@ def test_a_private_key_is_its_owners_alone_and_never_in_the_repository(tmp_path:
         script().private_key(tmp_path / "key")
 
 
+def test_what_is_typed_wrongly_is_told_in_one_sentence(
+    tmp_path: Path, key: tuple[Any, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    private, folder = str(tmp_path / "keys" / "key"), str(tmp_path)
+    (tmp_path / "note").write_text("no key")
+    (tmp_path / "note").chmod(0o600)
+    for args, why in (
+        (["keygen", private], f"{private} is there already, and a key is never written over."),
+        (["keygen", f"{folder}/no/key"], f"{folder}/no/key: No such file or directory"),
+        (["make", "--key", f"{folder}/none"], f"{folder}/none: No such file or directory"),
+        (["make", "--key", f"{private}.pub"], "is a public key"),
+        (["make", "--key", f"{folder}/note"], "is no private key of `scripts/release keygen`."),
+        (["make", "--key", private, "--dist", f"{folder}/none"], f"There is no folder {folder}/n"),
+        (["check", folder, "--key", "zzz"], "zzz is no public key"),
+        (["check", folder, "--key", f"{folder}/note"], "note is no public key"),
+        (["check", folder, "--key", key[1]], f"{folder}/manifest.json: No such file"),
+    ):
+        assert script().main(args) == 1, args
+        out, err = capsys.readouterr()
+        assert (out, why in err, len(err.splitlines()), "Errno" in err) == ("", True, 1, False), err
+
+
 def test_a_release_is_the_same_each_time_and_as_it_was_signed(
     tmp_path: Path, key: tuple[Any, str]
 ) -> None:
