@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,18 @@ def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
     assert findings["egress"].text == "nothing ever left this machine"
     assert findings["prices"].text.endswith(f"models of {prices.snapshot().date}")
     assert not home.exists()
+
+
+def test_what_others_may_look_into_can_be_closed_as_it_says(home: Path) -> None:
+    configure("")
+    data, config = find_paths().data, find_paths().config_file
+    data.mkdir(parents=True, exist_ok=True)
+    for path, mode in ((data, 0o755), (config, 0o644)):
+        path.chmod(mode)
+    finding = found("folders")["folders"]
+    assert finding.state is State.WARN
+    subprocess.run(finding.text.split("`")[1], shell=True, check=True)
+    assert found("folders")["folders"].state is State.OK
 
 
 def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:

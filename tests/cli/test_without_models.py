@@ -59,3 +59,11 @@ def test_a_model_that_has_no_role_answers_all_the_same(call: Call) -> None:
     assert done.code == 0, done.err
     assert done.out.strip()
     assert "own" in call("workers", "ls").out
+
+
+def test_the_doctor_calls_nothing_broken_that_only_has_to_be_fetched(call: Call) -> None:
+    done = call("doctor")
+    [answer] = [line for line in done.out.splitlines() if " answer " in line]
+    assert answer.startswith("warn ")
+    assert "`baton models recommend`" in answer
+    assert (done.code, "broken" in done.out) == (0, False), done.out

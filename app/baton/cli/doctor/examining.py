@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,7 +16,7 @@ from baton.adapters import hardware
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.gpus import gpus, unused
 from baton.cli.output import show_size
-from baton.domain.errors import BatonError, ConfigError
+from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.machine import Gpu
 from baton.domain.money import show_usd
 from baton.settings import CloudWorker, LocalWorker, Paths, Settings, load
@@ -112,7 +113,8 @@ def _folders(paths: Paths) -> Finding:
     )
     open_ones = [str(f) for f in files if f.exists() and f.stat().st_mode & 0o077]
     if open_ones:
-        text = f"Others on this machine may read {', '.join(open_ones)}; `chmod go= ...` ends that."
+        command = shlex.join(["chmod", "go=", *open_ones])
+        text = f"Others on this machine may look into what is yours: `{command}` ends that."
         return Finding("folders", State.WARN, text)
     return Finding("folders", State.OK, listed)
 
@@ -322,12 +324,18 @@ def _tools(settings: Settings) -> Finding:
 
 def _answer(settings: Settings, paths: Paths) -> Finding:
     from baton.cli.trial import try_out
+    from baton.compose.local import NOTHING_HERE
 
     chosen = next((w for w in settings.roster if w.id == settings.worker), None)
     if isinstance(chosen, CloudWorker):
         text = f"{chosen.id} was not tried, which costs money: `baton workers test {chosen.id}`"
         return Finding("answer", State.OK, text)
-    trial = asyncio.run(try_out(settings, paths, None))
+    try:
+        trial = asyncio.run(try_out(settings, paths, None))
+    except ModelFileError as error:
+        if error.message != NOTHING_HERE.message:
+            raise
+        return Finding("answer", State.WARN, str(error))  # nothing is broken
     where = f" ({trial.hardware})" if trial.hardware else ""
     text = f"{settings.worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"
     return Finding("answer", State.OK, text)
