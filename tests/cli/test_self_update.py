@@ -115,6 +115,12 @@ def test_check_only_tells(call: Call, own: Machine) -> None:
     assert own.is_as_before
 
 
+def test_quiet_says_nothing_where_all_went_well(call: Call, own: Machine) -> None:
+    done = call("self", "update", "-q", "--from", str(own.publish()))
+    assert (done.code, done.out, done.err) == (0, "", "")
+    assert own.world.version() == NEW
+
+
 def test_what_is_not_from_the_publisher_is_told_as_json_too(call: Call, own: Machine) -> None:
     release = own.publish()
     (release / "manifest.json.sig").write_text("0" * 128)

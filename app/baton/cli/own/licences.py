@@ -14,7 +14,7 @@ FILE = "THIRD-PARTY.txt"
 """The build writes it beside the package's own files."""
 
 
-@click.command()
+@click.command(short_help="Print what Baton holds of others, with its licences.")
 def licences() -> None:
     """Print what Baton holds of others, with the texts of all their licences."""
     file = Path(baton.__file__).with_name(FILE)

@@ -143,13 +143,16 @@ async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[Found, str]:
         if check:
             return await updates.look(wish.source, wish.flavour, wish.gpu), "none"
         with updates.installed.alone():
-            _tell_of(updates.mended())
+            mended = updates.mended()
+            if not wish.quiet:
+                _tell_of(mended)
             found = await updates.look(wish.source, wish.flavour, wish.gpu)
             await _permit(found, wish)
             changed = await _bring(updates, found, wish.quiet)
     finally:
         await updates.aclose()
-    talk(_done(changed, updates))
+    if not wish.quiet:
+        talk(_done(changed, updates))
     return found, changed.action
 
 
@@ -174,7 +177,7 @@ async def _permit(found: Found, wish: _Wish) -> None:
 
 
 async def _bring(updates: Updating, found: Found, quiet: bool) -> Changed:
-    if found.standing is not Standing.HERE:
+    if not (quiet or found.standing is Standing.HERE):
         where = "" if is_address(found.source) else "folder "
         talk(
             f"{found.now} -> {found.build}, {show_size(found.file.size)}"
