@@ -40,8 +40,8 @@ MEASURED_SECONDS = 2.0
 
 NOTHING_HERE = "Nothing answers here yet: this Baton came without a model."
 TO_FETCH = (
-    "There is no model yet that could answer; your prompt is kept. Tab leads to the models that "
-    "suit this machine and Enter downloads them, Ctrl+L lists all, /recommend shows this again."
+    "There is no model yet that could answer; your prompt is kept. Ctrl+L shows the models that "
+    "suit this machine, and Enter there downloads one."
 )
 COMING = "No model is here yet that could answer; your prompt is kept. Enter sends it once one is."
 
