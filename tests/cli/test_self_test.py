@@ -417,14 +417,15 @@ def baton_doctor(
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
 
 
-def test_ended_from_outside_it_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_ended_from_outside_it_leaves_nothing(tmp_path: Path, name: str) -> None:
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test"]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("ok      build")
         assert list(tmp_path.iterdir())
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.Signals[name])
         rest = process.stdout.read()
     assert (process.returncode, "screen" in rest) == (130, False)
     assert not list(tmp_path.iterdir())

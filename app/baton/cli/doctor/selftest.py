@@ -86,6 +86,12 @@ async def _found(name: str, place: Ground) -> Finding:
     return found if isinstance(found, Finding) else Finding(name, State.OK, found)
 
 
+def _ending() -> list[signal.Signals]:
+    """Return what ends this process from outside; who started it with nohup wants it to go on."""
+    signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    return [number for number in signals if number and signal.getsignal(number) is signal.SIG_DFL]
+
+
 def run(tell: Callable[[Finding], object]) -> None:
     """Make all checks and tell of each; ended from outside, it leaves nothing behind either."""
 
@@ -93,7 +99,8 @@ def run(tell: Callable[[Finding], object]) -> None:
         task = asyncio.current_task()
         assert task is not None
         with suppress(NotImplementedError, RuntimeError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            for number in _ending():
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         async for finding in self_test():
             tell(finding)
 
