@@ -75,6 +75,9 @@ def test_a_report_tells_no_secret_no_name_and_no_home(form: list[str], tmp_path:
     command = [sys.executable, "-P", "-c", code, "doctor", "--self-test", "--report", str(report)]
     done = subprocess.run([*command, *form], env=environ, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
+    if not form:
+        assert "Broken: units" in done.stderr
+        assert f"The report is in {report}." in done.stderr
     written = report.read_text()
     assert written.count(HIDDEN) > 5
     assert "pint can't be loaded (ImportError:" in written
@@ -105,6 +108,13 @@ def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> N
 def test_a_report_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="can't be written"):
         write(tmp_path, [Finding("x", State.OK, "y")], False)
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_tried(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test", "--report"]
+    done = subprocess.run([*command, str(tmp_path / "no" / "r")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no such folder. Name another file: `--report FILE`." in done.stderr
 
 
 # The ground

@@ -67,3 +67,4 @@ def test_the_doctor_calls_nothing_broken_that_only_has_to_be_fetched(call: Call)
     assert answer.startswith("warn ")
     assert "`baton models recommend`" in answer
     assert (done.code, "broken" in done.out) == (0, False), done.out
+    assert done.err == "Nothing is broken.\n"

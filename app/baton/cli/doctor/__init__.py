@@ -10,7 +10,7 @@ import click
 
 from baton.cli.doctor.examining import examine
 from baton.cli.doctor.finding import Finding, State
-from baton.cli.output import emit, emit_json
+from baton.cli.output import emit, emit_json, talk
 
 __all__ = ["Finding", "State", "doctor", "examine"]
 
@@ -43,6 +43,10 @@ def doctor(self_tested: bool, as_json: bool, file: Path | None) -> int:
     yours, sends nothing anywhere and costs nothing.
     """
     findings: list[Finding] = []
+    if file is not None:
+        from baton.cli.doctor.report import refuse_early
+
+        refuse_early(file)
 
     def tell(finding: Finding) -> None:
         findings.append(finding)
@@ -65,7 +69,15 @@ def doctor(self_tested: bool, as_json: bool, file: Path | None) -> int:
         from baton.cli.doctor.report import write
 
         write(file, findings, as_json)
+    if not as_json:
+        talk(_verdict(findings) + (f" The report is in {file}." if file else ""))
     return 1 if broken else 0
+
+
+def _verdict(findings: Iterable[Finding]) -> str:
+    """Say in a sentence how it all is."""
+    broken = [finding.name for finding in findings if finding.state is State.BROKEN]
+    return f"Broken: {', '.join(broken)}." if broken else "Nothing is broken."
 
 
 def _each(findings: Iterable[Finding], tell: Callable[[Finding], object]) -> None:

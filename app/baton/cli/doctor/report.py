@@ -29,6 +29,21 @@ _NOBODY = frozenset({"baton", "root", "user", "localhost", "linux", "windows", "
 """Names that tell nothing, and that the report itself may say."""
 
 
+def refuse_early(file: Path) -> None:
+    """Raise StoreError where a report surely can't be written, before anybody waits for it."""
+    if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+        there = file.absolute().parent.is_dir()
+        raise _unwritable(
+            file, "it may not be written there" if there else "there is no such folder"
+        )
+
+
+def _unwritable(file: Path, why: str) -> StoreError:
+    return StoreError(
+        f"The report can't be written to {file}: {why}.", "Name another file: `--report FILE`."
+    )
+
+
 def write(
     file: Path, findings: Iterable[Finding], as_json: bool, environ: Mapping[str, str] = os.environ
 ) -> None:
@@ -41,10 +56,7 @@ def write(
         with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
             opened.write(text)
     except OSError as error:
-        raise StoreError(
-            f"The report can't be written to {file}: {error.strerror}.",
-            "Name another file: `--report FILE`.",
-        ) from error
+        raise _unwritable(file, error.strerror or str(error)) from error
 
 
 def _facts() -> dict[str, str]:
