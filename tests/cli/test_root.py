@@ -166,6 +166,15 @@ def test_closed_standard_streams_are_survived() -> None:
     assert subprocess.run(["bash", "-c", command]).returncode == 0
 
 
+def test_a_missing_choice_is_told_on_one_line(call: Call) -> None:
+    done = call("completion")
+    assert done.code == 2
+    assert done.err.splitlines() == [
+        "baton: Missing argument '{bash|zsh|fish}'. Choose from: bash, zsh, fish."
+        " `baton completion --help` shows how it goes."
+    ]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(call: Call, shell: str) -> None:
     done = call("completion", shell)

@@ -12,7 +12,7 @@ import click
 
 from baton.cli import INTERRUPTED, interrupts
 from baton.domain.errors import BatonError, ConfigError, StoreError
-from baton.domain.sanitise import sanitise
+from baton.domain.sanitise import one_line, sanitise
 
 
 def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
@@ -64,7 +64,7 @@ def _explain(error: Exception) -> BatonError:
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "baton"
-        what = error.format_message()
+        what = one_line(error.format_message(), 1000)
         return ConfigError(
             what if what[-1:] in ".?!" else f"{what}.", f"`{path} --help` shows how it goes."
         )
