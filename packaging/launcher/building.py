@@ -60,7 +60,8 @@ def _link() -> list[str]:
     if sys.platform == "darwin":
         return ["-Wl,-dead_strip"]
     safe = "-Wl,-z,relro,-z,now,-z,noexecstack,--gc-sections,--build-id=none,--fatal-warnings"
-    return ["-static-pie", "-s", safe]
+    # Before glibc 2.34 locks, which the unwinder takes, are in a library of their own.
+    return ["-static-pie", "-s", "-pthread", safe]
 
 
 def _decoder(compiler: Sequence[str], version: bytes, zstd: Path) -> Path:
