@@ -214,6 +214,8 @@ def test_what_says_nothing_is_told_what_to_say(call: Call, own: Machine, tmp_pat
     own.become(update_key="")
     done = call("self", "update", "--from", str(own.publish()))
     assert (done.code, "has no key to check updates with" in done.err) == (2, True)
+    assert "`scripts/build --key FILE.pub`" in done.err
+    assert "none, so it takes no updates" in call("self", "show").out
     own.world.share.joinpath("previous").unlink()
     done = call("self", "rollback")
     assert (done.code, "No version before this one is kept" in done.err) == (1, True)

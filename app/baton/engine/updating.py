@@ -246,7 +246,7 @@ class Updating:
         if not self._built.update_key:
             raise ConfigError(
                 "This build has no key to check updates with, so it takes none.",
-                "Build it anew with scripts/build, or install a published release.",
+                "Install a published release, or build it with `scripts/build --key FILE.pub`.",
             )
         if not source:
             raise ConfigError(

@@ -70,7 +70,7 @@ def show(as_json: bool) -> None:
         "Before": f"{before or 'another version'}, in {installed.previous}"
         if installed.previous
         else "",
-        "Update key": built.update_key,
+        "Update key": built.update_key or "none, so it takes no updates",
     }
     for name, value in rows.items():
         if value:
