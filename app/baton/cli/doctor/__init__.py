@@ -40,7 +40,8 @@ def doctor(self_tested: bool, as_json: bool, file: Path | None) -> int:
     """Check that everything here works; ends with 1 when something is broken.
 
     The self-test takes some ten seconds. It plays in a folder of its own, touches nothing of
-    yours, sends nothing anywhere and costs nothing.
+    yours but for a test key, put into your keyring and removed, sends nothing anywhere and costs
+    nothing.
     """
     findings: list[Finding] = []
     if file is not None:
