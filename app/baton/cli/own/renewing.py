@@ -114,7 +114,12 @@ def update(
     interrupts.hand_over()
     chosen = None if gpu is None else gpu.replace("none", "")
     wish = _Wish(source, flavour, chosen, force, yes, quiet)
-    found, action = asyncio.run(_update(wish, check, offline))
+    try:
+        found, action = asyncio.run(_update(wish, check, offline))
+    except KeyboardInterrupt:
+        if not quiet:
+            talk("Stopped; the program is whole. `baton self update` goes on from there.")
+        raise
     if as_json:
         emit_json({"schema": 1, "status": "finished", "action": action, **_object(found)})
     elif check:
