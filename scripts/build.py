@@ -209,6 +209,7 @@ def freeze(wanted: Wanted, dist: Path) -> list[Path]:
         json.dumps({**wanted.__dict__, "plugin": str(plugin or "")}, indent=1), encoding="utf-8"
     )
     setup.say("Freezing ...")
+    _renew_bootloader()
     command = [sys.executable, "-P", "-s", "-m", "PyInstaller", "--noconfirm", "--clean"]
     command += ["--distpath", str(work / "made"), "--workpath", str(work / "work")]
     with LOG.open("w", encoding="utf-8") as log:
@@ -224,6 +225,19 @@ def freeze(wanted: Wanted, dist: Path) -> list[Path]:
     folders = [_finish(work / "made" / name, wanted, dist) for name in FLAVOURS.values()]
     shutil.rmtree(work)
     return folders
+
+
+def _renew_bootloader() -> None:
+    """Have the executable begin with a program compiled here. Raises BuildError."""
+    if sys.platform != "linux":
+        return
+    import bootloader
+    import building
+
+    try:
+        bootloader.install(BUILD)
+    except building.BuildError as error:
+        raise BuildError(str(error)) from error
 
 
 def _finish(made: Path, wanted: Wanted, dist: Path) -> Path:

@@ -29,7 +29,7 @@ def build_launcher(build: Path, cc: Sequence[str] = ()) -> Path:
     `cc` is the compiler with arguments of its own, by default what CC says. Raises BuildError.
     """
     compiler = [*(cc or shlex.split(os.environ.get("CC", "cc"))), *_flags()]
-    version = _run([compiler[0], "--version"])
+    version = run([compiler[0], "--version"])
     zstd = _zstd(build)
     key = hashlib.sha256(repr((compiler, version, zstd.name)).encode())
     for source in sorted((*_HERE.glob("*.c"), *_HERE.glob("*.h"))):
@@ -38,9 +38,9 @@ def build_launcher(build: Path, cc: Sequence[str] = ()) -> Path:
     if not launcher.exists():
         decoder = _decoder(compiler, version, zstd)
         sources = [str(_HERE / name) for name in _SOURCES]
-        with _made(launcher) as made:
+        with making(launcher) as made:
             strict = [*compiler, *_STRICT, f"-I{zstd}", f"-ffile-prefix-map={_HERE}=."]
-            _run([*strict, *sources, str(decoder), *_link(), "-o", str(made)])
+            run([*strict, *sources, str(decoder), *_link(), "-o", str(made)])
     return launcher
 
 
@@ -69,8 +69,8 @@ def _decoder(compiler: Sequence[str], version: bytes, zstd: Path) -> Path:
     key = hashlib.sha256(repr((compiler, version)).encode()).hexdigest()[:16]
     decoder = zstd / f"{key}.o"
     if not decoder.exists():
-        with _made(decoder) as made:
-            _run([*compiler, "-w", "-g0", "-c", str(zstd / "zstd.c"), "-o", str(made)])
+        with making(decoder) as made:
+            run([*compiler, "-w", "-g0", "-c", str(zstd / "zstd.c"), "-o", str(made)])
     return decoder
 
 
@@ -79,11 +79,11 @@ def _zstd(build: Path) -> Path:
 
     Which bytes these are is said by the lock, and pip sees to it.
     """
-    pinned, name = _pinned("zstandard")
+    pinned, name = lock_entry("zstandard")
     folder = build / "launcher" / name
     if not folder.exists():
-        with _made(folder) as made, tempfile.TemporaryDirectory() as temporary:
-            archive = _download(pinned, Path(temporary))
+        with making(folder) as made, tempfile.TemporaryDirectory() as temporary:
+            archive = fetch_source(pinned, Path(temporary))
             with tarfile.open(archive) as opened:
                 _extract_zstd(opened, made)
     return folder
@@ -98,7 +98,7 @@ def _extract_zstd(archive: tarfile.TarFile, folder: Path) -> None:
             (folder / path.name).write_bytes(data.read())
 
 
-def _pinned(package: str) -> tuple[str, str]:
+def lock_entry(package: str) -> tuple[str, str]:
     """Return a package's entry in the lock, and a name that changes with it."""
     lock = _LOCK.read_text(encoding="utf-8")
     found = re.search(rf"^{package}==([^ ]+) (?:.*\\\n)+.*\n", lock, re.MULTILINE)
@@ -123,25 +123,29 @@ def prepare_metadata_for_build_wheel(folder, settings=None):
 """pip asks a source package what it is before it keeps it; this answers, and executes nothing."""
 
 
-def _download(pinned: str, folder: Path) -> Path:
-    """Fetch a source package, with pip, which checks its hash; nothing of it is executed."""
+def fetch_source(pinned: str, folder: Path, backend: str = "setuptools.build_meta") -> Path:
+    """Fetch a source package, with pip, which checks its hash; nothing of it is executed.
+
+    `backend` is what the package says that it is built with.
+    """
     wanted = folder / "wanted"
     wanted.write_text(pinned, encoding="utf-8")
-    backend = folder / "setuptools"
-    backend.mkdir()
-    (backend / "__init__.py").touch()
+    package, module = backend.split(".")
+    (folder / package).mkdir()
+    (folder / package / "__init__.py").touch()
     name, version = pinned.split()[0].split("==")
     answers = _BACKEND.format(name=name, version=version)
-    (backend / "build_meta.py").write_text(answers, encoding="utf-8")
+    (folder / package / f"{module}.py").write_text(answers, encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     exact = ["--no-deps", "--no-binary=:all:", "--no-build-isolation", "--require-hashes"]
-    _run([*pip, *exact, f"--requirement={wanted}", f"--dest={folder}"], PYTHONPATH=str(folder))
+    run([*pip, *exact, f"--requirement={wanted}", f"--dest={folder}"], PYTHONPATH=str(folder))
     return next(folder.glob("*.tar.gz"))
 
 
-def _run(command: Sequence[str], **environment: str) -> bytes:
+def run(command: Sequence[str], cwd: Path | None = None, **environment: str) -> bytes:
+    """Run a step and return what it says. Raises BuildError with what it says if it fails."""
     try:
-        ran = subprocess.run(command, env=os.environ | environment, capture_output=True)
+        ran = subprocess.run(command, cwd=cwd, env=os.environ | environment, capture_output=True)
     except OSError as error:
         raise BuildError(f"{command[0]} can't be started: {error.strerror}.") from error
     if ran.returncode:
@@ -151,7 +155,7 @@ def _run(command: Sequence[str], **environment: str) -> bytes:
 
 
 @contextmanager
-def _made(path: Path) -> Iterator[Path]:
+def making(path: Path) -> Iterator[Path]:
     """Give a place to make something in; it appears at `path` once it's whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:

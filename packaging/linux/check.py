@@ -38,6 +38,7 @@ class Elf:
     wants: set[tuple[str, str]] = field(default_factory=set)
     gives: set[str] = field(default_factory=set)
     executable_stack: bool = False
+    is_program: bool = False
 
 
 def main(folder: Path, glibc: str = GLIBC) -> str:
@@ -74,8 +75,9 @@ def read(path: Path) -> Elf:
                     elf.name = tag[2]
                 case _:
                     elf.runpaths += tag[2].split(":")
-        elif re.match(r"\s*GNU_STACK.* RWE ", line):
-            elf.executable_stack = True
+        elif segment := re.match(r"\s*(INTERP .*|GNU_STACK.* RWE )", line):
+            elf.is_program |= segment[1].startswith("INTERP")
+            elf.executable_stack |= segment[1].startswith("GNU_STACK")
         elif section := re.match(r"Version (definition|needs|symbols) section", line):
             giving = section[1] == "definition"
         elif file := re.search(r"\bFile: (\S+)", line):
@@ -93,7 +95,9 @@ def faults(files: Sequence[Elf], glibc: str) -> Iterator[str]:
     here = {elf.name: elf for elf in files} | {elf.path.name: elf for elf in files}
     for elf in files:
         wrong = [f"looks for libraries in {path or 'the working folder'}" for path in _fixed(elf)]
-        wrong += [f"needs {name}, which isn't in the folder" for name in _missing(elf, here)]
+        wrong += [
+            f"needs {name}, which it doesn't find in the folder" for name in _missing(elf, here)
+        ]
         wrong += [f"needs {version}" for version in _too_new(elf, here, glibc)]
         if elf.executable_stack:
             wrong.append("its stack is executable")
@@ -109,8 +113,10 @@ def _fixed(elf: Elf) -> Iterator[str]:
 
 
 def _missing(elf: Elf, here: Container[str]) -> Iterator[str]:
+    """Yield the libraries that it won't find: a program knows the folder only by its own paths."""
+    lost = elf.is_program and not elf.runpaths
     for name in elf.needs:
-        if name not in here and name not in DRIVERS and not SYSTEM.fullmatch(name):
+        if (lost or name not in here) and name not in DRIVERS and not SYSTEM.fullmatch(name):
             yield name
 
 

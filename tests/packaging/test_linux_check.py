@@ -43,7 +43,22 @@ def test_what_is_not_in_the_folder_is_named(tmp_path: Path) -> None:
     says = library(tmp_path, "says", SAYS)
     library(tmp_path, "asks", ASKS, "-lsays")
     says.unlink()
-    assert "libasks.so: needs libsays.so, which isn't in the folder" in check(tmp_path).stderr
+    assert (
+        "libasks.so: needs libsays.so, which it doesn't find in the folder"
+        in check(tmp_path).stderr
+    )
+
+
+def test_a_program_that_does_not_know_the_folder_is_named(tmp_path: Path) -> None:
+    """Its libraries are known to those that they load, but nothing tells the program."""
+    library(tmp_path, "says", SAYS)
+    code = tmp_path / "main.c"
+    code.write_text("int says(void); int main(void) { return says(); }\n")
+    build = ["cc", "-o", str(tmp_path / "main"), str(code), f"-L{tmp_path}", "-lsays"]
+    subprocess.run(build, check=True)
+    assert "main: needs libsays.so, which it doesn't find in the folder" in check(tmp_path).stderr
+    subprocess.run([*build, "-Wl,-rpath,$ORIGIN"], check=True)
+    assert not check(tmp_path, "2.999").returncode  # a program begins as this machine's glibc wants
 
 
 def test_what_the_folder_has_in_too_old_a_version_is_named(tmp_path: Path) -> None:
