@@ -27,6 +27,9 @@ MUST = 0.95
 
 ROUNDS = 8
 
+COMPILERS = ("libgomp.so.1", "libgcc_s.so.1", "libstdc++.so.6")
+"""What its compiler adds and the packaged program brings along, where it does."""
+
 MEASURE = """
 import json, sys, time
 sys.path[:0] = sys.argv[1:2]
@@ -90,15 +93,15 @@ def compare(folder: Path, rounds: int = ROUNDS) -> tuple[Speeds, Speeds]:
     with tempfile.TemporaryDirectory() as site:
         _package(library.parent, Path(site))
         environ = {**os.environ, "GOMP_SPINCOUNT": "1000"}
-        # As in the packaged program, which brings the libraries that its own need.
-        own = {**environ, "LD_LIBRARY_PATH": str(library.parent.parent.parent)}
+        own = {**environ, "LD_LIBRARY_PATH": str(Path(site) / "own")}
         pairs = [(_measure(site, own), _measure("", environ)) for _ in range(rounds + 1)][1:]
     packaged, native = zip(*pairs, strict=True)
     return _median(packaged), _median(native)
 
 
 def _package(libraries: Path, site: Path) -> None:
-    """Put together a package llama_cpp with these libraries and the checkout's Python."""
+    """Put together a package llama_cpp with these libraries and the checkout's Python code."""
+    libraries = libraries.resolve()
     spec = importlib.util.find_spec("llama_cpp")
     if spec is None or spec.origin is None:
         sys.exit("The checkout has no llama.cpp: start it once (scripts/baton).")
@@ -106,6 +109,10 @@ def _package(libraries: Path, site: Path) -> None:
         Path(spec.origin).parent, site / "llama_cpp", ignore=shutil.ignore_patterns("lib")
     )
     (site / "llama_cpp" / "lib").symlink_to(libraries)
+    (site / "own").mkdir()
+    for name in COMPILERS:
+        if (path := libraries.parent.parent / name).exists():
+            (site / "own" / name).symlink_to(path)
 
 
 def _measure(site: str, environ: dict[str, str]) -> Speeds:
