@@ -163,10 +163,21 @@ def _reproducible(work: Path) -> dict[str, str]:
     stable = {"SOURCE_DATE_EPOCH": "315532800", "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C"}
     if sys.platform == "win32":
         return stable
-    flags = shlex.quote(f"-ffile-prefix-map={work}=.")
+    flags = shlex.join([f"-ffile-prefix-map={work}=.", *_tuning()])
     # Their own folder first: a variable LD_LIBRARY_PATH can't put other libraries in their place.
     link = "-Wl,--disable-new-dtags -Wl,-z,relro -Wl,-z,now" if sys.platform == "linux" else ""
     return stable | {"CFLAGS": flags, "CXXFLAGS": flags, "LDFLAGS": link}
+
+
+def _tuning() -> list[str]:
+    """Return what an older GCC must be told to order its code for processors of today.
+
+    Which instructions it uses stays as it is. Debian 11's, 10, reads a tenth slower without.
+    """
+    known = _output([*_compiler("CC"), "-dM", "-E", "-x", "c", os.devnull])
+    gcc = re.search(r"^#define __GNUC__ (\d+)", known, re.MULTILINE)
+    new = gcc is None or int(gcc[1]) >= 11 or "__clang__" in known
+    return [] if new or "__x86_64__" not in known else ["-mtune=icelake-server"]
 
 
 def _compiler(variable: str) -> list[str]:
