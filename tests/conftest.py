@@ -14,9 +14,11 @@ from typing import Any
 import hypothesis
 import pytest
 
-# A runner in the background may have been started with Ctrl+C ignored, and so would all that is
-# started here.
+# A runner in the background may have been started with Ctrl+C and others ignored, and so would all
+# that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_number, signal.SIG_DFL)
 
 # How long an example takes says more of the machine than of the code.
 hypothesis.settings.register_profile("baton", deadline=None)

@@ -50,8 +50,17 @@ def alive(pid: int) -> bool:
         return False
 
 
+BEFORE: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def _others() -> None:
+    """Note whose parent these tests are already: other tests leave a server for their processes."""
+    BEFORE.update(child.pid for child in psutil.Process().children())
+
+
 def children() -> list[int]:
-    return [child.pid for child in psutil.Process().children()]
+    return [child.pid for child in psutil.Process().children() if child.pid not in BEFORE]
 
 
 async def survive(worker: LocalWorker, number: signal.Signals, delay: float) -> None:

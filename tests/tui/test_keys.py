@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.binding import Binding
 
 from baton.domain.chat import Chunk, Request, Text
@@ -117,6 +118,15 @@ async def test_lines_are_broken_by_ctrl_j(tmp_path: Path) -> None:
         await stage.press("a", "ctrl+j", "b", "shift+enter", "c")
         assert stage.chat.composer.text == "a\nb\nc"
         assert stage.chat.composer.prompt.size.height == 3
+
+
+async def test_keys_in_a_burst_act_in_their_order(tmp_path: Path) -> None:
+    """As after a pause of the machine, when all that was typed meanwhile comes at once."""
+    async with staged(tmp_path, code) as stage:
+        for key in ("a", "b", "c", "backspace", "backspace", "x", "left", "left", "y"):
+            stage.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await stage.until(lambda: len(stage.chat.composer.text) == 3)
+        assert stage.chat.composer.text == "yax"
 
 
 async def test_the_prompt_grows_to_a_third_of_the_screen(tmp_path: Path) -> None:

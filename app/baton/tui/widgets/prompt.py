@@ -143,6 +143,17 @@ class Prompt(TextArea):
             self.post_message(self.DroppedFile())
         super().action_delete_left()
 
+    async def _on_key(self, event: events.Key) -> None:
+        """Edit in the order of the keys: left to itself, Backspace acts after what is typed next."""
+        bindings = self._bindings.copy()
+        bindings.apply_keymap(self.app._keymap)
+        for binding in bindings.key_to_bindings.get(event.key, ()):
+            if not binding.priority and await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+        await super()._on_key(event)
+
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
