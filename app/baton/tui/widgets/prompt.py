@@ -144,7 +144,7 @@ class Prompt(TextArea):
         super().action_delete_left()
 
     async def _on_key(self, event: events.Key) -> None:
-        """Edit in the order of the keys: left to itself, Backspace acts after what is typed next."""
+        """Edit in the order of the keys: by itself, Backspace acts after what is typed next."""
         bindings = self._bindings.copy()
         bindings.apply_keymap(self.app._keymap)
         for binding in bindings.key_to_bindings.get(event.key, ()):
