@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,7 +76,12 @@ LITELLM_DATA = (
 )
 """The files that litellm opens when it is imported or writes a request."""
 
+_OWN_KEYRING = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, "SecretService")
+_KEYRINGS = ("SecretService", "Windows", "chainer", "kwallet", "libsecret", "macOS")
+
 EXCLUDED = (
+    # Keyrings of other systems: whoever imports that of macOS on Linux starts a compiler.
+    *(f"keyring.backends.{name}" for name in _KEYRINGS if name != _OWN_KEYRING),
     # What only installs, compiles, tests or draws windows.
     "_distutils_hack",
     "cmake",

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import keyring
 import pytest
-from keyring.backend import KeyringBackend
-from keyring.backends import fail, null
+from keyring.core import load_config
 
 from baton import secrets
 from baton.domain.errors import ConfigError
@@ -24,25 +21,21 @@ from baton.secrets import (
     put,
     remove,
 )
-from support.keyrings import Drawer, Locked, Waiting
+from support.keyrings import Drawer, Locked, Waiting, use
 
 CANARY = "sk-canary-0123456789abcdef"
 OTHER = "sk-other-00000000000000000"
 
 
 @pytest.fixture(autouse=True)
-def _own_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_stuck", None)
-    before = keyring.get_keyring()
-    keyring.set_keyring(null.Keyring())  # type: ignore[no-untyped-call]
-    yield
-    keyring.set_keyring(before)
 
 
 @pytest.fixture
-def drawer() -> Drawer:
+def drawer(monkeypatch: pytest.MonkeyPatch) -> Drawer:
     drawer = Drawer()
-    keyring.set_keyring(drawer)
+    use(monkeypatch, drawer)
     return drawer
 
 
@@ -112,19 +105,23 @@ def test_a_key_is_shown_by_its_last_four_characters_only() -> None:
     assert checked(f" {CANARY}\n") == CANARY
 
 
-@pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring, Locked])
-def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do(
-    backend: type[KeyringBackend], file: Path
-) -> None:
-    keyring.set_keyring(backend())
+def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do() -> None:
     environ = {"OPENAI_API_KEY": OTHER}
     assert find("openai", environ=environ) == Key(OTHER, "OPENAI_API_KEY")
     assert find("openai", environ={}) is None
-    if backend is Locked:
-        with pytest.raises(ConfigError, match=r"is not known: .*KeyringLocked"):
-            remove("openai")
-    else:
-        assert remove("openai") == []
+    assert remove("openai") == []
+    refused_with_what_to_do()
+
+
+def test_a_keyring_that_says_no_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Locked())
+    assert find("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
+    with pytest.raises(ConfigError, match=r"is not known: .*KeyringLocked"):
+        remove("openai")
+    refused_with_what_to_do()
+
+
+def refused_with_what_to_do() -> None:
     with pytest.raises(NoKeyring) as raised:
         put("openai", CANARY)
     assert CANARY not in str(raised.value)
@@ -132,12 +129,12 @@ def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do(
     assert raised.value.__cause__ is None
 
 
-def test_a_keyring_that_keeps_nothing_is_noticed() -> None:
+def test_a_keyring_that_keeps_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sieve(Drawer):
         def set_password(self, service: str, username: str, password: str) -> None:
             pass
 
-    keyring.set_keyring(Sieve())
+    use(monkeypatch, Sieve())
     with pytest.raises(NoKeyring, match="doesn't have it"):
         put("openai", CANARY)
 
@@ -146,7 +143,7 @@ def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(secrets, "PATIENCE", 0.05)
-    keyring.set_keyring(Waiting())
+    use(monkeypatch, Waiting())
     assert find("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
     stuck = secrets._stuck
     assert stuck is not None
@@ -155,14 +152,50 @@ def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked
         put("openai", CANARY)
     assert secrets._stuck is stuck, "nobody waited again"
     stuck.join()
-    keyring.set_keyring(Drawer())
+    use(monkeypatch, Drawer())
     assert put("openai", CANARY).source == "keyring"
 
 
-def test_the_keyring_here_is_named_or_why_there_is_none(drawer: Drawer) -> None:
+def test_the_keyring_here_is_named(drawer: Drawer) -> None:
     assert keyring_here() == (type(drawer).__module__, "")
-    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a backend that can be imported, and that a keyringrc.cfg names as well."""
+    folder, config = tmp_path / "planted", tmp_path / "python_keyring"
+    folder.mkdir()
+    config.mkdir()
+    (folder / "traps.py").write_text(
+        "from support.keyrings import Drawer as Trap\nopen('canary', 'w').close()"
+    )
+    (config / "keyringrc.cfg").write_text(
+        f"[backend]\ndefault-keyring=traps.Trap\nkeyring-path={folder}\n"
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    monkeypatch.setattr(secrets, "KEYRING", "keyring.backends.SecretService.Keyring")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(tmp_path)
+    return "traps.Trap"
+
+
+def test_the_library_itself_would_load_what_a_file_names(planted: str) -> None:
+    assert isinstance(load_config(), Drawer)
+    assert Path("canary").exists()
+
+
+def test_nothing_is_loaded_that_a_file_or_a_variable_names(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert keyring_here() == ("", "this machine has no keyring")
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", planted)
+    name, why = keyring_here()
+    assert (name, "another than the system's own" in why) == ("", True)
+    assert remove("openai") == []
+    assert not Path("canary").exists()
 
 
 def test_removing_says_where_it_was(drawer: Drawer, file: Path) -> None:
@@ -191,13 +224,13 @@ def test_the_file_is_for_its_owner_only(file: Path) -> None:
 def test_a_file_that_others_can_read_is_refused(file: Path, mode: int) -> None:
     put("openai", CANARY, file=file)
     file.chmod(mode)
-    for use in (
+    for attempt in (
         lambda: find("openai", file=file, environ={}),
         lambda: listed(file=file, environ={}),
         lambda: put("groq", OTHER, file=file),
     ):
         with pytest.raises(ConfigError, match="Others on this machine") as raised:
-            use()
+            attempt()
         assert "chmod 600" in raised.value.hint
     assert find("openai", file=file, environ={"OPENAI_API_KEY": OTHER}) is not None
 

@@ -3,17 +3,23 @@
 Used by the gateway child, which alone keeps them in memory, and by `baton keys`. Looked for in that
 order; the file exists only where the person said yes to it. A keyring is never waited for longer
 than a few seconds: one that wants unlocking can block for ever.
+
+Only the system's own keyring is ever asked. The library `keyring` by itself would import every
+backend that it knows, of which that for macOS starts a compiler and a linker on Linux, and besides
+whatever `PYTHON_KEYRING_BACKEND` or `keyringrc.cfg` name, code from any folder, beside the keys.
+Here the file is not read, and the variable, where it names another keyring, switches them off.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from baton.domain.errors import ConfigError
 
@@ -24,6 +30,12 @@ T = TypeVar("T")
 
 SERVICE = "baton"
 """The name under which keys stand in a keyring."""
+
+KEYRING = {
+    "darwin": "keyring.backends.macOS.Keyring",
+    "win32": "keyring.backends.Windows.WinVaultKeyring",
+}.get(sys.platform, "keyring.backends.SecretService.Keyring")
+"""The system's own keyring, by the library's name of it."""
 
 PATIENCE = 5.0
 """How many seconds a keyring may take to answer."""
@@ -175,7 +187,7 @@ def remove(name: str, *, file: Path | None = None) -> list[str]:
         return True
 
     done = _ask(forget)
-    if done.why not in ("", _NONE):
+    if done.why not in ("", _NONE, _OFF):
         where = f"It was removed from {file}. " if removed else ""
         raise ConfigError(
             f"{where}Whether the keyring has this key is not known: {done.why}.",
@@ -224,6 +236,7 @@ class _Answer(Generic[T]):
 
 
 _NONE = "this machine has no keyring"
+_OFF = "PYTHON_KEYRING_BACKEND names another than the system's own, which Baton doesn't load"
 _stuck: threading.Thread | None = None
 
 
@@ -263,18 +276,27 @@ def _ask(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
 
 def _put(question: Callable[[KeyringBackend], T]) -> _Answer[T]:
     try:
-        import keyring
-
-        backend = keyring.get_keyring()
-        if _is_none(backend):
-            return _Answer(None, _NONE)
-        return _Answer(question(backend))
+        return _Answer(question(_keyring()))
+    except _Without as error:
+        return _Answer(None, str(error))
     except Exception as error:  # backends raise whatever the desktop's own parts raise
         return _Answer(None, f"the keyring can't be used ({type(error).__name__})")
 
 
-def _is_none(backend: Any) -> bool:
-    return type(backend).__module__.endswith((".fail", ".null")) or backend.priority <= 0
+class _Without(Exception):
+    """There is no keyring to ask; the text says why."""
+
+
+def _keyring() -> KeyringBackend:
+    """Return the system's own keyring. Raises _Without."""
+    if os.environ.get("PYTHON_KEYRING_BACKEND", "") not in ("", KEYRING):
+        raise _Without(_OFF)
+    from keyring.core import load_keyring
+
+    try:
+        return load_keyring(KEYRING)
+    except RuntimeError:  # so the library says that a backend can't work here
+        raise _Without(_NONE) from None
 
 
 # The plaintext file

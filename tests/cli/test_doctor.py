@@ -5,30 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import keyring
 import pytest
-from keyring.backends import fail
 
 from baton import secrets
 from baton.adapters import prices
 from baton.cli.doctor import Finding, State, examine
 from baton.settings import find_paths
 from cli.spent import spend
-from support.keyrings import Drawer
+from support.keyrings import Drawer, use
 
 CANARY = "sk-canary-0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
-def _no_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_stuck", None)
-    before = keyring.get_keyring()
-    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
-    yield
-    keyring.set_keyring(before)
 
 
 def found(last: str = "tools") -> dict[str, Finding]:
@@ -109,7 +102,7 @@ def test_a_missing_key_is_told_and_no_key_is_shown(
     findings = found()
     assert findings["keys"].state is State.WARN
     assert findings["keys"].text == "openai (OPENAI_API_KEY); missing for groq"
-    keyring.set_keyring(Drawer())
+    use(monkeypatch, Drawer())
     secrets.put("groq", CANARY)
     findings = found()
     assert findings["keys"].text == "openai (OPENAI_API_KEY), groq (keyring)"

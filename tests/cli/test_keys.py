@@ -7,10 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import keyring
 import pexpect
 import pytest
-from keyring.backends import fail, null
 
 from baton import secrets
 from baton.adapters.prices import cheapest, snapshot
@@ -20,24 +18,20 @@ from baton.domain.prices import Price, Rates
 from baton.settings import CloudWorker, ServerWorker, Settings, find_paths
 from cli.calling import Call, Process
 from support.cloud import Cloud
-from support.keyrings import Drawer
+from support.keyrings import Drawer, use
 
 CANARY = "sk-canary-0123456789abcdef"
 
 
 @pytest.fixture(autouse=True)
-def _no_keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secrets, "_stuck", None)
-    before = keyring.get_keyring()
-    keyring.set_keyring(null.Keyring())  # type: ignore[no-untyped-call]
-    yield
-    keyring.set_keyring(before)
 
 
 @pytest.fixture
-def drawer() -> Drawer:
+def drawer(monkeypatch: pytest.MonkeyPatch) -> Drawer:
     drawer = Drawer()
-    keyring.set_keyring(drawer)
+    use(monkeypatch, drawer)
     return drawer
 
 
@@ -257,7 +251,6 @@ HEADLESS = [
 def test_without_any_keyring_every_command_works_or_says_what_to_do(
     call: Call, args: list[str], code: int
 ) -> None:
-    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
     done = call(*args)
     assert done.code == code, done.err
     assert "stumbled" not in done.err
@@ -268,7 +261,8 @@ def test_without_any_keyring_every_command_works_or_says_what_to_do(
 def test_a_machine_without_a_keyring_is_recognised(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
     done = process("keys", "set", "openai", piped=CANARY.encode())
     assert (done.returncode, b"this machine has no keyring" in done.stderr) == (2, True)
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)

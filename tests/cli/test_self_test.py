@@ -136,7 +136,7 @@ BAD = {
     "pysqlite3.sqlite_version = '3.40.0'",
     "certificates": "import certifi, ssl; certifi.where = lambda: ssl.__file__",
     "zones": "import zoneinfo, sys; zoneinfo.reset_tzpath(()); sys.modules['tzdata'] = None",
-    "keyrings": "import importlib.metadata as m; m.entry_points = lambda **k: []",
+    "keyrings": "from baton import secrets; secrets.KEYRING = 'keyring.backends.null.Drawer'",
     "units": "from baton.children import units; units.convert = lambda *a: 7",
 }
 """What is there, but not as it must be."""
@@ -371,15 +371,17 @@ async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
     drawer = tmp_path / "drawer.json"
     drawer.write_text('{"baton openai": "mine"}')
     (tmp_path / "drawers.py").write_text(DRAWER.format(file=str(drawer)))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "drawers.Drawer")
+    monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
+    at_start(tmp_path, monkeypatch, OWN.format(name="Drawer"))
     kept = (await found("keyring"))["keyring"]
     assert (kept.state, "drawers" in kept.text) == (State.OK, True)
     assert json.loads(drawer.read_text()) == {"baton openai": "mine"}
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "drawers.Forgetful")
+    at_start(tmp_path, monkeypatch, OWN.format(name="Forgetful"))
     forgotten = (await found("keyring"))["keyring"]
     assert (forgotten.state, "private file" in forgotten.text) == (State.WARN, True)
 
+
+OWN = "from baton import secrets; secrets.KEYRING = 'drawers.{name}'"
 
 DRAWER = """
 import json

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
+
+from baton import secrets
+
+
+def use(monkeypatch: pytest.MonkeyPatch, keyring: KeyringBackend) -> None:
+    """Make it the system's own keyring, for this process."""
+    monkeypatch.setattr(secrets, "_keyring", lambda: keyring)
 
 
 class Drawer(KeyringBackend):

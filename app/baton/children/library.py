@@ -1,7 +1,7 @@
 """litellm, kept on a short leash: it writes requests in each provider's dialect, and knows no key.
 
 It is given the relay's address instead of a provider's. It would read `.env` files, fetch prices,
-retry and print: all of that is off, before it is imported.
+retry, print and start `uname`: all of that is off, before it is imported.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import os
+import platform
 import secrets
 from contextlib import suppress
 from typing import Any
@@ -186,6 +187,7 @@ def _named(schema: str) -> dict[str, Any]:
 
 def _load() -> Any:
     os.environ.update(ENVIRONMENT)
+    vars(platform.uname())["processor"] = ""  # else whoever asks for the platform starts `uname -p`
     import litellm
 
     litellm.suppress_debug_info = True

@@ -18,6 +18,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     interrupts.watch()
     try:
         os.umask(0o077)
+        _forget_openssl()
         _open_standard_streams()
         code = _run(sys.argv[1:] if args is None else args)
     except KeyboardInterrupt:
@@ -34,6 +35,15 @@ def _run(args: Sequence[str]) -> int:
         )
         return 1
     return run(args)
+
+
+def _forget_openssl() -> None:
+    """Drop what would have OpenSSL load code (engines, providers), before anything loads it.
+
+    Children never get them. Whose certificates are trusted (SSL_CERT_FILE) remains the person's.
+    """
+    for name in [name for name in os.environ if name.startswith("OPENSSL_")]:
+        del os.environ[name]
 
 
 def _open_standard_streams() -> None:

@@ -21,10 +21,8 @@ def write_report(folder: Path, error: BaseException) -> Path:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
-    lines = [
-        f"Baton {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        *_trace(error),
-    ]
+    system = f"{platform.system()} {platform.release()}"  # platform.platform() starts `uname`
+    lines = [f"Baton {__version__}, Python {platform.python_version()}, {system}", *_trace(error)]
     path.touch(mode=0o600)
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path

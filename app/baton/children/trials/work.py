@@ -281,14 +281,13 @@ def hubs() -> str:
 
 
 def keyrings() -> str:
-    """Load every backend that the library brings along for this system."""
-    found = sorted(importlib.metadata.entry_points(group="keyring.backends"), key=lambda e: e.name)
-    wanted = {"linux": "SecretService", "darwin": "macOS", "win32": "Windows"}.get(sys.platform)
-    for point in found:
-        point.load()
-    names = [point.name for point in found]
-    expect(wanted in (None, *names), f"The backend {wanted} isn't there, so no keyring is found.")
-    return f"keyring {_version('keyring')} with {', '.join(names)}"
+    """Load what asks the system's own keyring."""
+    from baton.secrets import KEYRING
+
+    module, _, backend = KEYRING.rpartition(".")
+    there = hasattr(importlib.import_module(module), backend)
+    expect(there, f"{KEYRING} isn't there, so no keyring is found.")
+    return f"keyring {_version('keyring')} with {module.rpartition('.')[2]}"
 
 
 def keyring() -> str:
