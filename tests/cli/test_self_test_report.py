@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -105,16 +106,90 @@ def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> N
     assert Scrubber.of(os.environ).clean("at Netherfield Park") == f"at {HIDDEN} Park"
 
 
-def test_a_report_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="can't be written"):
-        write(tmp_path, [Finding("x", State.OK, "y")], False)
+def doctor(*args: str) -> subprocess.CompletedProcess[str]:
+    """Run the doctor, whose only check is what it was built as."""
+    code = (
+        "from baton.cli.doctor import selftest\n"
+        "selftest.self_test.__defaults__ = (('build',),)\n"
+        "from baton.cli import main\n"
+        "main()"
+    )
+    command = [sys.executable, "-P", "-c", code, "doctor", "--self-test", *args]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def test_a_folder_that_is_not_there_is_told_before_anything_is_tried(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "baton", "doctor", "--self-test", "--report"]
-    done = subprocess.run([*command, str(tmp_path / "no" / "r")], capture_output=True, text=True)
+    done = doctor("--report", str(tmp_path / "no" / "r"))
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is no such folder. Name another file: `--report FILE`." in done.stderr
+
+
+def thesis(file: Path) -> None:
+    file.write_text("Years of work: Report of `baton doctor`.")
+
+
+def data(file: Path) -> None:
+    file.write_text('{"schema": 1, "status": "finished", "baton": {}, "checks": []}')
+
+
+def linked(file: Path) -> None:
+    thesis(file.with_name("elsewhere"))
+    file.symlink_to("elsewhere")
+
+
+def dangling(file: Path) -> None:
+    file.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("make", [thesis, data, linked, dangling, os.mkfifo])
+def test_what_is_no_report_is_never_overwritten(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    file = tmp_path / "mine"
+    make(file)
+    before = {path: path.lstat() for path in tmp_path.iterdir()}
+    done = doctor("--report", str(file))
+    assert (done.returncode, done.stdout) == (1, ""), "told before anything is tried"
+    assert done.stderr.endswith(
+        f"{file} is there already and is no report of Baton's: it was left as it is."
+        " Name another file: `--report FILE`.\n"
+    )
+    after = {path: path.lstat() for path in tmp_path.iterdir()}
+    assert [(s.st_ino, s.st_size, s.st_mtime_ns) for s in after.values()] == [
+        (s.st_ino, s.st_size, s.st_mtime_ns) for s in before.values()
+    ]
+
+
+def test_an_earlier_report_gives_way_and_so_does_an_empty_file(tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    file.touch(mode=0o644)
+    for form in ([], ["--json"], [], []):
+        assert doctor("--report", str(file), *form).returncode == 0
+        assert file.read_text().startswith("{" if form else "Report of")
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_came_meanwhile_is_not_overwritten_either(tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    thesis(file)
+    with pytest.raises(StoreError, match="is no report of Baton's"):
+        write(file, [Finding("x", State.OK, "y")], False)
+    assert file.read_text().startswith("Years")
+
+
+def test_a_report_that_finds_no_room_leaves_the_earlier_one(tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    write(file, [Finding("x", State.OK, "first")], False)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(StoreError, match=r"can't be written .*File too large"):
+            write(file, [Finding("x", State.OK, "y")] * 1000, False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "first" in file.read_text()
+    assert list(tmp_path.iterdir()) == [file]
 
 
 # The ground

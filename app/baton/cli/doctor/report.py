@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import socket
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -21,6 +22,10 @@ from baton.settings import find_paths, load
 
 HIDDEN = "[hidden]"
 
+_HEAD = "Report of `baton doctor`. Names, secrets and texts were left out."
+_HEADS = (_HEAD.encode(), f'{{\n "report": "{_HEAD}"'.encode())
+"""How a report begins, as text and as JSON: by that an earlier one is known."""
+
 _SECRETIVE = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE", re.IGNORECASE)
 _SHORTEST = 6
 """A secret shorter than this would be found in innocent words."""
@@ -30,12 +35,28 @@ _NOBODY = frozenset({"baton", "root", "user", "localhost", "linux", "windows", "
 
 
 def refuse_early(file: Path) -> None:
-    """Raise StoreError where a report surely can't be written, before anybody waits for it."""
-    if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-        there = file.absolute().parent.is_dir()
-        raise _unwritable(
-            file, "it may not be written there" if there else "there is no such folder"
+    """Raise StoreError where no report can or should be written, before anybody waits for it."""
+    if os.path.lexists(file) and not _may_go(file):
+        raise StoreError(
+            f"{file} is there already and is no report of Baton's: it was left as it is.",
+            "Name another file: `--report FILE`.",
         )
+    folder = file.absolute().parent
+    if not os.access(folder, os.W_OK):
+        why = "it may not be written there" if folder.is_dir() else "there is no such folder"
+        raise _unwritable(file, why)
+
+
+def _may_go(file: Path) -> bool:
+    """Tell whether a report may take a file's place: an earlier one's, or that of nothing."""
+    try:
+        if file.is_symlink() or not file.is_file():
+            return False
+        with file.open("rb") as opened:
+            start = opened.read(max(map(len, _HEADS)))
+        return not start or start.startswith(_HEADS)
+    except OSError:
+        return False
 
 
 def _unwritable(file: Path, why: str) -> StoreError:
@@ -47,16 +68,29 @@ def _unwritable(file: Path, why: str) -> StoreError:
 def write(
     file: Path, findings: Iterable[Finding], as_json: bool, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Write the report, readable by the person alone. Raises StoreError."""
+    """Write the report, readable by the person alone, as a whole or not at all. Raises StoreError.
+
+    It takes an earlier one's place, and nothing else's.
+    """
     scrubber = Scrubber.of(environ)
     clean = [Finding(f.name, f.state, scrubber.clean(f.text)) for f in findings]
     text = _json(clean, scrubber) if as_json else _text(clean, scrubber)
+    refuse_early(file)  # minutes may have passed
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(text)
+        _put(file, text)
     except OSError as error:
         raise _unwritable(file, error.strerror or str(error)) from error
+
+
+def _put(file: Path, text: str) -> None:
+    descriptor, part = tempfile.mkstemp(prefix=".baton-report-", dir=file.absolute().parent)  # 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            opened.write(text)
+        Path(part).replace(file)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
 
 
 def _facts() -> dict[str, str]:
@@ -81,7 +115,7 @@ def _text(findings: list[Finding], scrubber: Scrubber) -> str:
         told[finding.state] += 1
     facts = _facts()
     lines = [
-        "Report of `baton doctor`. Names, secrets and texts were left out.",
+        _HEAD,
         "",
         *(f"{name:9}{scrubber.clean(value)}" for name, value in facts.items() if value),
         "checks   " + ", ".join(f"{count} {state}" for state, count in told.items()),
@@ -94,6 +128,7 @@ def _text(findings: list[Finding], scrubber: Scrubber) -> str:
 def _json(findings: list[Finding], scrubber: Scrubber) -> str:
     broken = any(finding.state is State.BROKEN for finding in findings)
     document = {
+        "report": _HEAD,
         "schema": 1,
         "status": "failed" if broken else "finished",
         "baton": _facts(),
