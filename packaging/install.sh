@@ -23,21 +23,35 @@ Usage: sh install.sh [OPTIONS]
   --help                    Show this and exit.
 
   Nothing of your shell's own files is changed, and `baton self uninstall` takes
-  away whatever this puts down.
+  away whatever this puts down. Ctrl+C leaves everything as it was.
 USAGE
 }
 
 main() {
     unset CDPATH
+    # What others say is read here, and must be in one language.
+    LC_ALL=C
+    export LC_ALL
     # What is installed is nobody else's to change, whatever new files are otherwise.
     umask go-w
+    work="" writing="" new="" app="" unpacked="" files="" child=""
+    # Where stopped() speaks: 2 may lead to a file at that moment.
+    exec 3>&2
+    trap clean EXIT
+    trap 'stopped 129' HUP
+    trap 'stopped 130' INT
+    trap 'stopped 143' TERM
     read_arguments "$@"
     find_release
     find_places
-    choose_file
+    platform=$(this_platform) || exit
     begin
+    choose_file
     bring
     try_out
+    look_at_old
+    # From here on it is a matter of moments, and either all of it is done or nothing.
+    trap '' HUP INT TERM
     put_down
     put_completions
     put_desktop_entry
@@ -55,18 +69,31 @@ note() {
 }
 
 fail() {
-    note "Baton was not installed: $1"
+    kept=""
+    [ -n "${target:-}" ] && [ -f "$target" ] && kept=" The one that is here is as it was."
+    note "Baton was not installed: $1$kept"
     exit "${2:-1}"
 }
 
-# attempt WHAT COMMAND...: runs it, or says in one sentence what went wrong.
+# attempt WHAT ADVICE COMMAND...: runs it, or says in one sentence what went wrong.
 attempt() {
-    what=$1
-    shift
+    what=$1 advice=$2
+    shift 2
     reason=$("$@" 2>&1) && return
     reason=${reason%%"
 "*}
-    fail "$what: ${reason:-$1 failed}"
+    reason=${reason##*: }
+    fail "$what (${reason:-$1 failed}); $advice."
+}
+
+# patiently PROGRAM...: runs what may take long. A shell answers a signal only when what it runs in
+# front of itself has ended.
+patiently() {
+    "$@" 3>&- &
+    child=$!
+    wait "$child" && ended=0 || ended=$?
+    child=""
+    return "$ended"
 }
 
 # What is asked for
@@ -183,8 +210,8 @@ installed() {
 # Which file
 
 choose_file() {
-    platform=$(this_platform) || exit
-    sums=$(fetch SHA256SUMS) || fail "there is no SHA256SUMS in $from, so nothing there can be checked."
+    fetch SHA256SUMS "there is no SHA256SUMS in $from, so nothing there can be checked; --from wants the place that holds it."
+    sums=$(cat "$work/SHA256SUMS")
     case $flavour in slim) first=baton-slim- ;; *) first=baton- ;; esac
     last=-$platform${gpu:+-$gpu}
     name="" wanted="" listed=""
@@ -225,51 +252,199 @@ this_platform() {
     esac
 }
 
-# fetch NAME: a file of the release, to stdout.
+# Getting the files of a release
+
+# fetch NAME MISSING: a file of the release, as $work/NAME; MISSING says that it isn't there.
 fetch() {
     case $from in
-        *://*) download "$from/$1" ;;
-        *) cat "$from/$1" 2>/dev/null ;;
-    esac
-}
-
-download() {
-    silent=-sS
-    [ -t 2 ] && silent=-#
-    case $downloader:$1 in
-        curl:https:*) curl -fL "$silent" --proto '=https' --proto-redir '=https' --retry 2 "$1" ;;
-        curl:*) curl -fL "$silent" "$1" ;;
-        wget:https:*) wget -q --tries=2 --max-redirect=0 -O - "$(follow "$1")" ;;
+        *://*) download "$from/$1" "$work/$1" || explain "$2" ;;
         *)
-            # It tries twenty times by default, and busybox's doesn't know how often.
-            case $(wget --help 2>&1) in
-                *--tries*) wget -q --tries=2 -O - "$1" ;;
-                *) wget -q -O - "$1" ;;
-            esac
+            [ -f "$from/$1" ] || fail "$2"
+            patiently cat "$from/$1" 2>/dev/null >"$work/$1" || explain_copy "$from/$1"
             ;;
     esac
 }
 
-# follow URL: where it leads to. wget itself would also go where nothing is protected.
+explain_copy() {
+    cat "$1" >/dev/null 2>&1 && fail_full
+    fail "$1 can't be read; see whose it is, and whether its disk is sound."
+}
+
+fail_full() {
+    fail "there is no room for it in $bin; make some and run it again, or choose another disk with --prefix."
+}
+
+# download URL FILE: what it says on the way is left for explain().
+download() {
+    url=$1 shown=no
+    [ -t 2 ] && [ "${1##*/}" != SHA256SUMS ] && shown=yes
+    case $downloader:$1 in
+        curl:https:*) by_curl "$1" "$2" --proto '=https' --proto-redir '=https' ;;
+        curl:*) by_curl "$1" "$2" ;;
+        wget:https:*) follow && by_wget "$url" "$2" --max-redirect=0 ;;
+        *) by_wget "$1" "$2" ;;
+    esac
+}
+
+# A connection that takes half a minute to come about, or brings nothing for one, is given up.
+by_curl() {
+    source=$1 file=$2
+    shift 2
+    set -- -fL --connect-timeout 30 --speed-limit 1 --speed-time 60 --retry 2 "$@" \
+        -w '%{http_code} %{url_effective}' -o "$file" "$source"
+    if [ $shown = yes ]; then
+        patiently curl "-#" "$@" >"$work/answer"
+    else
+        patiently curl -sv "$@" >"$work/answer" 2>"$work/said"
+    fi
+}
+
+by_wget() {
+    source=$1 file=$2
+    shift 2
+    set -- "$@" -O "$file" "$source"
+    case $shown:$(wget --help 2>&1) in
+        *BusyBox*) patiently wget -q "$@" 2>"$work/said" ;;
+        yes:*--show-progress*)
+            patiently wget -nv -o "$work/said" --show-progress --tries=2 --timeout=30 "$@"
+            ;;
+        *) patiently wget -nv -o "$work/said" --tries=2 --timeout=30 "$@" ;;
+    esac
+}
+
+# Makes of $url where it leads to. wget itself would also go where nothing is protected.
 follow() {
-    url=$1
     for _ in 1 2 3 4 5; do
-        next=$(wget -S --spider --tries=2 --max-redirect=0 "$url" 2>&1 |
-            sed -n 's/^ *Location:/location:/; s/^ *location: *\(https:[^[:space:]]*\).*/\1/p' |
-            sed -n 1p)
-        [ -n "$next" ] || break
-        url=$next
+        patiently wget -S --spider --tries=1 --timeout=30 --max-redirect=0 "$url" 2>"$work/said"
+        code=$?
+        next=$(sed -n 's/^ *Location:/location:/; s/^ *location: *\([^[:space:]]*\).*/\1/p' "$work/said")
+        next=${next%%"
+"*}
+        host=${url#https://} host=${host%%/*}
+        case $next in
+            https://*) url=$next ;;
+            //*) url=https:$next ;;
+            /*) url=https://$host$next ;;
+            *) break ;;
+        esac
     done
-    printf '%s' "$url"
+    # Whom it can't reach or trust now, it can't a moment later.
+    case $code in 4 | 5) return "$code" ;; esac
+}
+
+# explain MISSING: why a download failed, in one sentence, and what to do.
+explain() {
+    code=$? status=""
+    said=$(cat "$work/said" 2>/dev/null)
+    if [ "$downloader" = curl ]; then
+        read -r status led_to <"$work/answer"
+        [ $code = 22 ] || status=""
+        url=${led_to:-$url}
+    else
+        status=$(sed -n 's/.*ERROR \([45][0-9][0-9]\):.*/\1/p; s/.*error: HTTP[^ ]* \([45][0-9][0-9]\).*/\1/p' "$work/said" 2>/dev/null)
+        [ $code = 6 ] && status=401
+    fi
+    or_yourself="fetch the folder yourself and name it with --from"
+    host=${url#*://} host=${host%%[/?#]*} host=${host##*@}
+    case $host in "" | *[[:cntrl:]]*) host=$from ;; esac
+    case $status in
+        404 | 410) fail "$1" ;;
+        401 | 403 | 407) fail "$host doesn't let everybody have it ($status); check the address, or $or_yourself." ;;
+        429 | 5*) fail "$host has trouble of its own ($status); run it again later, or $or_yourself." ;;
+        ?*) fail "$host answers with an error ($status); check the address." ;;
+    esac
+    explain_network "$downloader:$code $said"
+}
+
+# explain_network DOWNLOADER:CODE WHAT-IT-SAID
+explain_network() {
+    case $1 in
+        curl:[56]\ * | wget:*"unable to resolve"* | wget:*"bad address"*)
+            fail "there is no address for the name $host; check how it is written and that this machine is on the network, or $or_yourself."
+            ;;
+        curl:7\ *[Rr]efused* | wget:*refused*)
+            fail "$host refuses the connection; check the address and its port, or run it again later."
+            ;;
+        curl:28\ * | wget:*"timed out"*)
+            fail "$host doesn't answer, or too slowly; run it again later, or $or_yourself."
+            ;;
+        curl:7\ * | wget:*"No route"* | wget:*unreachable*)
+            fail "$host can't be reached from here; check that this machine is on the network, or $or_yourself."
+            ;;
+        curl:77\ *)
+            fail "this machine has no list of whom to trust; install ca-certificates, or $or_yourself."
+            ;;
+        curl:5[18]\ * | curl:60\ * | wget:5\ *)
+            fail "nothing proves that $host is itself, as its certificate isn't right; check the address and this machine's clock, or $or_yourself."
+            ;;
+        curl:35\ * | wget:*"establish SSL"*)
+            fail "$host doesn't speak https, or not as this $downloader does; check the address, or $or_yourself."
+            ;;
+        curl:1\ * | curl:47\ * | wget:*"redirections exceeded"*)
+            fail "$host leads on to where nothing protects the way, or in circles, so it wasn't followed; check the address, or $or_yourself."
+            ;;
+        curl:23\ * | wget:3\ * | wget:*"write error"*) fail_full ;;
+        curl:18\ * | curl:5[256]\ * | curl:9[25]\ * | wget:4\ * | wget:*closed* | wget:*"getting response"*)
+            fail "the connection to $host broke off; run it again."
+            ;;
+    esac
+    fail "$downloader can't bring it from $host (it ended with $code); run it again later, or $or_yourself."
+}
+
+# The folders that are made
+
+# expect FOLDER: remembers which on the way to it are not there yet, the deepest first.
+expect() {
+    case $1 in "" | /) return ;; esac
+    [ -d "$1" ] && return
+    case "
+$new" in *"
+$1
+"*) return ;; esac
+    expect "${1%/*}"
+    new="$1
+$new"
+}
+
+# Whichever way it ends: of what it made, nothing stays that isn't wanted.
+clean() {
+    [ -z "$work" ] || rm -rf "$work"
+    [ -z "$writing" ] || rm -f "$writing"
+    [ -z "$unpacked" ] || rm -rf "$unpacked" "$unpacked.lock"
+    case "
+$new" in *"
+$app
+"*) [ -z "$files" ] && rm -f "$app/lock" ;; esac
+    while read -r folder; do
+        [ -z "$folder" ] || rmdir "$folder" 2>/dev/null
+    done <<NEW
+$new
+NEW
+}
+
+# stopped CODE: a signal came before anything was put in its place.
+stopped() {
+    trap '' HUP INT TERM
+    [ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null
+    # Behind the ^C, or whatever shows how far it came.
+    [ -t 3 ] && echo >&3
+    if [ -f "${target:-}" ]; then
+        say "Stopped: nothing was changed, Baton is as it was. Run it again when you like." >&3
+    else
+        say "Stopped: nothing was installed, nothing is left. Run it again when you like." >&3
+    fi
+    exit "$1"
 }
 
 # Bringing it here, beside where it shall be, so that it comes into place at one stroke
 
 begin() {
-    attempt "$prefix can't be written (choose a folder of your own with --prefix)" \
+    expect "$bin"
+    expect "$share"
+    attempt "$prefix can't be written" "choose a folder of your own with --prefix" \
         mkdir -p "$bin" "${share%/*}"
     # That is usually the folder of what Baton keeps of its person, too, and nobody else's business.
-    [ -d "$share" ] || attempt "$prefix can't be written (choose a folder of your own with --prefix)" \
+    [ -d "$share" ] || attempt "$prefix can't be written" "choose a folder of your own with --prefix" \
         mkdir -m "$([ "$share" = "$data/baton" ] && echo 700 || echo 755)" "$share"
     if ! [ -w "$bin" ] || ! [ -w "$share" ]; then
         fail "$prefix can't be written; choose a folder of your own with --prefix."
@@ -281,26 +456,18 @@ begin() {
         rm -rf "$other"
     done
     work=$bin/.baton-install.$$
-    writing=$work
-    trap 'rm -rf "$work" "$writing"' EXIT
-    trap 'exit 129' HUP
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
-    attempt "$bin can't be written" mkdir "$work"
+    attempt "$bin can't be written" "choose a folder of your own with --prefix" mkdir "$work"
 }
 
 bring() {
     say "Bringing $name from $from ..."
-    case $from in
-        *://*) ;;
-        *) [ -f "$from/$name" ] || fail "SHA256SUMS in $from names $name, but that file is not there." ;;
-    esac
-    fetch "$name" >"$work/baton" || fail "$name could not be brought here whole; is the disk full?"
-    got=$(sha256 "$work/baton") || exit
+    fetch "$name" "SHA256SUMS in $from names $name, but that file is not there; the release is not whole, so tell whoever made it."
+    got=$(sha256 "$work/$name") || exit
     [ "$got" = "$wanted" ] ||
         fail "$name is damaged or not the one that was published: its SHA-256 is $got, and SHA256SUMS says $wanted. Fetch it anew."
-    say "Its SHA-256 is the one that SHA256SUMS in the same place names: it came here whole."
-    attempt "$bin can't be written" chmod 755 "$work/baton"
+    say "It came here whole: its SHA-256 is the one that stands in SHA256SUMS there."
+    mv "$work/$name" "$work/baton"
+    attempt "$bin can't be written" "see whose it is" chmod 755 "$work/baton"
     # A power cut must not leave a name without its contents. Old systems only know all at once.
     sync "$work/baton" 2>/dev/null || sync
 }
@@ -319,63 +486,98 @@ sha256() {
 }
 
 try_out() {
-    says=$("$work/baton" --version 2>&1) ||
-        fail "the file is right, but doesn't start here (a folder that must not run programs? an older system?); it says: ${says:-nothing}"
-    case $says in
-        *"$version"*) ;;
-        *) fail "$name says that it is $says." ;;
+    say "Trying whether it starts here, for which it unpacks itself once ..."
+    find_unpacked
+    expect "$app"
+    patiently "$work/baton" --version >"$work/says" 2>&1
+    started=$?
+    says=$(sed '$!d' "$work/says")
+    case $started:$says in
+        0:*"$version"*) ;;
+        0:*) fail "$name says that it is $says; tell whoever made the release." ;;
+        *:*BATON_HOME*) fail "the file is right, but doesn't start here. $says (and the same before \`sh install.sh\`)." ;;
+        *:*Baton*) fail "the file is right, but doesn't start here. $says" ;;
+        *) fail "the file is right, but doesn't start here (a folder that must not run programs? an older system?); it says: ${says:-nothing}" ;;
     esac
+}
+
+# Where it unpacks itself, as find_cache() in launcher.c has it, and what as, as its trailer says.
+find_unpacked() {
+    cache=$home/.cache
+    case $platform in macos*) cache=$home/Library/Caches ;; esac
+    cache=$(absolute_or "${XDG_CACHE_HOME:-}" "$cache")/baton
+    [ -z "${BATON_HOME:-}" ] || cache=$BATON_HOME/cache
+    case $cache in /*) app=$cache/app ;; *) return ;; esac
+    key=$({ tail -c 152 "$work/baton" | od -An -v -tx1 | tr -d ' \n' |
+        sed -n 's/^004261746f6e2773207061796c6f6164.\{80\}\(.\{16\}\).*/\1/p'; } 2>/dev/null)
+    [ -z "$key" ] || [ -e "$app/$key" ] || unpacked=$app/$key
+}
+
+# What is there already, and whether it is to be kept
+
+look_at_old() {
+    old=none
+    if [ -e "$target" ] && [ "$(sha256 "$target" 2>/dev/null)" = "$wanted" ]; then
+        old=same
+    elif [ -e "$target" ] || [ -L "$target" ]; then
+        old=broken
+        if patiently "$target" --version >"$work/says" 2>&1 || ! [ -f "$receipt" ]; then
+            old=kept
+        fi
+        says=$(sed '$!d' "$work/says")
+    fi
 }
 
 # Putting it down
 
 put_down() {
-    if [ -e "$target" ] && [ "$(sha256 "$target" 2>/dev/null)" = "$wanted" ]; then
-        say "$target is that one already."
-    elif [ -e "$target" ] || [ -L "$target" ]; then
-        keep_previous
-    fi
-    attempt "$target can't be written" mv -f "$work/baton" "$target"
-    files=$target
+    case $old in
+        same) say "$target is that one already." ;;
+        broken) say "The one before doesn't start any more, and is not kept." ;;
+        kept) keep_previous ;;
+    esac
+    attempt "$target can't be written" "see whose it is" mv -f "$work/baton" "$target"
+    files=$target unpacked=""
 }
 
 keep_previous() {
-    if ! says=$("$target" --version 2>&1) && [ -f "$receipt" ]; then
-        say "The one before doesn't start any more, and is not kept."
-        return
-    fi
+    advice="make room, or see whose $share is"
     # A second name, where that goes: the first stays usable all the time.
     if [ -L "$target" ] || ! ln "$target" "$work/previous" 2>/dev/null; then
-        attempt "the version before can't be kept" cp -pP "$target" "$work/previous"
+        attempt "the version before can't be kept" "$advice" cp -pP "$target" "$work/previous"
     fi
     # After an interruption it may be this very file already, which mv refuses to replace by itself.
-    attempt "the version before can't be kept" rm -f "$share/previous" "$share/previous.json"
-    attempt "the version before can't be kept" mv -f "$work/previous" "$share/previous"
-    say "The one before is kept as $share/previous."
+    attempt "the version before can't be kept" "$advice" rm -f "$share/previous" "$share/previous.json"
+    attempt "the version before can't be kept" "$advice" mv -f "$work/previous" "$share/previous"
     # What it is, for `baton self rollback`, where the receipt is still of it.
-    old=$(installed version)
+    before=$(installed version)
     case $says in
-        *" ${old:-none}")
+        *" ${before:-none}")
             write "$share/previous.json" "{
   \"schema\": 1,
-  \"version\": \"$old\",
+  \"version\": \"$before\",
   \"flavour\": \"$(installed flavour)\",
   \"platform\": \"$(installed platform)\",
   \"gpu\": \"$(installed gpu)\"
 }"
             ;;
     esac
+    case $says in
+        "baton "[0-9]*) say "The one before, ${says#baton }, is kept: \`baton self rollback\` comes back to it." ;;
+        *) say "What was there before is kept as $share/previous." ;;
+    esac
 }
 
 # write FILE TEXT: whole or not at all.
 write() {
     writing=$1.new
+    expect "${1%/*}"
     if ! [ -d "$1" ] && mkdir -p "${1%/*}" 2>/dev/null && { printf '%s\n' "$2" >"$writing"; } 2>/dev/null &&
         mv -f "$writing" "$1" 2>/dev/null; then
         return
     fi
     rm -f "$writing" 2>/dev/null
-    writing=$work
+    writing=""
     return 1
 }
 
@@ -437,18 +639,24 @@ desktop_argument() {
 }
 
 json() {
-    printf '"%s"' "$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')"
+    printf '"%s"\n' "$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')"
 }
 
 put_receipt() {
-    listed=""
-    while read -r file; do
-        listed="$listed${listed:+,
-    }$(json "$file")"
-    done <<FILES
+    listed=$(while read -r file; do json "$file"; done <<FILES
 $files
 FILES
-    put "$receipt" "{
+    )
+    # Those that an earlier run made are still to be taken away some day.
+    folders=$(
+        sed -n '/"folders": \[/,/\]/s/^ *\("\/.*"\),*$/\1/p' "$receipt" 2>/dev/null
+        while read -r folder; do
+            [ -d "$folder" ] && json "$folder"
+        done <<NEW
+$new
+NEW
+    )
+    write "$receipt" "{
   \"schema\": 1,
   \"version\": $(json "$version"),
   \"flavour\": \"$flavour\",
@@ -456,9 +664,17 @@ FILES
   \"gpu\": \"$gpu\",
   \"source\": $(json "$from"),
   \"files\": [
-    $listed
+$(list "$listed")
+  ],
+  \"folders\": [
+$(list "$folders")
   ]
-}"
+}" || note "$receipt could not be written, so \`baton self\` won't know what belongs to it; run this again when there is room."
+}
+
+# list LINES: as the lines of a list in JSON.
+list() {
+    [ -z "$1" ] || say "$1" | sed 's/^/    /; $!s/$/,/'
 }
 
 # What remains for the person to do
@@ -466,11 +682,6 @@ FILES
 tell() {
     echo
     say "Baton $version is installed: $target"
-    case "$files" in *"/site-functions/_baton"*)
-        say "For zsh's completions, add this to ~/.zshrc, before compinit:"
-        say "    fpath=($(quoted "$prefix/share/zsh/site-functions") \$fpath)"
-        ;;
-    esac
     case ":$PATH:" in
         *":$bin:"*)
             first=$(command -v baton)
@@ -480,17 +691,29 @@ tell() {
             ;;
         *) tell_path ;;
     esac
+    case "$files" in *"/site-functions/_baton"*)
+        say "For zsh's completions, add this to ~/.zshrc, before compinit:"
+        say "    fpath=($(quoted "$prefix/share/zsh/site-functions") \$fpath)"
+        ;;
+    esac
 }
 
 tell_path() {
-    say "Its folder is not on your PATH. To start it as \`baton\`, run this once and open a new terminal:"
+    line="echo $(quoted "export PATH=$(quoted "$bin"):\"\$PATH\"") >> ~/"
     case ${SHELL:-} in
-        */fish) say "    fish_add_path $(quoted "$bin")" ;;
-        */zsh) say "    echo $(quoted "export PATH=$(quoted "$bin"):\"\$PATH\"") >> ~/.zshrc" ;;
-        */bash) say "    echo $(quoted "export PATH=$(quoted "$bin"):\"\$PATH\"") >> ~/.bashrc" ;;
-        *) say "    echo $(quoted "export PATH=$(quoted "$bin"):\"\$PATH\"") >> ~/.profile" ;;
+        */fish) line="fish_add_path $(quoted "$bin")" file="" ;;
+        */zsh) file=.zshrc ;;
+        */bash) file=.bashrc ;;
+        *) file=.profile ;;
     esac
-    say "Until then: $(quoted "$target")"
+    if [ -n "$file" ] && grep -qsF "$bin" "$home/$file"; then
+        say "A new terminal knows its folder (~/$file names it); there start it with: baton"
+    else
+        say "Your shell doesn't look into that folder yet. Run this once:"
+        say "    $line$file"
+        say "Then open a new terminal, and start it with: baton"
+    fi
+    say "In this one: $(quoted "$target")"
 }
 
 quoted() {

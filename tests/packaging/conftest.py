@@ -1,14 +1,16 @@
-"""A small folder build, and single files made of it."""
+"""A small folder build, single files made of it, and a machine to install on."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.installing import Machine, Server, release, serving
 from support.single import PROBE, ROOT, Make, Single, pack
 
 
@@ -70,3 +72,31 @@ def make(launcher: Path, build: Path, tmp_path: Path) -> Make:
 def single(make: Make) -> Single:
     """A single file that was never started."""
     return make()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "machine")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return release(tmp_path / "the release")
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Server]:
+    with serving(folder) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for this machine, with its key."""
+    file = tmp_path_factory.mktemp("certificate") / "own.pem"
+    openssl = shutil.which("openssl") or pytest.skip("needs openssl")
+    made = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=own -addext"
+    options = [*made.split(), "subjectAltName=IP:127.0.0.1", "-keyout", "-"]
+    ran = subprocess.run([openssl, *options], check=True, capture_output=True)
+    file.write_bytes(ran.stdout)
+    return file

@@ -2,181 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
 import json
 import os
 import re
 import shutil
-import signal
-import ssl
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from support.installing import (
+    COMPLETIONS,
+    INSTALL,
+    PLATFORM,
+    SHELLS,
+    Machine,
+    program,
+    refused,
+    release,
+    well,
+    write_sums,
+)
 from support.single import pack
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
-
-INSTALL = Path(__file__).parents[2] / "packaging" / "install.sh"
-PLATFORM = "linux-x86_64"
-
-SHELLS = {
-    name: command
-    for name, command in {
-        "sh": ["sh"],
-        "dash": ["dash"],
-        "bash": ["bash", "--posix"],
-        "busybox": ["busybox", "sh"],
-    }.items()
-    if shutil.which(command[0])
-}
-
-TOOLS = ["cat", "chmod", "cp", "grep", "ln", "mkdir", "mv", "rm", "sed", "sync"]
-"""What the installer may use besides a shell: nothing that a bare system lacks."""
-
-PROGRAM = """#!/bin/sh
-case $1 in
-    --version) echo "baton VERSION" ;;
-    completion) echo "# how $2 completes VERSION" ;;
-esac
-# PADDING
-"""
-
-
-def program(version: str) -> bytes:
-    return PROGRAM.replace("VERSION", version).replace("PADDING", "x" * 100_000).encode()
-
-
-def release(folder: Path, version: str = "0.1.0", platform: str = PLATFORM) -> Path:
-    """Make a folder as a release is: both flavours, one of them for a graphics card too."""
-    folder.mkdir(parents=True)
-    names = [f"baton-{version}-{platform}", f"baton-slim-{version}-{platform}"]
-    for name in (*names, f"baton-{version}-{platform}-cuda"):
-        (folder / name).write_bytes(program(version))
-    shutil.copy(INSTALL, folder)
-    write_sums(folder)
-    return folder
-
-
-def write_sums(folder: Path) -> None:
-    sums = [
-        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
-        for file in sorted(folder.glob("baton-*"))
-    ]
-    (folder / "SHA256SUMS").write_text("".join(sums))
-
-
-@dataclass
-class Machine:
-    """A person's home, and a PATH with no more on it than was put there."""
-
-    root: Path
-    shell: list[str] = field(default_factory=lambda: ["sh"])
-
-    def __post_init__(self) -> None:
-        self.home.mkdir(parents=True)
-        self.tools.mkdir()
-        for name in (*TOOLS, "sha256sum"):
-            self.has(name)
-        self.gives("uname", '#!/bin/sh\n[ "$1" = -s ] && echo Linux || echo x86_64\n')
-
-    @property
-    def home(self) -> Path:
-        return self.root / "a home"
-
-    @property
-    def tools(self) -> Path:
-        return self.root / "tools"
-
-    @property
-    def prefix(self) -> Path:
-        return self.home / ".local"
-
-    @property
-    def baton(self) -> Path:
-        return self.prefix / "bin" / "baton"
-
-    @property
-    def previous(self) -> Path:
-        return self.prefix / "share" / "baton" / "previous"
-
-    @property
-    def receipt(self) -> dict[str, object]:
-        file = self.prefix / "share" / "baton" / "install.json"
-        read: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))
-        return read
-
-    def has(self, *names: str) -> None:
-        for name in names:
-            found = shutil.which(name)
-            if found is None:
-                pytest.skip(f"needs {name}")
-            (self.tools / name).symlink_to(found)
-
-    def lacks(self, name: str) -> None:
-        (self.tools / name).unlink()
-
-    def gives(self, name: str, script: str) -> None:
-        (self.tools / name).write_text(script)
-        (self.tools / name).chmod(0o755)
-
-    def install(
-        self, *args: str | Path, script: Path = INSTALL, stdin: bytes = b"", **environ: str
-    ) -> subprocess.CompletedProcess[str]:
-        command = [shutil.which(self.shell[0]) or "", *self.shell[1:], str(script), *map(str, args)]
-        done = subprocess.run(
-            command,
-            cwd=self.root,
-            env={"HOME": str(self.home), "PATH": str(self.tools), **environ},
-            input=stdin,
-            capture_output=True,
-            timeout=60,
-            start_new_session=True,
-        )
-        return subprocess.CompletedProcess(
-            command, done.returncode, done.stdout.decode(), done.stderr.decode()
-        )
-
-    def files(self) -> dict[str, bytes]:
-        """Every file in the home, by its path."""
-        return {
-            str(path.relative_to(self.home)): path.read_bytes()
-            for path in self.home.rglob("*")
-            if path.is_file()
-        }
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "machine")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return release(tmp_path / "the release")
-
-
-def well(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert done.stderr == ""
-    return done.stdout
-
-
-def refused(done: subprocess.CompletedProcess[str], code: int = 1) -> str:
-    """Check that it ended in one sentence, and return that."""
-    assert done.returncode == code, done.stderr + done.stdout
-    assert done.stderr.startswith("Baton was not installed: ")
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
-
 
 # From a folder
 
@@ -191,7 +43,7 @@ def test_from_a_folder_with_nothing_but_what_any_unix_has(
     assert machine.baton.read_bytes() == program("0.1.0")
     assert os.access(machine.baton, os.X_OK)
     receipt = machine.receipt
-    files = receipt.pop("files")
+    files, folders = receipt.pop("files"), receipt.pop("folders")
     assert receipt == {
         "schema": 1,
         "version": "0.1.0",
@@ -204,6 +56,8 @@ def test_from_a_folder_with_nothing_but_what_any_unix_has(
     assert files[0] == str(machine.baton)
     there = {str(machine.home / name) for name in machine.files()}
     assert {*files, str(machine.prefix / "share/baton/install.json")} == there
+    assert isinstance(folders, list)
+    assert set(folders) == {str(machine.home / name) for name in machine.folders()}
 
 
 def test_a_script_in_a_release_takes_that_release(machine: Machine, folder: Path) -> None:
@@ -297,7 +151,7 @@ def test_any_path_will_do(machine: Machine, folder: Path, shell: str) -> None:
     assert all(Path(file).is_file() for file in receipt["files"])
     assert started_by((data / "applications/baton.desktop").read_text()) == str(target)
     # What it says to type is what a shell understands.
-    typed = re.search(r"Until then: (.*)\n", said)
+    typed = re.search(r"In this one: (.*)\n", said)
     assert typed
     ran = subprocess.run(["sh", "-c", f"{typed[1]} --version"], capture_output=True, text=True)
     assert ran.stdout == "baton 0.1.0\n"
@@ -373,191 +227,28 @@ def test_a_real_single_file_is_unpacked_once_and_starts(
 def test_what_the_launcher_says_is_told(machine: Machine, tmp_path: Path, launcher: Path) -> None:
     (machine.home / ".cache").write_text("in the way")
     said = refused(machine.install("--from", packed(tmp_path / "old", launcher)))
+    assert "doesn't start here. Baton can't make the folder" in said
+    assert "BATON_HOME=/a/folder baton (and the same before `sh install.sh`)." in said
     assert str(machine.home / ".cache") in said
+    assert "older system" not in said
     assert not machine.baton.exists()
+    assert machine.folders() == set()
 
 
-# From an address
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Serves a release on loopback; `cut` names a file of which only half comes."""
-
-    cut = ""
-    elsewhere = ""
-    scheme = "http"
-    root: Path
-
-    def finish_request(self, request: object, client_address: object) -> None:
-        Handler(request, client_address, self, directory=str(self.root))  # type: ignore[arg-type]
-
-    @property
-    def address(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.server_port}"
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    server: Server
-
-    def do_HEAD(self) -> None:
-        if not self.is_elsewhere():
-            super().do_HEAD()
-
-    def is_elsewhere(self) -> bool:
-        """Send it to another server, where there is one."""
-        if self.server.elsewhere:
-            self.send_response(302)
-            self.send_header("Location", self.server.elsewhere + self.path)
-            self.end_headers()
-        return bool(self.server.elsewhere)
-
-    def do_GET(self) -> None:
-        if self.is_elsewhere():
-            return
-        if not self.server.cut or self.server.cut not in self.path:
-            super().do_GET()
-            return
-        whole = Path(self.translate_path(self.path)).read_bytes()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(whole)))
-        self.end_headers()
-        self.wfile.write(whole[: len(whole) // 2])
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def serving(folder: Path, certificate: Path | None = None) -> Iterator[Server]:
-    with Server(("127.0.0.1", 0), Handler) as server:
-        server.root = folder
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            server.socket = context.wrap_socket(server.socket, server_side=True)
-            server.scheme = "https"
-        thread = threading.Thread(target=functools.partial(server.serve_forever, 0.05))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def server(folder: Path) -> Iterator[Server]:
-    with serving(folder) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for this machine, with its key."""
-    file = tmp_path_factory.mktemp("certificate") / "own.pem"
-    openssl = shutil.which("openssl") or pytest.skip("needs openssl")
-    made = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=own -addext"
-    options = [*made.split(), "subjectAltName=IP:127.0.0.1", "-keyout", "-"]
-    ran = subprocess.run([openssl, *options], check=True, capture_output=True)
-    file.write_bytes(ran.stdout)
-    return file
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("downloader", ["curl", "wget"])
-def test_from_an_address(machine: Machine, server: Server, downloader: str, shell: str) -> None:
-    machine.shell = SHELLS[shell]
-    machine.has(downloader)
-    well(machine.install("--from", server.address + "/"))
-    assert machine.baton.read_bytes() == program("0.1.0")
-    assert machine.receipt["source"] == server.address
-
-
-@pytest.mark.parametrize("protected", [True, False], ids=["to https", "to http"])
-@pytest.mark.parametrize("downloader", ["curl", "wget"])
-def test_it_is_led_nowhere_that_nothing_protects(
-    machine: Machine, folder: Path, certificate: Path, downloader: str, protected: bool
+@pytest.mark.parametrize("used", [False, True], ids=["never used", "used before"])
+def test_what_was_unpacked_for_nothing_goes_again(
+    machine: Machine, tmp_path: Path, launcher: Path, used: bool
 ) -> None:
-    machine.has(downloader)
-    (machine.root / "wgetrc").write_text(f"ca_certificate = {certificate}\n")
-    with (
-        serving(folder, certificate if protected else None) as there,
-        serving(folder, certificate) as first,
-    ):
-        first.elsewhere = there.address
-        done = machine.install(
-            *("--from", first.address),
-            CURL_CA_BUNDLE=str(certificate),
-            WGETRC=str(machine.root / "wgetrc"),
-        )
-    if protected:
-        well(done)
-        assert machine.receipt["source"] == first.address
-    else:
-        assert done.returncode == 1
-        assert "there is no SHA256SUMS" in done.stderr
-        assert machine.files() == {}
-
-
-def test_a_wget_that_believes_every_certificate_is_not_used(machine: Machine) -> None:
-    busybox = shutil.which("busybox") or pytest.skip("needs busybox")
-    (machine.tools / "wget").symlink_to(busybox)
-    said = refused(machine.install("--from", "https://127.0.0.1:9"))
-    assert "install curl" in said
-
-
-@pytest.mark.parametrize("downloader", ["curl", "wget"])
-def test_a_download_that_breaks_off_changes_nothing(
-    machine: Machine, server: Server, tmp_path: Path, downloader: str
-) -> None:
-    machine.has(downloader)
-    well(machine.install("--from", server.address))
-    before = machine.files()
-    server.root = release(tmp_path / "newer", "0.2.0")
-    server.cut = "baton-0.2.0"
-    done = machine.install("--from", server.address)
-    assert done.returncode == 1
-    assert "Baton was not installed: " in done.stderr
-    assert machine.files() == before
-    server.cut = ""
-    well(machine.install("--from", server.address))
-    assert machine.baton.read_bytes() == program("0.2.0")
-
-
-@pytest.mark.parametrize("downloader", ["curl", "wget"])
-def test_an_address_that_has_nothing(machine: Machine, server: Server, downloader: str) -> None:
-    machine.has(downloader)
-    done = machine.install("--from", server.address + "/nowhere")
-    assert done.returncode == 1
-    assert "there is no SHA256SUMS" in done.stderr
-    assert machine.files() == {}
-
-
-def test_without_a_downloader_it_says_what_to_do(machine: Machine, server: Server) -> None:
-    said = refused(machine.install("--from", server.address))
-    assert "curl or wget" in said
-    assert "--from" in said
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_piped_into_a_shell(machine: Machine, server: Server, shell: str) -> None:
-    machine.shell = SHELLS[shell]
-    machine.has("curl")
-    done = machine.install(
-        "--", "--from", server.address, script=Path("-s"), stdin=INSTALL.read_bytes()
-    )
-    well(done)
-    assert machine.baton.exists()
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_script_that_came_only_in_part_does_nothing(
-    machine: Machine, folder: Path, shell: str
-) -> None:
-    machine.shell = SHELLS[shell]
-    whole = INSTALL.read_bytes()
-    call = whole.rindex(b'main "$@"')
-    for end in (*range(0, call, len(whole) // 12), call - 1):
-        machine.install("--", "--from", folder, script=Path("-s"), stdin=whole[:end])
-        assert machine.files() == {}, f"the first {end} bytes did something"
+    machine.has("od", "tail", "tr")
+    if used:
+        well(machine.install("--from", packed(tmp_path / "old", launcher)))
+    files, folders = machine.files(), machine.folders()
+    wrong = packed(tmp_path / "wrong", launcher, "0.2.0")
+    (wrong / f"baton-0.2.0-{PLATFORM}").rename(wrong / f"baton-0.3.0-{PLATFORM}")
+    write_sums(wrong)
+    assert "says that it is baton 0.2.0" in refused(machine.install("--from", wrong))
+    assert machine.files() == files
+    assert machine.folders() == folders
 
 
 # What is wrong with what came
@@ -797,197 +488,3 @@ def test_two_at_once_don_t_meet(machine: Machine, folder: Path) -> None:
     other.rename(other.with_name(f".baton-install.{gone.pid}"))
     well(machine.install("--from", folder))
     assert sorted(machine.prefix.joinpath("bin").iterdir()) == [machine.baton]
-
-
-# Interrupted
-
-TRAP = """#!{sh}
-echo "$0 $*" >> "{count}"
-if [ "$({wc} -l < "{count}")" -eq {at} ]; then
-    case $0 in *cat) {head} -c 5000 "$1" ;; esac
-    kill -s {signal} 0
-    {sleep} 5
-fi
-exec {real} "$@"
-"""
-
-
-def interrupt(machine: Machine, at: int, kind: str) -> Path:
-    """Have the installer, and all that it runs, stopped when it starts its so-manieth program."""
-    count = machine.root / "count"
-    count.write_text("")
-    where = {name: shutil.which(name) for name in ("sh", "wc", "head", "sleep")}
-    for name in (*TOOLS, "sha256sum"):
-        real = shutil.which(name)
-        machine.lacks(name)
-        machine.gives(name, TRAP.format(**where, count=count, at=at, signal=kind, real=real))
-    return count
-
-
-def stopped(machine: Machine, newer: Path, old: dict[str, bytes], kind: str) -> None:
-    """Check what a run that was stopped has left behind."""
-    assert machine.baton.read_bytes() in (program("0.1.0"), program("0.2.0"))
-    assert os.access(machine.baton, os.X_OK)
-    assert machine.receipt["version"] in ("0.1.0", "0.2.0")
-    for name, content in machine.files().items():
-        if "baton-install" not in name and not name.endswith(".new"):
-            assert content == old.get(name) or b"0.2.0" in content or "previous" in name
-        elif kind != "KILL":
-            raise AssertionError(f"{name} was left behind")
-
-
-@pytest.mark.parametrize(
-    ("kind", "first", "step"),
-    [
-        ("KILL", 3, 7),
-        ("TERM", 5, 7),
-        ("INT", 1, 7),
-        pytest.param("KILL", 1, 1, marks=pytest.mark.long),
-        pytest.param("TERM", 1, 1, marks=pytest.mark.long),
-        pytest.param("INT", 1, 1, marks=pytest.mark.long),
-    ],
-)
-@pytest.mark.parametrize("shell", [pytest.param(SHELLS.get("dash", ["sh"]), id="sh")])
-def test_stopped_anywhere_there_is_the_old_version_or_the_new(
-    tmp_path: Path, folder: Path, shell: list[str], kind: str, first: int, step: int
-) -> None:
-    newer = release(tmp_path / "newer", "0.2.0")
-    machine = Machine(tmp_path / "machine", shell)
-    well(machine.install("--from", folder))
-    installed, old = shutil.copytree(machine.prefix, tmp_path / "installed"), machine.files()
-    for at in range(first, 1000, step):
-        shutil.rmtree(machine.prefix)
-        shutil.copytree(installed, machine.prefix)
-        interrupt(machine, at, kind)
-        done = machine.install("--from", newer)
-        if done.returncode == 0:
-            break
-        expected = {"KILL": -signal.SIGKILL, "TERM": 143, "INT": 130}[kind]
-        assert done.returncode in (expected, -signal.Signals[f"SIG{kind}"]), done.stderr
-        stopped(machine, newer, old, kind)
-        (machine.root / "count").write_text("\n" * 1000)
-        well(machine.install("--from", newer))
-        assert machine.baton.read_bytes() == program("0.2.0")
-        assert machine.previous.read_bytes() == program("0.1.0")
-        left = [n for n in machine.files() if "baton-install" in n or n.endswith(".new")]
-        assert left == []
-    assert at > first + step, "it was never stopped"
-
-
-def test_the_one_before_may_be_kept_already(machine: Machine, folder: Path, tmp_path: Path) -> None:
-    """Stopped just before the new version took its name."""
-    well(machine.install("--from", folder))
-    machine.previous.hardlink_to(machine.baton)
-    well(machine.install("--from", release(tmp_path / "newer", "0.2.0")))
-    assert machine.baton.read_bytes() == program("0.2.0")
-    assert machine.previous.read_bytes() == program("0.1.0")
-
-
-def test_a_full_disk_is_one_sentence(machine: Machine, folder: Path) -> None:
-    well(machine.install("--from", folder))
-    before = machine.files()
-    machine.lacks("cat")
-    machine.gives(
-        "cat",
-        f'#!/bin/sh\ncase $1 in *SUMS) exec {shutil.which("cat")} "$1" ;; esac\n'
-        "echo part; exit 1\n",
-    )
-    assert "is the disk full?" in refused(machine.install("--from", folder))
-    assert machine.files() == before
-
-
-# Beside the program
-
-
-def put_shells(machine: Machine, *names: str) -> None:
-    for name in names:
-        machine.gives(name, "#!/bin/sh\n")
-
-
-COMPLETIONS = {
-    "bash": ".local/share/bash-completion/completions/baton",
-    "zsh": ".local/share/zsh/site-functions/_baton",
-    "fish": ".config/fish/completions/baton.fish",
-}
-
-
-def test_each_shell_that_is_here_learns_to_complete(machine: Machine, folder: Path) -> None:
-    put_shells(machine, "bash", "fish")
-    well(machine.install("--from", folder))
-    files = machine.files()
-    assert files[COMPLETIONS["bash"]] == b"# how bash completes 0.1.0\n"
-    assert files[COMPLETIONS["fish"]] == b"# how fish completes 0.1.0\n"
-    assert COMPLETIONS["zsh"] not in files
-    listed = machine.receipt["files"]
-    assert isinstance(listed, list)
-    assert {str(machine.home / COMPLETIONS[name]) for name in ("bash", "fish")} <= set(listed)
-
-
-def test_zsh_is_told_where_to_look(machine: Machine, folder: Path) -> None:
-    put_shells(machine, "zsh")
-    said = well(machine.install("--from", folder))
-    assert f"fpath=('{machine.prefix}/share/zsh/site-functions' $fpath)" in said
-
-
-def test_the_folders_that_a_person_chose_are_used(machine: Machine, folder: Path) -> None:
-    put_shells(machine, "bash", "fish")
-    data, config = machine.root / "data", machine.root / "config"
-    well(machine.install("--from", folder, XDG_DATA_HOME=str(data), XDG_CONFIG_HOME=str(config)))
-    assert (data / "bash-completion/completions/baton").exists()
-    assert (data / "applications/baton.desktop").exists()
-    assert (config / "fish/completions/baton.fish").exists()
-
-
-def test_no_completions_leaves_what_is_there_in_the_receipt(machine: Machine, folder: Path) -> None:
-    put_shells(machine, "bash")
-    well(machine.install("--from", folder, "--no-completions"))
-    assert COMPLETIONS["bash"] not in machine.files()
-    well(machine.install("--from", folder))
-    well(machine.install("--from", folder, "--no-completions"))
-    assert str(machine.home / COMPLETIONS["bash"]) in str(machine.receipt["files"])
-
-
-def test_a_completion_that_cannot_be_written_stops_nothing(machine: Machine, folder: Path) -> None:
-    put_shells(machine, "bash")
-    (machine.home / ".local/share").mkdir(parents=True)
-    (machine.home / ".local/share/bash-completion").write_text("in the way")
-    done = machine.install("--from", folder)
-    assert done.returncode == 0
-    assert "could not be written; Baton works without it." in done.stderr
-    assert "bash-completion" not in str(machine.receipt["files"])
-
-
-@pytest.mark.parametrize(
-    ("shell", "file"), [("/bin/bash", ".bashrc"), ("/bin/zsh", ".zshrc"), ("", ".profile")]
-)
-def test_path_is_told_and_no_file_of_the_shell_changed(
-    machine: Machine, folder: Path, shell: str, file: str
-) -> None:
-    (machine.home / file).write_text("# mine\n")
-    said = well(machine.install("--from", folder, SHELL=shell))
-    assert (machine.home / file).read_text() == "# mine\n"
-    typed = re.search(r"^ +(echo .*) >> ~/", said, re.MULTILINE)
-    assert typed
-    assert f">> ~/{file}" in said
-    line = subprocess.run(["sh", "-c", typed[1]], capture_output=True, text=True).stdout
-    ran = subprocess.run(["sh", "-c", f"{line}\nbaton --version"], capture_output=True, text=True)
-    assert ran.stdout == "baton 0.1.0\n"
-
-
-def test_on_the_path_nothing_is_said_of_it(machine: Machine, folder: Path) -> None:
-    said = well(machine.install("--from", folder, PATH=f"{machine.baton.parent}:{machine.tools}"))
-    assert "Start it with: baton" in said
-    assert "PATH" not in said
-
-
-def test_another_baton_that_comes_first_is_told(machine: Machine, folder: Path) -> None:
-    machine.gives("baton", "#!/bin/sh\n")
-    done = machine.install("--from", folder, PATH=f"{machine.tools}:{machine.baton.parent}")
-    assert done.returncode == 0
-    assert f"starts {machine.tools}/baton" in done.stderr
-
-
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck")
-def test_shellcheck_finds_nothing() -> None:
-    done = subprocess.run(["shellcheck", INSTALL], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
