@@ -64,7 +64,7 @@ __all__ = [
 MAGIC = b"\0Baton's payload"
 VERSION = 1
 MANIFEST = "MANIFEST"
-PROGRAM = "baton"
+PROGRAM = "baton.exe" if sys.platform == "win32" else "baton"
 
 _HERE = Path(__file__).resolve().parent
 _TRAILER = struct.Struct("<16s5Q32s32s32s")
@@ -179,11 +179,43 @@ def contents(file: Path) -> dict[str, Entry]:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Unpack a single file into a new folder, as the launcher does. Raises PackError."""
+    """Unpack a single file into a new folder, as the launcher does. Raises PackError.
+
+    Everything is new and lies in a folder that was made here, so nothing is written elsewhere; what
+    there is afterwards is what MANIFEST says, with links that stay inside.
+    """
     trailer = check(file)
     folder.mkdir(mode=0o700)
+    folders = {Path()}
     with _archive(file, trailer) as archive:
-        archive.extractall(folder, filter="data")
+        for member in archive:
+            path = Path(member.name)
+            if path.parent not in folders:
+                raise PackError(f"{file} would unpack {member.name!r} elsewhere.")
+            _put(file, archive, member, folder / path)
+            if member.isdir():
+                folders.add(path)
+    told = folder / MANIFEST
+    data = told.read_bytes() if told.is_file() else b""
+    if hashlib.sha256(data).hexdigest() != trailer.manifest or data != _scan(folder)[0]:
+        raise PackError(f"{file} isn't as it was packed.")
+
+
+def _put(file: Path, archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path) -> None:
+    """Make one member at a place where nothing may be yet. Raises PackError."""
+    try:
+        if member.isdir():
+            place.mkdir()
+        elif member.issym():
+            place.symlink_to(member.linkname)
+        elif member.isreg() and (data := archive.extractfile(member)):
+            with place.open("xb") as new:
+                shutil.copyfileobj(data, new)
+            place.chmod(member.mode & 0o755)
+        else:
+            raise PackError(f"{file} holds {member.name!r}, which is neither file nor folder.")
+    except FileExistsError:
+        raise PackError(f"{file} holds {member.name!r} twice, or outside of itself.") from None
 
 
 def manifest(folder: Path) -> bytes:
