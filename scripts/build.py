@@ -3,7 +3,8 @@
 Makes build/venv hold what requirements.lock and packaging/requirements.lock ask for, with llama.cpp
 for any processor (packaging/llama.py), then lets PyInstaller make dist/folder/baton and
 dist/folder/baton-slim (pyinstaller.spec), and packs each into a single file beside `folder`
-(packaging/launcher). The same checkout, Python and compiler give the same bytes.
+(packaging/launcher). The same checkout, Python and compiler give the same bytes. All of it is made
+in a folder aside first: what is in dist/ stays as it was unless all went well.
 
 Run by scripts/build with a Python that the machine has, hence standard library only; the second
 half, told apart by its interpreter, runs in build/venv.
@@ -19,8 +20,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
     asked = _parser().parse_args(arguments)
     wanted = _wanted(asked)
     if asked.portable:
-        _build_portably(wanted)
+        _build_portably(wanted, asked.check_reproducible)
     elif Path(sys.prefix) != VENV:
         with setup.one_at_a_time() as held:
             Environment(VENV).bring_up_to_date(LOCKS, held)
@@ -123,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
         help="compress less: seconds, not minutes; not to be released",
     )
     parser.add_argument(
-        "--check-reproducible", action="store_true", help="build twice, elsewhere, and compare"
+        "--check-reproducible",
+        action="store_true",
+        help="build twice, in build/, and compare; dist/ stays as it is",
     )
     return parser
 
@@ -174,12 +179,13 @@ def _key(file: str | None) -> str:
     return key
 
 
-def _build_portably(wanted: Wanted) -> None:
+def _build_portably(wanted: Wanted, twice: bool) -> None:
     """Go on in a root file system of Debian 11, where this script runs again."""
     os.environ["BATON_UPDATE_KEY"] = wanted.update_key
     os.environ["BATON_COMMIT"] = wanted.commit
     os.environ["SOURCE_DATE_EPOCH"] = str(wanted.epoch)
     options = [f"--gpu={wanted.gpu}"] * bool(wanted.gpu) + ["--quick"] * wanted.quick
+    options += ["--check-reproducible"] * twice
     program = ROOT / "packaging" / "linux" / "build"
     os.execv(program, [str(program), *options])
 
@@ -189,13 +195,42 @@ def _build_portably(wanted: Wanted) -> None:
 
 def build(wanted: Wanted, dist: Path) -> list[Path]:
     """Make the folders and the single files. Raises BuildError."""
-    folders = freeze(wanted, dist)
-    setup.say("Packing the single files ...")
-    made = [_pack(wanted, dist, folder) for folder in folders]
     import sizes
 
-    sizes.main(dist, [file.name for file in made])
-    return made
+    with publishing(dist) as new:
+        folders = freeze(wanted, new)
+        setup.say("Packing the single files ...")
+        names = [_pack(wanted, new, folder).name for folder in folders]
+        sizes.main(new, names)
+    return [dist / name for name in names]
+
+
+@contextmanager
+def publishing(dist: Path) -> Iterator[Path]:
+    """Give a folder to build in, whose files take their places in dist once all are made.
+
+    What they replace goes before the first of them comes, so that at no moment old and new lie side
+    by side.
+    """
+    (dist / "folder").mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=dist, prefix="new-") as aside:
+        new = Path(aside)
+        folders = new / "folder"
+        folders.mkdir()
+        yield new
+        made = [*folders.iterdir(), *(path for path in new.iterdir() if path != folders)]
+        moves = [(path, dist / path.relative_to(new)) for path in made]
+        for _, place in moves:
+            _remove(place)
+        for path, place in moves:
+            path.rename(place)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def freeze(wanted: Wanted, dist: Path) -> list[Path]:
@@ -253,12 +288,21 @@ def _finish(made: Path, wanted: Wanted, dist: Path) -> Path:
         sbom.main(made, dist / f"{made.name}{suffix}.cdx.json", wanted.epoch)
     except parts.PartsError as error:
         raise BuildError(str(error)) from error
+    _check_portable(made)
     (made / pack.MANIFEST).write_bytes(pack.manifest(made))
     folder = dist / "folder" / f"{made.name}{suffix}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     made.rename(folder)
     return folder
+
+
+def _check_portable(folder: Path) -> None:
+    """In packaging/linux's root, end the build if its result wouldn't run elsewhere."""
+    import parts
+
+    if parts.compiled():
+        from linux import check
+
+        setup.say(f"{folder.name} needs glibc {check.main(folder)}.")
 
 
 def _environment(wanted: Wanted, work: Path) -> Mapping[str, str]:

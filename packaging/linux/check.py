@@ -8,11 +8,12 @@ no stack is executable. Prints what is wrong and fails, or prints the glibc that
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 GLIBC = "2.31"
@@ -33,6 +34,7 @@ class Elf:
 
     path: Path
     name: str = ""
+    machine: str = ""
     needs: list[str] = field(default_factory=list)
     runpaths: list[str] = field(default_factory=list)
     wants: set[tuple[str, str]] = field(default_factory=set)
@@ -43,13 +45,18 @@ class Elf:
 
 def main(folder: Path, glibc: str = GLIBC) -> str:
     """Return the glibc that the folder needs. Raises SystemExit with what is wrong."""
-    files = [read(path) for path in elf_files(folder)]
+    files = look(folder)
     if not files:
         raise SystemExit(f"No programs and libraries in {folder}.")
     if wrong := sorted(faults(files, glibc)):
         raise SystemExit("\n".join(wrong))
     versions = {version for file in files for _, version in file.wants if _is_glibc(version)}
     return max(versions, key=_number, default="GLIBC_2").removeprefix("GLIBC_")
+
+
+def look(folder: Path) -> list[Elf]:
+    """Return what the programs and libraries in a folder say, by their paths there."""
+    return [replace(read(path), path=path.relative_to(folder)) for path in elf_files(folder)]
 
 
 def elf_files(folder: Path) -> Iterator[Path]:
@@ -63,9 +70,16 @@ def elf_files(folder: Path) -> Iterator[Path]:
 
 def read(path: Path) -> Elf:
     """Ask binutils what a file needs and gives."""
-    asked = ["readelf", "--wide", "--dynamic", "--program-headers", "--version-info", str(path)]
-    done = subprocess.run(asked, capture_output=True, encoding="utf-8", check=True)
-    elf, library, giving = Elf(path, path.name), "", False
+    asked = ["readelf", "--wide", "--file-header", "--dynamic", "--program-headers"]
+    done = subprocess.run(
+        [*asked, "--version-info", str(path)],
+        env=os.environ | {"LC_ALL": "C"},  # else it speaks this machine's language
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    (machine,) = re.findall(r"^ *Machine: +(.+)$", done.stdout, re.MULTILINE)
+    elf, library, giving = Elf(path, path.name, machine), "", False
     for line in done.stdout.splitlines():
         if tag := re.search(r"\((NEEDED|RPATH|RUNPATH|SONAME)\).*\[(.*)\]", line):
             match tag[1]:
@@ -106,9 +120,10 @@ def faults(files: Sequence[Elf], glibc: str) -> Iterator[str]:
 
 
 def _fixed(elf: Elf) -> Iterator[str]:
-    """Yield the folders in which it looks for libraries that aren't relative to its own."""
+    """Yield the folders in which it looks for libraries that aren't those beside it."""
     for path in elf.runpaths:
-        if not re.fullmatch(r"\$ORIGIN(/.*)?|\$\{ORIGIN\}(/.*)?", path):
+        beside = re.fullmatch(r"\$(?:ORIGIN|\{ORIGIN\})((?:/.*)?)", path)
+        if not beside or os.path.normpath(f"{elf.path.parent}{beside[1]}").startswith(".."):
             yield path
 
 

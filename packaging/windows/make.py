@@ -58,8 +58,9 @@ def main(arguments: Sequence[str]) -> None:
     import build
 
     wanted = build._wanted(build._parser().parse_args(arguments))
-    for folder in build.freeze(wanted, build.DIST):
-        pack(folder, build.DIST / f"{folder.name}.zip")
+    with build.publishing(build.DIST) as new:
+        for folder in build.freeze(wanted, new):
+            pack(folder, new / f"{folder.name}.zip")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="packaging/linux
 
 def test_a_folder_whose_libraries_find_each_other_passes(tmp_path: Path) -> None:
     library(tmp_path, "says", SAYS)
-    library(tmp_path, "asks", ASKS, "-lsays", "-Wl,-rpath,$ORIGIN:$ORIGIN/../lib")
+    (tmp_path / "deeper").mkdir()
+    library(tmp_path / "deeper", "asks", ASKS, f"-L{tmp_path}", "-lsays", "-Wl,-rpath,$ORIGIN/..")
     assert check(tmp_path).stdout.startswith("Needs glibc 2.")
 
 
@@ -28,7 +29,10 @@ def test_a_library_for_a_newer_glibc_is_named(tmp_path: Path) -> None:
     assert "libsays.so: needs GLIBC_2." in found.stderr
 
 
-@pytest.mark.parametrize("path", ["/usr/local/lib", "$ORIGIN:/opt/here", ".", "$ORIGINAL/lib"])
+@pytest.mark.parametrize(
+    "path",
+    ["/usr/local/lib", "$ORIGIN:/opt/here", ".", "$ORIGINAL/lib", "$ORIGIN/../lib"],
+)
 def test_a_library_that_looks_in_a_fixed_folder_is_named(tmp_path: Path, path: str) -> None:
     library(tmp_path, "says", SAYS, f"-Wl,-rpath,{path}")
     assert f"looks for libraries in {path.split(':')[-1]}" in check(tmp_path).stderr
