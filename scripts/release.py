@@ -5,9 +5,10 @@
     scripts/release check FOLDER --key FILE.pub
 
 `make` takes what scripts/build has left in dist/ (`baton`, `baton-slim`), and what was brought
-there from other machines under its release name. It copies them under those names, and writes
-beside them the list that `baton self update` reads, its signature, SHA256SUMS, the installers, and
-of each file the bill of materials that its build left (NAME.cdx.json).
+there from other machines under its release name. It looks into each: whole, of one version and
+commit, with this key in it, portable, and with the bill of materials that its build left
+(NAME.cdx.json). It copies them under those names, and writes beside them the list that
+`baton self update` reads, its signature, SHA256SUMS and the installers.
 The same files, key and commit make the same folder, byte by byte.
 """
 
@@ -21,24 +22,30 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from baton.built import Built
 from baton.domain.releases import (
     MANIFEST,
     SCHEMA,
     SIGNATURE,
+    Release,
     ReleaseFile,
     is_version,
     name_of,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / name) for name in ("packaging", "packaging/launcher")]
+import inside  # noqa: E402
+
 SUMS = "SHA256SUMS"
 BILL = ".cdx.json"
 """What is put after a file's name for its bill of materials (packaging/sbom.py)."""
@@ -49,6 +56,10 @@ _NAME = re.compile(
     r"-(?P<platform>(?:linux|macos|windows)-(?:x86_64|aarch64|arm64))"
     r"(?:-(?P<gpu>cuda|vulkan))?(?P<zip>\.zip)?"
 )
+_BUILT = re.compile(r"baton(-slim)?(-cuda|-vulkan)?")
+"""What scripts/build leaves, which says itself what it is."""
+
+_SIGNATURE = re.compile(rb"[0-9a-f]{128}\s{0,2}")
 _ORIGIN = re.compile(r'^(\s*\$?origin\s*=\s*)(["\']).*\2$', re.MULTILINE)
 
 
@@ -58,19 +69,35 @@ class Wrong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file to be released, and what it is."""
+    """A file to be released, what it is, and its bill of materials."""
 
     path: Path
-    version: str
-    platform: str
-    flavour: str
-    gpu: str
-    kind: str
+    built: Built
+    bill: Path | None = None
+
+    @property
+    def kind(self) -> str:
+        """Whether it is to be started (file) or to be unpacked (folder)."""
+        return "folder" if self.path.suffix == ".zip" else "file"
 
     @property
     def name(self) -> str:
         """Its name in the release."""
-        return name_of(self.version, self.platform, self.flavour, self.gpu, self.kind)
+        what = self.built
+        return name_of(what.version, what.platform, what.flavour, what.gpu, self.kind)
+
+    def listed(self, size: int, sha256: str) -> ReleaseFile:
+        """Return what the release's list says of it."""
+        what = self.built
+        about = (self.name, what.platform, what.flavour, what.gpu, self.kind)
+        return ReleaseFile(*about, size, sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Signed(Release):
+    """A release's list, with the sha256 of all else that lies there, by name."""
+
+    others: Mapping[str, str] = field(default_factory=dict)
 
 
 def keygen(file: Path) -> str:
@@ -116,7 +143,7 @@ def public_hex(key: Ed25519PrivateKey) -> str:
 
 
 def find(dist: Path, key: str) -> list[Found]:
-    """Return what there is to be released. Raises Wrong.
+    """Return what there is to be released, after a look inside of each. Raises Wrong.
 
     A build that checks its updates with another key would refuse the next release.
     """
@@ -124,112 +151,147 @@ def find(dist: Path, key: str) -> list[Found]:
     if not dist.is_dir():
         raise Wrong(f"There is no folder {dist}: run scripts/build.")
     for path in sorted(dist.iterdir()):
-        one = _named(path) or _built(path, key)
-        if one is not None:
+        if path.is_file() and (_NAME.fullmatch(path.name) or _BUILT.fullmatch(path.name)):
+            one = _look(path, key)
             if one.name in found:
                 raise Wrong(f"{path} and {found[one.name].path} are both {one.name}.")
             found[one.name] = one
-    versions = sorted({one.version for one in found.values()})
     if not found:
         raise Wrong(f"There is nothing to release in {dist}: run scripts/build.")
-    if len(versions) > 1 or not is_version(versions[0]):
-        raise Wrong(f"A release is of one version, and here are: {', '.join(versions)}.")
+    for what in ("version", "commit"):
+        different = {getattr(one.built, what): one.path.name for one in found.values()}
+        if len(different) > 1:
+            told = ", ".join(f"{name} of {value or '(none)'}" for value, name in different.items())
+            raise Wrong(f"A release is of one {what}, and here are {told}: build all of it anew.")
     return [found[name] for name in sorted(found)]
 
 
-def _named(path: Path) -> Found | None:
-    """Return a file that has its release name already."""
-    match = _NAME.fullmatch(path.name)
-    if match is None or not path.is_file():
-        return None
-    flavour, gpu = "slim" if match["slim"] else "full", match["gpu"] or ""
-    kind = "folder" if match["zip"] else "file"
-    return Found(path, match["version"], match["platform"], flavour, gpu, kind)
-
-
-def _built(path: Path, key: str) -> Found | None:
-    """Return a single file that scripts/build has just made: its folder says what it is."""
-    if not path.is_file():
-        return None
-    notes = sorted((path.parent / "folder" / path.name).glob("**/baton/build.json"))
-    if len(notes) != 1:
-        return None
-    what = json.loads(notes[0].read_text("utf-8"))
-    if what.get("update_key", "") != key:
+def _look(path: Path, key: str) -> Found:
+    """Return what a file really is, which must be what it is called. Raises Wrong."""
+    try:
+        built = inside.look(path)
+    except inside.Unfit as error:
+        raise Wrong(str(error)) from error
+    one = Found(path, built, path.with_name(path.name + BILL))
+    slim, gpu = "-slim" * (built.flavour == "slim"), f"-{built.gpu}" * bool(built.gpu)
+    if path.name not in (one.name, f"baton{slim}{gpu}") or not is_version(built.version):
+        raise Wrong(f"{path} isn't what it is called: it says that it is {one.name}.")
+    if built.update_key != key:
         raise Wrong(
-            f"{path} checks its updates with the key {what.get('update_key') or '(none)'}, and this"
+            f"{path} checks its updates with the key {built.update_key or '(none)'}, and this"
             f" one is {key}: it could never be updated. Build it with this one (scripts/build"
             " --key FILE.pub)."
         )
-    gpu = what.get("gpu", "")
-    return Found(path, what["version"], what["platform"], what["flavour"], gpu, "file")
+    _check_bill(one)
+    return one
+
+
+def _check_bill(one: Found) -> None:
+    """Refuse a bill of materials that is missing, or another build's. Raises Wrong."""
+    assert one.bill
+    if not one.bill.is_file():
+        raise Wrong(f"{one.bill} is missing, which says what {one.path.name} is made of.")
+    try:
+        about = json.loads(one.bill.read_bytes())["metadata"]["component"]
+        told = {each["name"]: each["value"] for each in about.get("properties", ())}
+        right = about["bom-ref"] == one.name.removesuffix(".zip")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        right = False
+    if not right or told.get("baton:commit", one.built.commit) != one.built.commit:
+        raise Wrong(f"{one.bill} isn't the bill of {one.path.name}: build that anew.")
 
 
 def make(dist: Path, folder: Path, key: Ed25519PrivateKey, released: str, origin: str) -> None:
-    """Write a release into a folder that is new, or holds an earlier one. Raises Wrong."""
+    """Write a release of what was built; `released` is its day ("": its commit's). Raises Wrong."""
+    if folder.resolve() == dist.resolve():
+        raise Wrong(f"{folder} holds what is to be released: name another folder.")
+    if re.fullmatch(r"(\d{4}-\d\d-\d\d)?", released) is None:
+        raise Wrong(f"{released!r} is no day: --released YYYY-MM-DD.")
     found = find(dist, public_hex(key))
+    write(found, folder, key, released or _day_of(found[0].built.commit), origin)
+
+
+def write(
+    found: Iterable[Found], folder: Path, key: Ed25519PrivateKey, released: str, origin: str
+) -> None:
+    """Write a release into a folder that is new, or holds an earlier one. Raises Wrong."""
+    installers = {name: _installer(name, origin) for name in INSTALLERS}
     _clear(folder)
-    files = []
-    for one in found:
+    files, others, version = [], {}, ""
+    for one in sorted(found, key=lambda one: one.name):
+        version = one.built.version
         target = folder / one.name
         shutil.copyfile(one.path, target)
         target.chmod(0o755 if one.kind == "file" else 0o644)
-        if (bill := one.path.with_name(one.path.name + BILL)).is_file():
-            shutil.copyfile(bill, folder / (one.name + BILL))
-        files.append(
-            ReleaseFile(
-                one.name,
-                one.platform,
-                one.flavour,
-                one.gpu,
-                one.kind,
-                target.stat().st_size,
-                digest(target),
-            )
-        )
-    manifest = {
-        "schema": SCHEMA,
-        "version": found[0].version,
-        "released": released,
-        "files": [asdict(file) for file in files],
-    }
-    content = (json.dumps(manifest, indent=2) + "\n").encode()
+        files.append(one.listed(target.stat().st_size, digest(target)))
+        if one.bill:
+            shutil.copyfile(one.bill, folder / (one.name + BILL))
+            others[one.name + BILL] = digest(one.bill)
+    for name, content in installers.items():
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o755)
+        others[name] = digest(folder / name)
+    manifest = Signed(SCHEMA, version, released, tuple(files), others)
+    content = (json.dumps(asdict(manifest), indent=2) + "\n").encode()
     (folder / MANIFEST).write_bytes(content)
     (folder / SIGNATURE).write_text(f"{key.sign(content).hex()}\n", "ascii")
-    for name in INSTALLERS:
-        if (source := ROOT / "packaging" / name).is_file():
-            _write_installer(source, folder / name, origin)
-    (folder / SUMS).write_text("".join(_sums(folder)), "ascii")
+    (folder / SUMS).write_bytes(_sums(folder))
 
 
 def check(folder: Path, public: str) -> list[str]:
-    """Return a line for each thing that is wrong with a release."""
-    wrong = []
+    """Return a line for each thing that is wrong with a release, down to a file too many."""
     try:
-        content = (folder / MANIFEST).read_bytes()
-        signature = bytes.fromhex((folder / SIGNATURE).read_text("ascii").strip())
-        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, content)
-    except InvalidSignature:
-        return [f"{SIGNATURE}: it isn't that key's signature of {MANIFEST}"]
+        release = signed(folder, public)
+    except Wrong as error:
+        return [str(error)]
     except OSError as error:
         return [_reason(error)]
-    except ValueError:
-        return [f"{SIGNATURE}: it isn't a signature"]
-    manifest = json.loads(content)
-    for entry in manifest["files"]:
-        file = ReleaseFile(**entry)
-        right = name_of(manifest["version"], file.platform, file.flavour, file.gpu, file.kind)
-        path = folder / right
-        if file.name != right:
-            wrong.append(f"{file.name}: it should be called {right}")
-        elif not path.is_file():
-            wrong.append(f"{right}: it isn't there")
-        elif (path.stat().st_size, digest(path)) != (file.size, file.sha256):
-            wrong.append(f"{right}: its contents aren't what {MANIFEST} says")
-    there = (folder / SUMS).read_text("ascii") if (folder / SUMS).is_file() else ""
-    if there != "".join(_sums(folder)):
+    named = {
+        name_of(release.version, file.platform, file.flavour, file.gpu, file.kind): file
+        for file in release.files
+    }
+    wrong = [
+        f"{file.name}: it should be called {right}"
+        for right, file in named.items()
+        if file.name != right
+    ]
+    sums = {right: file.sha256 for right, file in named.items()} | dict(release.others)
+    sizes = {right: file.size for right, file in named.items()}
+    own = {MANIFEST, SIGNATURE, SUMS}
+    there = {path.name: path for path in folder.iterdir()}
+    for name in sorted(sums.keys() | there.keys() | own):
+        if name not in there:
+            wrong.append(f"{name}: it isn't there")
+        elif there[name].is_symlink() or not there[name].is_file():
+            wrong.append(f"{name}: it is no plain file")
+        elif name not in sums and name not in own:
+            wrong.append(f"{name}: it is no part of the release that was signed")
+        elif name in sizes and there[name].stat().st_size != sizes[name]:
+            wrong.append(f"{name}: its size isn't the one that was signed")
+        elif name in sums and digest(there[name]) != sums[name]:
+            wrong.append(f"{name}: its contents aren't those that were signed")
+    if not wrong and there[SUMS].read_bytes() != _sums(folder):
         wrong.append(f"{SUMS}: it isn't that of the files here")
     return wrong
+
+
+def signed(folder: Path, public: str) -> Signed:
+    """Return what was signed with that key. Raises Wrong."""
+    content, signature = (folder / MANIFEST).read_bytes(), (folder / SIGNATURE).read_bytes()
+    if _SIGNATURE.fullmatch(signature) is None:
+        raise Wrong(f"{SIGNATURE}: it isn't a signature")
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature.decode()), content)
+    except InvalidSignature:
+        raise Wrong(f"{SIGNATURE}: it isn't that key's signature of {MANIFEST}") from None
+    try:
+        release = msgspec.json.decode(content, type=Signed)
+    except msgspec.MsgspecError as error:
+        raise Wrong(f"{MANIFEST}: it can't be read: {error}") from None
+    if release.schema != SCHEMA:
+        raise Wrong(f"{MANIFEST}: it is of another kind ({release.schema}) than this can check")
+    return release
 
 
 def digest(path: Path) -> str:
@@ -244,37 +306,37 @@ def _clear(folder: Path) -> None:
     known = {MANIFEST, SIGNATURE, SUMS, *INSTALLERS}
     inside = sorted(folder.iterdir())
     for path in inside:
-        if path.name not in known and not _NAME.fullmatch(path.name.removesuffix(BILL)):
+        ours = path.name in known or _NAME.fullmatch(path.name.removesuffix(BILL))
+        if path.is_dir() or not ours:
             raise Wrong(f"{folder} holds more than a release: {path.name}. Name an empty folder.")
     for path in inside:
         path.unlink()
 
 
-def _write_installer(source: Path, target: Path, origin: str) -> None:
-    """Copy an installer, which then knows where the release will lie, if anybody said."""
-    text = source.read_bytes().decode("utf-8")
+def _installer(name: str, origin: str) -> bytes:
+    """Return an installer, which knows where the release will lie, if it was said. Raises Wrong."""
+    text = (ROOT / "packaging" / name).read_bytes().decode("utf-8")
     if origin:
         if re.fullmatch(r"https://[A-Za-z0-9.:/_~%-]+", origin) is None:
             raise Wrong(f"{origin!r} is no plain address that begins with https://.")
         text, count = _ORIGIN.subn(rf"\g<1>\g<2>{origin}\g<2>", text)
-        if count != 1 and source.suffix == ".sh":
-            raise Wrong(f"{source.name} has no line that says where the release lies.")
-    target.write_bytes(text.encode("utf-8"))
-    target.chmod(0o755)
+        if count != 1 and name.endswith(".sh"):
+            raise Wrong(f"{name} has no line that says where the release lies.")
+    return text.encode("utf-8")
 
 
-def _sums(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.iterdir()):
-        if path.name != SUMS:
-            yield f"{digest(path)}  {path.name}\n"
+def _sums(folder: Path) -> bytes:
+    paths = sorted(path for path in folder.iterdir() if path.name != SUMS)
+    return "".join(f"{digest(path)}  {path.name}\n" for path in paths).encode()
 
 
-def _day_of_commit() -> str:
-    """Return the day of what is checked out, so that the same commit makes the same release."""
-    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%cs"]
+def _day_of(commit: str) -> str:
+    """Return the day of a commit, so that the same one makes the same release. Raises Wrong."""
+    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%cs", "--end-of-options", commit]
     done = subprocess.run(asked, capture_output=True, text=True)
-    if done.returncode:
-        raise Wrong("This is no checkout of git: --released YYYY-MM-DD says the day.")
+    if done.returncode or not commit:
+        known = f"This checkout doesn't know the commit {commit}" if commit else "No commit is told"
+        raise Wrong(f"{known} of what was built: --released YYYY-MM-DD says the day.")
     return done.stdout.strip()
 
 
@@ -322,14 +384,16 @@ def main(args: Sequence[str] | None = None) -> int:
             print(keygen(chosen.file))
         elif chosen.command == "make":
             target = chosen.to or chosen.dist / "release"
-            day = chosen.released or _day_of_commit()
-            make(chosen.dist, target, private_key(chosen.key), day, chosen.origin)
+            key = private_key(chosen.key)
+            make(chosen.dist, target, key, chosen.released, chosen.origin)
             print(target)
-        elif wrong := check(chosen.folder, _public(chosen.key)):
+        elif wrong := check(chosen.folder, public := _public(chosen.key)):
             print("\n".join(wrong), file=sys.stderr)
             return 1
         else:
-            print(f"{chosen.folder} is as it was signed.")
+            release = signed(chosen.folder, public)
+            what = f"Baton {release.version} of {release.released}, {len(release.files)} builds"
+            print(f"{chosen.folder} is as it was signed: {what}.")
     except OSError as error:
         print(f"scripts/release: {_reason(error)}", file=sys.stderr)
         return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.releases import PLATFORM, keys, program, publish, script
+from support.built import build
+from support.releases import PLATFORM, keys, publish, script
 
 ROOT = Path(__file__).parents[2]
 VERSION = "0.2.0"
@@ -25,16 +25,15 @@ def key(tmp_path: Path) -> tuple[Any, str]:
 
 
 def dist(folder: Path, key: str, version: str = VERSION) -> Path:
-    """Return what scripts/build leaves: two files, and folders that say what they are."""
-    for name, flavour in (("baton", "full"), ("baton-slim", "slim")):
-        note = folder / "folder" / name / "_internal" / "baton" / "build.json"
-        note.parent.mkdir(parents=True)
-        what = {"version": version, "flavour": flavour, "platform": PLATFORM, "gpu": ""}
-        note.write_text(json.dumps({**what, "commit": "abc", "update_key": key}))
-        (folder / name).write_bytes(program(version, seed=len(name)))
+    """Return what scripts/build leaves, and what was brought there from other machines."""
+    mine = {"version": version, "update_key": key}
+    build(folder, "baton", mine)
+    build(folder, "baton-slim", {"flavour": "slim", **mine})
+    build(folder, f"baton-{version}-{PLATFORM}-vulkan", {"gpu": "vulkan", **mine})
+    windows = {"platform": "windows-x86_64", **mine}
+    build(folder, f"baton-{version}-windows-x86_64.zip", windows)
+    (folder / "folder" / "baton").mkdir(parents=True)
     (folder / "sizes.md").write_text("a table")
-    (folder / f"baton-{version}-{PLATFORM}-vulkan").write_bytes(program(version, seed=1))
-    (folder / f"baton-{version}-windows-x86_64.zip").write_bytes(b"PK")
     return folder
 
 
@@ -106,6 +105,8 @@ def test_a_release_is_the_same_each_time_and_as_it_was_signed(
         VERSION,
         "2026-11-21",
     )
+    bills = {f"{file['name']}.cdx.json" for file in manifest["files"]}
+    assert manifest["others"].keys() == bills | {"install.sh", "install.ps1"}
     kinds = {(f["platform"], f["flavour"], f["gpu"], f["kind"]) for f in manifest["files"]}
     assert kinds == {
         (PLATFORM, "full", "", "file"),
@@ -129,6 +130,40 @@ def _longer(release: Path) -> None:
         file.write(b"x")
 
 
+def _changed(release: Path) -> None:
+    data = (release / BINARY).read_bytes()
+    (release / BINARY).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    _sum_anew(release)
+
+
+def _summed_anew(release: Path) -> None:
+    (release / "install.sh").write_text("rm -rf ~")
+    _sum_anew(release)
+
+
+def _another_installer(release: Path) -> None:
+    (release / "get.sh").write_text("rm -rf ~")
+    _sum_anew(release)
+
+
+def _linked(release: Path) -> None:
+    elsewhere = release.with_name("elsewhere")
+    (release / BINARY).rename(elsewhere)
+    (release / BINARY).symlink_to(elsewhere)
+
+
+def _spaced(release: Path) -> None:
+    signature = (release / "manifest.json.sig").read_text()
+    (release / "manifest.json.sig").write_text(f"{signature[:64]} {signature[64:]}")
+
+
+def _sum_anew(release: Path) -> None:
+    """Write SHA256SUMS as anybody can who may write there."""
+    names = sorted(path.name for path in release.iterdir() if path.name != "SHA256SUMS")
+    summed = subprocess.run(["sha256sum", *names], cwd=release, capture_output=True, check=True)
+    (release / "SHA256SUMS").write_bytes(summed.stdout)
+
+
 def _relisted(release: Path) -> None:
     manifest = (release / "manifest.json").read_text()
     (release / "manifest.json").write_text(manifest.replace(VERSION, "0.3.0"))
@@ -137,12 +172,26 @@ def _relisted(release: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (_longer, "contents aren't"),
+        (_longer, "size isn't"),
+        (_changed, "contents aren't"),
         (_relisted, "signature"),
         (lambda release: (release / BINARY).unlink(), "isn't there"),
-        (lambda release: (release / "SHA256SUMS").unlink(), "SHA256SUMS"),
-        (lambda release: (release / "install.sh").write_text("rm -rf ~"), "SHA256SUMS"),
+        (lambda release: (release / "SHA256SUMS").unlink(), "SHA256SUMS: it isn't there"),
+        (
+            lambda release: (release / "SHA256SUMS").write_bytes(b"\xff"),
+            "SHA256SUMS: it isn't that",
+        ),
+        (_summed_anew, "install.sh: its contents aren't"),
+        (_another_installer, "get.sh: it is no part of the release"),
+        (lambda release: (release / "old").mkdir(), "old: it is no plain file"),
+        (_linked, f"{BINARY}: it is no plain file"),
+        (lambda release: (release / "install.ps1").unlink(), "install.ps1: it isn't there"),
         (lambda release: (release / "manifest.json.sig").unlink(), "No such file"),
+        (
+            lambda release: (release / "manifest.json.sig").write_text("ab" * 63),
+            "isn't a signature",
+        ),
+        (_spaced, "isn't a signature"),
     ],
 )
 def test_what_is_wrong_with_a_release_is_found(
@@ -150,8 +199,7 @@ def test_what_is_wrong_with_a_release_is_found(
 ) -> None:
     release = publish(tmp_path / "release", key[0], VERSION)
     spoil(release)
-    [wrong, *_] = script().check(release, key[1])
-    assert why in wrong
+    assert [line for line in script().check(release, key[1]) if why in line]
     assert script().main(["check", str(release), "--key", key[1]]) == 1
 
 
@@ -180,8 +228,8 @@ def test_versions_are_not_mixed_and_nothing_else_is_overwritten(
     with pytest.raises(script().Wrong, match="more than a release: thesis"):
         script().make(made, mine, key[0], "2026-11-21", "")
     assert [path.name for path in mine.iterdir()] == ["thesis"]
-    shutil.copy(made / "baton", made / f"baton-0.1.0-{PLATFORM}")
-    with pytest.raises(script().Wrong, match="of one version"):
+    build(made, f"baton-0.1.0-{PLATFORM}", {"version": "0.1.0", "update_key": key[1]})
+    with pytest.raises(script().Wrong, match=r"of one version, and here are .* of 0\.1\.0"):
         script().make(made, tmp_path / "release", key[0], "2026-11-21", "")
     with pytest.raises(script().Wrong, match="nothing to release"):
         script().make(mine, tmp_path / "release", key[0], "2026-11-21", "")
@@ -193,8 +241,10 @@ def test_the_installer_knows_where_the_release_lies(tmp_path: Path, key: tuple[A
     text = (tmp_path / "release" / "install.sh").read_text()
     assert f'\norigin="{origin}"\n' in text
     assert text.replace(origin, "") == (ROOT / "packaging" / "install.sh").read_text()
+    before = (tmp_path / "release" / "manifest.json").read_bytes()
     with pytest.raises(script().Wrong, match="no plain address"):
-        script().make(made, tmp_path / "other", key[0], "2026-11-21", 'https://x"; rm -rf ~; "')
+        script().make(made, tmp_path / "release", key[0], "2026-11-21", 'https://x"; rm -rf ~; "')
+    assert (tmp_path / "release" / "manifest.json").read_bytes() == before
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")

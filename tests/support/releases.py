@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from baton.built import Built
 from baton.domain.releases import name_of
 
 PLATFORM = "linux-x86_64"
@@ -56,10 +57,16 @@ def publish(
     *,
     released: str = "2026-11-21",
 ) -> Path:
-    """Make a release of these programs, by flavour and gpu, and return its folder."""
+    """Make a release of these programs, by flavour and gpu, and return its folder.
+
+    They are no builds, so they aren't looked into as `scripts/release make` does.
+    """
     dist = folder.with_name(f"{folder.name} dist")
     dist.mkdir(parents=True)
+    found = []
     for (flavour, gpu), content in (programs or {("full", ""): program(version)}).items():
-        (dist / name_of(version, PLATFORM, flavour, gpu)).write_bytes(content)
-    script().make(dist, folder, key, released, "")
+        file = dist / name_of(version, PLATFORM, flavour, gpu)
+        file.write_bytes(content)
+        found.append(script().Found(file, Built(version, flavour, PLATFORM, gpu)))
+    script().write(found, folder, key, released, "")
     return folder

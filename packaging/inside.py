@@ -1,0 +1,115 @@
+"""Looks into what shall be released: what a build says of itself, and whether it runs elsewhere.
+
+A single file is unpacked for that, an archive is read; nothing of it is started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+import msgspec
+import pack
+from linux import check
+
+from baton.built import FILE, Built
+
+NOTE = f"lib/baton/{FILE}"
+MACHINES = {"linux-x86_64": "Advanced Micro Devices X86-64", "linux-aarch64": "AArch64"}
+"""What readelf calls the processors."""
+HEADS = {
+    "macos-arm64": bytes.fromhex("cffaedfe 0c000001"),
+    "macos-x86_64": bytes.fromhex("cffaedfe 07000001"),
+    "windows-x86_64": b"MZ",
+}
+"""With which bytes a program begins there."""
+
+
+class Unfit(Exception):
+    """A file that can't be released; the text says why, in one sentence, and what to do."""
+
+
+def look(file: Path) -> Built:
+    """Return what a build says of itself, once it is seen that it's whole, and runs elsewhere.
+
+    Raises Unfit.
+    """
+    return _archive(file) if file.suffix == ".zip" else _single_file(file)
+
+
+def _single_file(file: Path) -> Built:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "unpacked")
+        try:
+            pack.unpack(file, folder)
+        except pack.PackError as error:
+            raise Unfit(str(error)) from error
+        note = folder / NOTE
+        built = _told(file, note.read_bytes() if note.is_file() else b"")
+        if built.platform.startswith("linux-"):
+            _check_elsewhere(file, folder, built.platform)
+        else:
+            with file.open("rb") as program:
+                _check_head(file, program.read(8), built.platform)
+    return built
+
+
+def _archive(file: Path) -> Built:
+    """Look into a folder build that was packed by packaging/windows/make.py."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+            (program,) = (name for name in names if PurePosixPath(name).name == "baton.exe")
+            root = program.removesuffix("baton.exe")
+            told = pack.entries(archive.read(root + pack.MANIFEST))
+            sums = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in names}
+            del sums[root + pack.MANIFEST]
+            whole = sums == {f"{root}{path}": entry.sha256 for path, entry in told.items()}
+            built = _told(file, archive.read(root + NOTE) if root + NOTE in sums else b"")
+            head = archive.read(program)[:8]
+    except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, RuntimeError):
+        whole = False
+    if not whole or ".." in PurePosixPath(root).parts or len(PurePosixPath(root).parts) != 1:
+        raise Unfit(f"{file} isn't as it was packed: copy it here anew, or build it anew.")
+    _check_head(file, head, built.platform)
+    return built
+
+
+def _told(file: Path, note: bytes) -> Built:
+    try:
+        return msgspec.json.decode(note, type=Built, strict=True)
+    except msgspec.MsgspecError:
+        raise Unfit(f"{file} doesn't say what it is: build it anew.") from None
+
+
+def _check_head(file: Path, head: bytes, platform: str) -> None:
+    if platform not in HEADS or not head.startswith(HEADS[platform]):
+        raise Unfit(f"{file} says that it is for {platform}, and isn't: build it anew.")
+
+
+def _check_elsewhere(file: Path, folder: Path, platform: str) -> None:
+    """Refuse what packaging/linux/build would refuse, and what is for another processor."""
+    if shutil.which("readelf") is None:
+        raise Unfit(f"{file} can't be looked at without readelf: install binutils.")
+    try:
+        programs = [check.read(file), *check.look(folder)]
+    except subprocess.CalledProcessError:
+        raise Unfit(f"{file} holds a program that readelf can't read: build it anew.") from None
+    wrong = [
+        f"{elf.path}: is for {elf.machine}."
+        for elf in programs
+        if elf.machine != MACHINES.get(platform)
+    ]
+    wrong += sorted(check.faults(programs, check.GLIBC))
+    if wrong:
+        first = wrong[0].removesuffix(".")
+        more = f", and {len(wrong) - 1} more like that" if wrong[1:] else ""
+        raise Unfit(
+            f"{file} wouldn't run on every Linux from Debian 11 on: {first}{more}."
+            " Build it with scripts/build --portable."
+        )
