@@ -17,8 +17,10 @@ FILE = Path("baton", "THIRD-PARTY.txt")
 
 _HEAD = """\
 Baton is licensed under the Apache License, Version 2.0, whose text is among those below. It holds
-these works of others, each under its own licence. Behind each stands where its source is kept;
-whatever is under the LGPL lies in this build as Python files, which anybody can replace.
+these works of others, each under its own licence. Behind each stands where its source is kept
+(pkg:deb/ names a source package of Debian's). What is under the LGPL lies in this build as Python
+files, which anybody can replace, or is the GNU C library in the program that a single file begins
+with, which anybody can link anew from Baton's source (packaging/launcher).
 """
 
 
@@ -27,7 +29,7 @@ def notices(found: Iterable[parts.Part]) -> str:
     found = list(found)
     width = max(len(_title(part)) for part in found)
     lines = [_HEAD]
-    lines += [f"{_title(part):{width}}  {part.licence}  {part.source}".rstrip() for part in found]
+    lines += [f"{_title(part):{width}}  {part.licence}  {_source(part)}".rstrip() for part in found]
     texts: dict[str, tuple[str, list[str]]] = {}
     for part in found:
         for text in part.texts:
@@ -41,6 +43,10 @@ def notices(found: Iterable[parts.Part]) -> str:
 
 def _title(part: parts.Part) -> str:
     return f"{part.name} {part.version}".rstrip()
+
+
+def _source(part: parts.Part) -> str:
+    return part.purl if part.purl.startswith("pkg:deb/") else part.source
 
 
 def main(folder: Path) -> None:

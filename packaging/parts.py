@@ -11,17 +11,20 @@ import hashlib
 import platform
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 HERE = Path(__file__).resolve().parent
 CONTENTS = "lib"
 """The folder beside the executable that holds everything else."""
 
+_PORTABLE = HERE / "linux" / "build"
 _OWN = ("baton/", "baton-", "../MANIFEST")
 _TEXT = re.compile(r"(licen[cs]e|copying|notice|thirdpartynotices)[^/]*", re.IGNORECASE)
 _NO_TEXT = (".py", ".pyc", ".so", ".pyi")
@@ -41,7 +44,10 @@ class PartsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One work by others. `licence` is an SPDX expression; `files` are those of a model, hashed."""
+    """One work by others. `licence` is an SPDX expression; `files` are those of a model, hashed.
+
+    `source` is where it is developed, "" if it doesn't say; `purl` names what it was made from.
+    """
 
     name: str
     version: str
@@ -125,17 +131,19 @@ def _listed_parts(table: Mapping[str, Any], folder: Path, held: set[str]) -> Ite
         own = [path for path in there if any(one.fullmatch(path) for one in entry["files"])]
         held.difference_update(own)
         inside = any(one.fullmatch(path) for path in there for one in entry["inside"])
+        inside &= sys.platform in entry.get("systems", [sys.platform])
         if not own and not inside:
             continue
-        version = _version(entry.get("version", ""), own)
+        version, purl = _origin(entry, own)
         model = entry.get("kind") == "model"
         yield Part(
             entry["name"],
             version,
             entry["licence"],
-            f"{entry['purl']}@{version}" if version else entry["purl"],
+            purl,
             tuple(_read(text, folder) for text in entry["texts"]),
             entry.get("kind", "library"),
+            entry.get("source", ""),
             files=tuple((path, _sha256(folder / CONTENTS / path)) for path in own if model),
         )
 
@@ -150,17 +158,65 @@ def _read(text: str, folder: Path) -> str:
     return (HERE / "licences" / name).read_text(encoding="utf-8")
 
 
-def _version(known_by: str, files: Iterable[str]) -> str:
-    """Return a part's version by whom parts.toml names, else by Debian's package of its file."""
+def compiled() -> dict[str, tuple[str, str]]:
+    """Return what packaging/linux/cpython compiled for this Python: Debian's source packages.
+
+    By what parts.toml calls them: the package, and its version with Debian's mends. Empty for any
+    other Python.
+    """
+    note = Path(sys.base_prefix, "sources")
+    lines = note.read_text(encoding="utf-8").splitlines() if note.is_file() else []
+    told = [line.split() for line in lines]
+    return {package.rstrip("0123456789."): (package, version) for package, version in told}
+
+
+def _origin(entry: Mapping[str, Any], own: Iterable[str]) -> tuple[str, str]:
+    """Return a part's version, and a purl that names what it was made from. Raises PartsError.
+
+    Debian's version tells which holes are mended, so it comes first.
+    """
+    known_by = entry.get("version", "")
+    if known_by in (built := compiled()):
+        release = re.search(r"^sources=(\w+)", _PORTABLE.read_text(encoding="utf-8"), re.MULTILINE)
+        assert release
+        return _of_debian(*built[known_by], "debian", release[1])
+    system = own if entry["purl"].startswith("pkg:generic/") else []
+    packages = [entry.get("debian", ""), *map(_package_of, system)]
+    if found := next(filter(None, map(_source_of, filter(None, packages))), None):
+        this = platform.freedesktop_os_release()
+        return _of_debian(*found, this["ID"], this.get("VERSION_CODENAME", ""))
+    version = _version(entry)
+    return version, f"{entry['purl']}@{version}" if version else entry["purl"]
+
+
+def _of_debian(package: str, version: str, system: str, release: str) -> tuple[str, str]:
+    distro = f"&distro={release}" if release else ""
+    return version, f"pkg:deb/{system}/{package}@{quote(version)}?arch=source{distro}"
+
+
+def _version(entry: Mapping[str, Any]) -> str:
+    """Return a part's version by whom parts.toml names. Raises PartsError."""
+    known_by = entry.get("version", "")
     kind, _, name = known_by.rpartition(":")
     if kind == "package":
         try:
             return distribution(name).version
         except PackageNotFoundError:
             return ""
-    if known_by:
-        return _VERSIONS[known_by]()
-    return next(filter(None, map(_debian, files)), "")
+    if "commit" in entry:
+        return _vendored(entry)
+    return _VERSIONS[known_by]() if known_by else ""
+
+
+def _vendored(entry: Mapping[str, Any]) -> str:
+    """Return the commit of what a package brings, known for one version only. Raises PartsError."""
+    package, _, version = entry["within"].partition("==")
+    if (installed := distribution(package).version) != version:
+        raise PartsError(
+            f"packaging/parts.toml knows which {entry['name']} was in {package} {version}, and this"
+            f" is {installed}: look it up in its CHANGELOG.md."
+        )
+    return str(entry["commit"])
 
 
 def _openssl() -> str:
@@ -199,6 +255,16 @@ def _expat() -> str:
     return pyexpat.EXPAT_VERSION.removeprefix("expat_")
 
 
+def _zstd() -> str:
+    import zstandard
+
+    return ".".join(map(str, zstandard.ZSTD_VERSION))
+
+
+def _glibc() -> str:
+    return platform.libc_ver()[1]
+
+
 def _cuda() -> str:
     lock = (HERE / "cuda.lock").read_text(encoding="utf-8")
     found = re.search(r"^nvidia-cuda-runtime==(\S+)", lock, re.MULTILINE)
@@ -213,18 +279,36 @@ _VERSIONS: dict[str, Callable[[], str]] = {
     "cryptography": _cryptography,
     "zlib": _zlib,
     "expat": _expat,
+    "zstd": _zstd,
+    "glibc": _glibc,
     "cuda": _cuda,
 }
 
 
-def _debian(path: str) -> str:
-    """Return the version of the Debian package that a library was taken from, "" elsewhere."""
-    find = ["dpkg-query", "--search", f"*/{PurePosixPath(path).name}"]
+def _package_of(path: str) -> str:
+    """Return Debian's package of a library that was taken from the system.
+
+    "" where dpkg doesn't know it, and for what a Python of its own brought.
+    """
+    if "/" in path or (sys.base_prefix != "/usr" and Path(sys.base_prefix, "lib", path).exists()):
+        return ""
+    owned = _dpkg("--search", f"*/{path}")
+    package = re.search(r"^([a-z0-9][a-z0-9+.-]+(?::\w+)?)(?:, .*)?: /", owned, re.MULTILINE)
+    return package[1] if package else ""
+
+
+def _source_of(package: str) -> tuple[str, str] | None:
+    """Return the source package of one of Debian's packages, and that one's version."""
+    told = _dpkg("--show", "--showformat=${source:Package} ${source:Version}", package)
+    source, _, version = told.partition(" ")
+    return (source, version) if version else None
+
+
+def _dpkg(*asked: str) -> str:
+    """Return what dpkg says, "" where it has no answer, or isn't there."""
+    command = ["dpkg-query", *asked]
     try:
-        package = subprocess.run(find, check=True, capture_output=True, text=True).stdout
-        show = ["dpkg-query", "--show", "--showformat=${source:Upstream-Version}"]
-        name = package.partition(": ")[0].partition(",")[0]
-        return subprocess.run([*show, name], check=True, capture_output=True, text=True).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""
 

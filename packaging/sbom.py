@@ -15,13 +15,23 @@ from pathlib import Path
 
 import parts
 from cyclonedx.contrib.license.factories import LicenseFactory
-from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
+from cyclonedx.model import (
+    ExternalReference,
+    ExternalReferenceType,
+    HashAlgorithm,
+    HashType,
+    Property,
+    XsUri,
+)
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
+
+COMMIT = "baton:commit"
+"""The property that says what was built."""
 
 _KINDS = {"library": ComponentType.LIBRARY, "model": ComponentType.MACHINE_LEARNING_MODEL}
 
@@ -37,6 +47,7 @@ def bill(found: Iterable[parts.Part], build: Mapping[str, str], epoch: int = 0) 
         type=ComponentType.APPLICATION,
         bom_ref=f"{name}-{build['version']}-{build['platform']}{gpu}",
         licenses=[licences.make_from_string("Apache-2.0")],
+        properties=[Property(name=COMMIT, value=build["commit"])],
     )
     components = [_component(part, licences) for part in found]
     bom = Bom(components=components, serial_number=_serial(root, components))
@@ -67,7 +78,8 @@ def _component(part: parts.Part, licences: LicenseFactory) -> Component:
 
 def _serial(root: Component, components: Iterable[Component]) -> uuid.UUID:
     """Return a number that stands for these contents, and so is the same for the same build."""
-    named = [str(root.bom_ref), *sorted(str(one.bom_ref) for one in components)]
+    commit = [str(one.value) for one in root.properties]
+    named = [str(root.bom_ref), *commit, *sorted(str(one.bom_ref) for one in components)]
     return uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(named))
 
 

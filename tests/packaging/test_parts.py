@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import re
+import zlib
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -23,7 +26,8 @@ def test_every_package_of_the_lock_may_be_passed_on_and_brings_its_licence(tmp_p
     found = parts.parts(tmp_path / "all", modules, packages)
     purls = {part.purl.partition("@")[0] for part in found}
     assert {f"pkg:pypi/{canonical(one.name)}" for one in packages} <= purls
-    assert {"pkg:generic/cpython", "pkg:generic/openssl", "pkg:generic/zlib"} <= purls
+    versions = {part.name: part.version for part in found}
+    assert all(versions[name] for name in ("CPython", "OpenSSL", "zlib", "llama.cpp"))
     inside = {part.name: part.version for part in found if " in " in part.name}
     assert set(inside) == {"SQLite in pysqlite3", "OpenSSL in cryptography"}
     assert all(version[0].isdigit() for version in inside.values())
@@ -48,6 +52,118 @@ def test_a_file_of_unknown_origin_ends_the_build(tmp_path: Path, file: str) -> N
     with pytest.raises(parts.PartsError, match=r"Nobody knows whose these are") as refused:
         parts.parts(tmp_path / "odd", modules, few())
     assert file in str(refused.value)
+
+
+DPKG = """#!/bin/sh
+case "$*" in
+--search*libssl*) echo "openssl-extra, libssl3:amd64: /usr/lib/x86_64-linux-gnu/libssl.so.3" ;;
+--search*libz*) printf 'diversion by x from: /lib/libz.so.1\\nzlib1g: /lib/libz.so.1\\n' ;;
+--search*libpython*) echo "libpython3.11:amd64: /usr/lib/libpython3.11.so.1.0" ;;
+--show*zlib1g) printf 'zlib 1:1.2.13.dfsg-1' ;;
+--show*libpython3.11:amd64) printf 'python3.11 3.11.2-6+deb12u6' ;;
+--show*openssl-extra) printf 'openssl 3.0.17-1~deb12u2' ;;
+*) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Debian whose Python lies in the folder that is returned."""
+    dpkg = tmp_path / "bin" / "dpkg-query"
+    dpkg.parent.mkdir()
+    dpkg.write_text(DPKG)
+    dpkg.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{dpkg.parent}:/usr/bin:/bin")
+    told = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: told)
+    monkeypatch.setattr("sys.base_prefix", str(tmp_path / "python"))
+    (tmp_path / "python" / "lib").mkdir(parents=True)
+    return tmp_path / "python"
+
+
+def origins(folder: Path) -> dict[str, tuple[str, str]]:
+    modules = build(folder, [])
+    found = parts.parts(folder, modules, [])
+    return {part.name: (part.version, part.purl) for part in found}
+
+
+def test_what_the_portable_root_compiled_is_known_by_debians_source_packages(
+    tmp_path: Path, debian: Path
+) -> None:
+    (debian / "sources").write_text("openssl 3.0.20-1~deb12u2\npython3.11 3.11.2-6+deb12u8\n")
+    assert parts.compiled().keys() == {"openssl", "python"}
+    found = origins(tmp_path / "build")
+    assert found["OpenSSL"] == (
+        "3.0.20-1~deb12u2",
+        "pkg:deb/debian/openssl@3.0.20-1~deb12u2?arch=source&distro=bookworm",
+    )
+    assert found["CPython"] == (
+        "3.11.2-6+deb12u8",
+        "pkg:deb/debian/python3.11@3.11.2-6%2Bdeb12u8?arch=source&distro=bookworm",
+    )
+
+
+def test_what_was_taken_from_debian_is_known_by_its_source_package(
+    tmp_path: Path, debian: Path
+) -> None:
+    found = origins(tmp_path / "build")
+    assert parts.compiled() == {}
+    assert found["CPython"][0] == "3.11.2-6+deb12u6"
+    assert found["OpenSSL"][1].startswith("pkg:deb/debian/openssl@3.0.17-1~deb12u2?")
+    assert found["zlib"] == (
+        "1:1.2.13.dfsg-1",
+        "pkg:deb/debian/zlib@1%3A1.2.13.dfsg-1?arch=source&distro=bookworm",
+    )
+
+
+def test_what_a_python_brought_itself_is_not_taken_for_debians(
+    tmp_path: Path, debian: Path
+) -> None:
+    import ssl
+
+    for name in ("libpython3.11.so.1.0", "libssl.so.3"):
+        (debian / "lib" / name).touch()
+    found = origins(tmp_path / "build")
+    upstream = ssl.OPENSSL_VERSION.split()[1]
+    assert found["OpenSSL"] == (upstream, f"pkg:generic/openssl@{upstream}")
+    assert found["CPython"][1] == f"pkg:generic/cpython@{platform.python_version()}"
+    assert found["zlib"][0] == "1:1.2.13.dfsg-1"
+
+
+def test_a_system_without_dpkg_tells_what_its_libraries_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = origins(tmp_path / "build")
+    assert found["zlib"][1] == f"pkg:generic/zlib@{zlib.ZLIB_RUNTIME_VERSION}"
+    assert found["CPython"][0] == platform.python_version()
+
+
+def test_another_llama_cpp_than_the_noted_one_ends_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "build"
+    modules = build(folder, [], "llama_cpp/lib/libllama.so")
+    (llama,) = (one for one in parts.parts(folder, modules, []) if one.name == "llama.cpp")
+    assert re.fullmatch("[0-9a-f]{40}", llama.version)
+    assert llama.purl == f"pkg:github/ggml-org/llama.cpp@{llama.version}"
+    later = forged(tmp_path / "site")
+    monkeypatch.setattr(parts, "distribution", lambda _: later)
+    with pytest.raises(parts.PartsError, match=r"llama\.cpp was in llama-cpp-python .* is 1\.0"):
+        parts.parts(folder, modules, [])
+
+
+def test_glibc_in_the_launcher_is_on_the_list_and_its_licence_goes_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = build(tmp_path / "build", [], "../baton")
+    pyinstaller = forged(tmp_path / "site")
+    monkeypatch.setattr(parts, "distribution", lambda _: pyinstaller)
+    found = parts.parts(tmp_path / "build", modules, [])
+    (glibc,) = (part for part in found if part.name == "glibc in the launcher")
+    assert glibc.version.startswith("2.")
+    assert "GNU LESSER GENERAL PUBLIC LICENSE" in notices.notices(found)
 
 
 def forged(folder: Path, *lines: str, licence: bool = True) -> Distribution:
