@@ -75,6 +75,9 @@ def name(dist: Path) -> list[Path]:
     """Copy what is released, and its bills, under their release names. Raises Wrong."""
     named = dist / "named"
     shutil.rmtree(named, ignore_errors=True)
+    commits = {told.get("commit", "") for _, told in built(dist)}
+    if len(commits) > 1:
+        raise Wrong(f"A release is of one commit, and {dist} holds builds of {len(commits)}.")
     named.mkdir()
     for path, told in built(dist):
         slim = "-slim" if told["flavour"] == "slim" else ""

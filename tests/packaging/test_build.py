@@ -10,9 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from support.built import build as made_small
 from support.built import library, program
 
 ROOT = Path(__file__).parent.parent.parent
@@ -223,3 +225,46 @@ def test_only_the_portable_root_demands_what_is_portable(
     (folder / "libone.so").write_bytes(library(tmp_path / "one", "-Wl,-rpath,$ORIGIN"))
     build._check_portable(folder)
     assert "baton needs glibc 2" in capsys.readouterr().err
+
+
+def builds(build: ModuleType, *, inside: bytes = b"1", behind: str = "none") -> None:
+    """Have builds differ, the second from the first: in a file inside, or in what lies there."""
+
+    def made(_: object, place: Path) -> None:
+        again = place.name != "first"
+        files = {"lib/one": inside if again else b"1"}
+        made_small(place, "baton", {}, files=files)
+        if again and (place / behind).exists():
+            with (place / behind).open("ab") as file:
+                file.write(b"!")
+
+    build.build = made  # type: ignore[attr-defined]
+
+
+def test_what_is_the_same_twice_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = module()
+    build.BUILD = tmp_path  # type: ignore[attr-defined]
+    builds(build)
+    build._check_reproducible(None)
+    assert "The same twice" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("differs", "said"),
+    [
+        ({"inside": b"2"}, r"baton isn't the same twice: lib/one$"),
+        ({"behind": "baton"}, r"baton isn't the same twice, though all files in it are\."),
+        ({"behind": "baton.cdx.json"}, r"json isn't the same twice: compare .*/first/.* and .*"),
+    ],
+)
+def test_what_is_not_the_same_twice_is_named(
+    tmp_path: Path, differs: dict[str, Any], said: str
+) -> None:
+    build = module()
+    build.BUILD = tmp_path  # type: ignore[attr-defined]
+    builds(build, **differs)
+    with pytest.raises(build.BuildError, match=said):
+        build._check_reproducible(None)

@@ -68,6 +68,14 @@ def test_a_build_without_its_bill_is_not_released(tmp_path: Path) -> None:
         ci.name(tmp_path)
 
 
+def test_builds_of_several_commits_are_not_released_together(tmp_path: Path) -> None:
+    built(tmp_path, "baton", commit="abc")
+    built(tmp_path, "baton-vulkan", commit="def", gpu="vulkan")
+    with pytest.raises(ci.Wrong, match=r"of one commit, and .* holds builds of 2"):
+        ci.name(tmp_path)
+    assert not (tmp_path / "named").exists()
+
+
 def test_nothing_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(ci.Wrong, match="nothing to release"):
         ci.name(tmp_path)

@@ -50,7 +50,7 @@ def build(
     start = program(head or says["platform"])
     exe = "baton.exe" if name.endswith(".zip") else "baton"
     inside = {exe: start, "lib/baton/build.json": json.dumps(says).encode(), **(files or {})}
-    dist.mkdir(exist_ok=True)
+    dist.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "baton-slim" if says["flavour"] == "slim" else "baton")
         for path, data in inside.items():
