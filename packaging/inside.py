@@ -6,6 +6,7 @@ A single file is unpacked for that, an archive is read; nothing of it is started
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -70,14 +71,20 @@ def _archive(file: Path) -> Built:
             sums = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in names}
             del sums[root + pack.MANIFEST]
             whole = sums == {f"{root}{path}": entry.sha256 for path, entry in told.items()}
+            whole &= len(sums) + 1 == len(names) and all(map(_is_plain, names))
             built = _told(file, archive.read(root + NOTE) if root + NOTE in sums else b"")
             head = archive.read(program)[:8]
     except (zipfile.BadZipFile, zlib.error, EOFError, LookupError, ValueError, RuntimeError):
         whole = False
-    if not whole or ".." in PurePosixPath(root).parts or len(PurePosixPath(root).parts) != 1:
+    if not whole:
         raise Unfit(f"{file} isn't as it was packed: copy it here anew, or build it anew.")
     _check_head(file, head, built.platform)
     return built
+
+
+def _is_plain(name: str) -> bool:
+    """Say whether an archive's path leads into a folder of its own, also on Windows."""
+    return re.fullmatch(r"[^/\\:]+(/[^/\\:]+)+", name) is not None and "/../" not in f"/{name}/"
 
 
 def _told(file: Path, note: bytes) -> Built:

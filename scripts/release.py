@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from baton.built import Built
 from baton.domain.releases import (
+    FLAVOURS,
     MANIFEST,
     SCHEMA,
     SIGNATURE,
@@ -174,7 +175,8 @@ def _look(path: Path, key: str) -> Found:
         raise Wrong(str(error)) from error
     one = Found(path, built, path.with_name(path.name + BILL))
     slim, gpu = "-slim" * (built.flavour == "slim"), f"-{built.gpu}" * bool(built.gpu)
-    if path.name not in (one.name, f"baton{slim}{gpu}") or not is_version(built.version):
+    known = _NAME.fullmatch(one.name) and is_version(built.version) and built.flavour in FLAVOURS
+    if not known or path.name not in (one.name, f"baton{slim}{gpu}"):
         raise Wrong(f"{path} isn't what it is called: it says that it is {one.name}.")
     if built.update_key != key:
         raise Wrong(
@@ -304,12 +306,12 @@ def _clear(folder: Path) -> None:
     """Make the folder, or take an earlier release out of it. Raises Wrong if it holds more."""
     folder.mkdir(parents=True, exist_ok=True)
     known = {MANIFEST, SIGNATURE, SUMS, *INSTALLERS}
-    inside = sorted(folder.iterdir())
-    for path in inside:
+    there = sorted(folder.iterdir())
+    for path in there:
         ours = path.name in known or _NAME.fullmatch(path.name.removesuffix(BILL))
         if path.is_dir() or not ours:
             raise Wrong(f"{folder} holds more than a release: {path.name}. Name an empty folder.")
-    for path in inside:
+    for path in there:
         path.unlink()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,7 @@ def test_what_is_right_is_released_for_every_system(tmp_path: Path, key: tuple[A
         ("baton", {"flavour": "slim"}),
         ("baton", {"gpu": "cuda"}),
         ("baton", {"version": "next"}),
+        ("baton", {"flavour": "sweet"}),
         ("baton-slim", {}),
     ],
 )
@@ -198,21 +201,29 @@ def test_what_is_for_another_processor_than_it_says_is_not_released(
     assert "is for AArch64" in why_not(tmp_path / "dist", key)
 
 
+def line(name: str, data: bytes | None) -> bytes:
+    """Return MANIFEST's line of a file in an archive."""
+    digest = hashlib.sha256(data or b"").hexdigest()
+    return f"f 0644 {len(data or b'')} {digest} {name.removeprefix('baton/')}\n".encode()
+
+
 def test_an_archive_that_is_not_as_it_was_packed_is_not_released(
     tmp_path: Path, key: tuple[Any, str]
 ) -> None:
-    def rewritten(**changed: bytes | None) -> None:
+    def rewritten(changed: Mapping[str, bytes | None], *, listed: bool = False) -> None:
         build(
             tmp_path / "dist", WINDOWS, ON_WINDOWS | {"update_key": key[1]}, files={"lib/one": b"1"}
         )
         with zipfile.ZipFile(file := tmp_path / "dist" / WINDOWS) as archive:
             held = {name: archive.read(name) for name in archive.namelist()}
+        if listed:
+            held["baton/MANIFEST"] += b"".join(line(name, data) for name, data in changed.items())
         with zipfile.ZipFile(file, "w") as archive:
-            for name, data in (held | changed).items():
+            for name, data in {**held, **changed}.items():
                 if data is not None:
                     archive.writestr(name, data)
 
-    rewritten()
+    rewritten({})
     script().find(tmp_path / "dist", key[1])
     changes: list[dict[str, bytes | None]] = [
         {"baton/lib/one": b"2"},
@@ -226,8 +237,13 @@ def test_an_archive_that_is_not_as_it_was_packed_is_not_released(
         {"baton/MANIFEST": b"nonsense"},
     ]
     for change in changes:
-        rewritten(**change)
+        rewritten(change)
         assert f"{WINDOWS} isn't as it was packed" in why_not(tmp_path / "dist", key), change
+    for name in ("baton/../../evil", "baton/a\\..\\..\\b", "baton/c:evil"):
+        rewritten({name: b"3"}, listed=True)
+        assert f"{WINDOWS} isn't as it was packed" in why_not(tmp_path / "dist", key), name
+    rewritten({"baton/lib/plain": b"3"}, listed=True)
+    script().find(tmp_path / "dist", key[1])
     file = tmp_path / "dist" / WINDOWS
     for data in (b"PK", b"", file.read_bytes()[:-30]):
         file.write_bytes(data)
