@@ -35,7 +35,7 @@ import json, sys, time
 sys.path[:0] = sys.argv[1:2]
 from baton.adapters.local import starter
 from baton.children import llama
-from baton.children.sampling import Sampling
+from baton.domain.sampling import Sampling
 import psutil
 
 llama.start(lambda text: None)

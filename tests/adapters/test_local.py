@@ -263,7 +263,7 @@ async def test_workers_take_turns_on_the_processor() -> None:
 
 async def test_a_context_that_outgrows_the_memory_is_told() -> None:
     worker = small(Memory(150_000_000))
-    with pytest.raises(ModelFileError, match=r"needs about 0\.4 GB of memory; 0\.1 GB are"):
+    with pytest.raises(ModelFileError, match=r"needs about [\d.]+ MB of memory; 150\.0 MB are"):
         await ask(worker, CAPITAL)
     assert worker.resident == 0
 

@@ -14,8 +14,8 @@ from baton.children import llama
 from baton.children.cores import physical_cores
 from baton.children.native import LlamaError
 from baton.children.prompt import encode
-from baton.children.sampling import Sampling
 from baton.children.template import ChatTemplate, compile_template
+from baton.domain.sampling import Sampling
 from support.adapting import adapter as make_adapter
 
 pytestmark = pytest.mark.local_model

@@ -16,8 +16,8 @@ from baton.adapters.local import starter
 from baton.adapters.local.files import load_for, read_file
 from baton.children import llama, runner
 from baton.children.native import LlamaError, c
-from baton.children.sampling import Sampling
 from baton.domain.fit import QUANTISED_BITS, kv_of
+from baton.domain.sampling import Sampling
 from support.tiny import LAYERS, WINDOW, WORDS, tiny
 
 pytestmark = pytest.mark.local_model

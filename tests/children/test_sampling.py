@@ -15,8 +15,9 @@ from baton.adapters.local import starter
 from baton.children import llama
 from baton.children.native import LlamaError, c
 from baton.children.prompt import encode
-from baton.children.sampling import EVERY, FIRST, GrammarRefused, Sampler, Sampling
+from baton.children.sampling import EVERY, FIRST, GrammarRefused, Sampler
 from baton.children.template import compile_template
+from baton.domain.sampling import Sampling
 
 pytestmark = pytest.mark.local_model
 

@@ -262,7 +262,7 @@ def test_a_server_that_never_gives_the_right_part_brings_nothing(hub: Hub, targe
     hub.fault(Fault(shift=5), times=0)
     fields = refused(hub, offer_in(hub), target)
     assert "another part" in fields["message"]
-    assert "300.0 KB of 700.0 KB are here and kept" in fields["message"]
+    assert "300.0 kB of 700.0 kB are here and kept" in fields["message"]
     assert partial_of(offer_in(hub), target).read_bytes() == CONTENT[:300_000]
 
 
@@ -310,7 +310,7 @@ def test_a_disk_without_room_is_noticed_before(hub: Hub, target: Path) -> None:
     offer = Offer(Source(REPO, FILE, "main"), 10**15, "a" * 64)
     fields = refused(hub, offer, target)
     assert fields["error"] == "ModelFileError"
-    assert "GB more are needed" in fields["message"]
+    assert "TB more are needed" in fields["message"]
     assert hub.log == []
 
 

@@ -14,6 +14,7 @@ from baton.domain.signals import Signal
 from cli.calling import Call, Done, Process
 from cli.lived import Said, live
 from cli.stocked import models
+from support import gguf
 
 WORKERS = """\
 [[workers]]
@@ -159,6 +160,94 @@ def test_ids_are_completed(
     monkeypatch.setenv("COMP_WORDS", typed)
     monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
     assert process().stdout == offered
+
+
+POET = """
+[[workers]]
+id = "poet"
+model = "{model}"
+temperature = 1.1
+top_k = 12
+seed = 4
+thinking = false
+adapter = "{adapter}"
+adapter_scale = 0.5
+system = "Rhyme."
+threads = 1
+
+[[workers]]
+id = "lab"
+kind = "server"
+model = "llama"
+base_url = "http://127.0.0.1:9/v1"
+temperature = 0.3
+
+[[workers]]
+id = "plain"
+kind = "server"
+model = "llama"
+base_url = "http://127.0.0.1:9/v1"
+"""
+
+
+@pytest.fixture
+def poet(home: Path, tmp_path: Path) -> Path:
+    """Have a worker with a manner of its own; return its adapter, which isn't there yet."""
+    adapter = tmp_path / "verse.gguf"
+    keys = gguf.facts() | {"general.sampling.temp": 0.6, "general.sampling.top_p": 0.8}
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf.whole(keys, [gguf.Tensor("token_embd.weight", (64, 64))]))
+    (home / "config").mkdir(parents=True)
+    text = POET.format(model=model, adapter=adapter)
+    (home / "config" / "config.toml").write_text(text)
+    return adapter
+
+
+@pytest.mark.parametrize("group", ["models", "workers"])
+def test_how_a_worker_writes_is_told_with_who_said_so(call: Call, poet: Path, group: str) -> None:
+    done = call(group, "show", "poet")
+    assert line(done, "Writes with") == (
+        "temperature 1.1, top_k 12 (config.toml); top_p 0.8 (its file); "
+        "min_p 0.05, repeat_penalty 1.1 (Baton's own)"
+    )
+    assert line(done, "Seed") == "4 (config.toml)"
+    assert line(done, "Thinks") == "no (config.toml)"
+    assert line(done, "System text") == "\u201cRhyme.\u201d (config.toml)"
+    assert line(done, "Loaded with") == "kv f16, 1 thread, as many layers on a GPU as fit"
+    assert line(done, "Adapter").startswith(f"{poet}, which isn't there")
+    poet.write_bytes(bytes(12_000_000))
+    assert (
+        line(call(group, "show", "poet"), "Adapter") == f"{poet}, 12.0 MB, with a strength of 0.5"
+    )
+    told = json.loads(call(group, "show", "poet", "--json").out)
+    assert told["sampling"]["temperature"] == {"value": 1.1, "from": "settings"}
+    assert told["sampling"]["top_p"] == {"value": 0.8, "from": "file"}
+    assert (told["seed"], told["thinking"]) == (4, False)
+    assert told["adapter"] == {"file": str(poet), "scale": 0.5}
+
+
+@pytest.mark.parametrize("group", ["models", "workers"])
+def test_how_the_starter_writes_is_told(call: Call, group: str) -> None:
+    done = call(group, "show", "small")
+    assert line(done, "Writes with").startswith("temperature 0 (suits this model); top_k 40, ")
+    assert line(done, "Seed").startswith("not needed")
+    assert "Adapter:" not in done.out
+    assert json.loads(call(group, "show", "small", "--json").out)["adapter"] is None
+
+
+@pytest.mark.usefixtures("poet")
+@pytest.mark.parametrize("group", ["models", "workers"])
+def test_of_workers_elsewhere_only_what_was_set_is_known(call: Call, group: str) -> None:
+    assert line(call(group, "show", "lab"), "Writes with") == "temperature 0.3 (config.toml)"
+    plain = call(group, "show", "plain")
+    assert line(plain, "Writes with") == "what is usual there"
+    assert "Seed:" not in plain.out
+    assert json.loads(call(group, "show", "plain", "--json").out)["sampling"] == {}
+
+
+def test_of_what_is_not_here_no_manner_is_told(call: Call) -> None:
+    assert "Writes with" not in call("models", "show", "qwen3.5-2b").out
+    assert "Writes with" not in call("workers", "show", "calculator").out
 
 
 def test_the_nearest_one_is_named(call: Call) -> None:

@@ -81,7 +81,7 @@ def test_what_was_recommended_is_what_is_fetched(
         file.write_text(json.dumps({"at": time.time() - 60, "models": told}))
         done = call("models", "pull", "--recommended")
         assert done.code == 0, done.err
-        assert "chatty, 50.0 KB, will be fetched." in done.err
+        assert "chatty, 50.0 kB, will be fetched." in done.err
         assert load(find_paths().config_file).conductor == "chatty"
         assert hub.served("solver.gguf") == 0
         assert "is here already" in call("models", "pull", "--recommended").err

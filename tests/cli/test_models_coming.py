@@ -280,7 +280,7 @@ def test_a_linked_file_stays_where_it_is(call: Call, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     [one] = json.loads(done.out)["models"]
     assert (one["id"], one["state"], one["linked"]) == ("own", "linked", True)
-    assert "60.0 KB linked" in call("models", "ls").err
+    assert "60.0 kB linked" in call("models", "ls").err
     assert not list(find_paths().models.rglob("*.gguf"))
     gone = call("models", "rm", "own", "-y")
     assert (gone.code, mine.exists()) == (0, True)
@@ -325,6 +325,57 @@ def test_a_file_that_is_not_there_is_told_and_others_are_taken(call: Call, tmp_p
     assert (told["status"], told["error"]["type"]) == ("failed", "ModelFileError")
     assert [one["id"] for one in told["models"]] == [None, "mine"]
     assert call("models", "import").code == 2
+
+
+@pytest.mark.parametrize("typed", ["no.gguf", "./no.gguf", "deep/no.gguf", "{here}/no.gguf"])
+def test_a_path_that_leads_nowhere_is_told_as_it_was_typed(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed = typed.format(here=tmp_path)
+    for option in ("-q", "--link"):
+        done = call("models", "import", option, typed)
+        told = str(Path(typed))  # ./no.gguf is no.gguf
+        assert (done.code, done.err) == (
+            5,
+            f"baton: There is no file {told}. Check its path.\n",
+        )
+
+
+def test_each_reason_why_a_file_is_not_taken_is_told(call: Call, tmp_path: Path) -> None:
+    def told(*args: str) -> str:
+        done = call("models", "import", "-q", *args)
+        assert (done.code, done.out) == (5, "")
+        return done.err
+
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(b"")
+    assert f"{mine} is no model that can be used: it is empty." in told(str(mine))
+    mine.write_bytes(b"PK" * 100)
+    assert f"{mine} is no model that can be used: it isn't a GGUF file." in told(str(mine))
+    mine.unlink()
+    os.mkfifo(mine)
+    assert f"{mine} can't be read: it isn't an ordinary file." in told(str(mine))
+    mine.unlink()
+    mine.symlink_to(mine)  # which the system refuses root, too
+    assert f"{mine} can't be read: Too many levels of symbolic links. Check its owner" in told(
+        str(mine)
+    )
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert told(str(empty)) == (
+        f"baton: {empty} is a folder that `baton models export` didn't make. Name a .gguf file.\n"
+    )
+    for name in ("b.gguf", "a.gguf"):
+        (empty / name).write_bytes(TINY)
+    assert "Name the model files in it, such as 'a.gguf' (2 are in it).\n" in told(str(empty))
+
+
+@pytest.mark.parametrize("typed", ["tiny", "hf.co/user/repo:Q4_K_M", "https://example.org/a.gguf"])
+def test_who_imports_what_is_to_be_fetched_is_led_there(call: Call, hub: Hub, typed: str) -> None:
+    done = call("models", "import", typed)
+    assert (done.code, hub.log) == (2, [])
+    assert f"`baton models pull {typed}` does." in done.err
 
 
 def test_another_programs_models_are_found_and_linked(

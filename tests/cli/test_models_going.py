@@ -57,7 +57,7 @@ def test_the_person_is_asked(own: Path) -> None:
         file.write(poet)
     for typed, left in (("\r", True), ("y\r", False)):
         screen = Terminal([*BATON, "models", "rm", "own"], os.environ)
-        screen.wait_for("Remove 1 model (60.0 KB) for good?")
+        screen.wait_for("Remove 1 model (60.0 kB) for good?")
         assert "chat" in screen.text
         assert "poet is a worker with that model" in screen.text
         screen.read(0.3)
@@ -123,7 +123,7 @@ def test_leftovers_are_counted_shown_and_deleted(call: Call, own: Path) -> None:
     left = find_paths().models / "gone" / ("a" * 64 + ".partial")
     left.parent.mkdir()
     left.write_bytes(b"x" * 5000)
-    assert "`baton models prune` frees 5.0 KB" in call("models", "ls").err
+    assert "`baton models prune` frees 5.0 kB" in call("models", "ls").err
     assert call("models", "prune").code == 2
     assert left.exists()
     done = call("models", "prune", "-y", "--json")

@@ -12,7 +12,7 @@ from typing import Self
 
 import pytest
 
-from baton.cli.output import Output, emit, show_size, talk
+from baton.cli.output import Output, emit, talk
 
 END = b"THE END"
 OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
@@ -114,11 +114,3 @@ def test_nothing_said_in_passing_is_obeyed(
             talk(text)
     assert not OBEYED.search(screen.shown)
     assert screen.shown.count("漢") > 1000
-
-
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [(0, "0 B"), (999, "999 B"), (12_345, "12.3 KB"), (98 * 10**6, "98.0 MB"), (10**13, "10.0 TB")],
-)
-def test_sizes_are_for_people(size: int, shown: str) -> None:
-    assert show_size(size) == shown

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from baton.adapters.local import files, starter
+from baton.settings import find_paths
 from cli.calling import Call
 
 FILE = starter().path
@@ -50,7 +51,53 @@ def test_what_needs_no_model_works(call: Call) -> None:
     for command in (["models", "ls"], ["workers", "ls"], ["models", "role"], ["history", "ls"]):
         done = call(*command)
         assert done.code == 0, (command, done.err)
-        assert "small" not in done.out or command[-1] == "role"
+        assert "small" not in done.out
+
+
+def test_nobody_is_said_to_answer_and_what_to_do(call: Call) -> None:
+    done = call("models", "role")
+    assert done.code == 0
+    rows = dict(line.split(maxsplit=1) for line in done.out.splitlines())
+    assert rows["chat"] == "nobody yet"
+    assert rows["conductor"] == "Baton chooses"
+    assert done.err == SAID.removeprefix("baton: ")
+    assert call("models", "role", "chat").out == "nobody yet\n"
+    told = json.loads(call("models", "role", "--json").out)
+    assert (told["roles"]["chat"], told["missing"]) == ("small", ["small"])
+
+
+def test_whom_the_settings_name_and_who_stands_in_is_told(call: Call) -> None:
+    assert call("models", "import", "--id", "own", str(FILE), "-q").code == 0
+    find_paths().config_file.parent.mkdir(parents=True, exist_ok=True)
+    find_paths().config_file.write_text('conductor = "gone"\n')
+    done = call("models", "role")
+    rows = dict(line.split(maxsplit=1) for line in done.out.splitlines())
+    assert rows["chat"] == "own, as small isn't here"
+    assert rows["conductor"] == "gone, which isn't here"
+    assert "`baton models role chat ID`" in done.err
+    assert call("models", "role", "coder").err == ""
+    assert call("models", "role", "chat", "own").out == "own\n"
+    assert call("models", "role", "conductor", "none").err == ""
+    assert json.loads(call("models", "role", "--json").out)["missing"] == []
+
+
+def test_the_starter_is_not_said_to_have_come_along(call: Call) -> None:
+    for command in (["show", "small"], ["rm", "small"], ["role", "chat", "small"]):
+        done = call("models", *command)
+        assert (done.code, done.out) == (5, ""), command
+        assert "starter model" in done.err
+        assert "came with Baton" not in done.err
+
+
+def test_an_empty_table_is_none(call: Call) -> None:
+    done = call("models", "ls")
+    assert (done.code, done.out) == (0, "")
+    assert "`baton models recommend`" in done.err
+
+
+def test_what_is_remembered_of_a_recommendation_is_for_nobody_else(call: Call) -> None:
+    assert call("models", "recommend").code == 0
+    assert find_paths().state.stat().st_mode & 0o077 == 0
 
 
 def test_a_model_that_has_no_role_answers_all_the_same(call: Call) -> None:

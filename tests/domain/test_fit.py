@@ -112,8 +112,9 @@ def test_a_mend_really_mends(models: list[Load], machine: Machine) -> None:
         found = [model for model in models if model.name == left_out[1]]
         rests = ([other for other in models if other is not model] for model in found)
         assert any(judge(rest, machine).fit is not Fit.WONT for rest in rests)
-    elif smaller := re.search(r"up to ([\d.]+) GB", verdict.mend):
-        fitting = replace(models[0], weights=round(float(smaller[1]) * GB)).at(2048)
+    elif smaller := re.search(r"up to ([\d.]+) ([GM])B", verdict.mend):
+        most = round(float(smaller[1]) * (GB if smaller[2] == "G" else 10**6))
+        fitting = replace(models[0], weights=most).at(2048)
         emptied = replace(machine, available=machine.memory)
         assert judge([fitting], emptied).fit is not Fit.WONT
     elif verdict.mend.startswith("Close"):

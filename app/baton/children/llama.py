@@ -14,8 +14,9 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from baton.children.native import LlamaError, c, gpu_kinds, load_backends
-from baton.children.sampling import Constrained, Sampler, Sampling
+from baton.children.sampling import Constrained, Sampler
 from baton.domain.fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
+from baton.domain.sampling import Sampling
 
 SMALLEST_CONTEXT = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""

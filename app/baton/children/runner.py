@@ -202,14 +202,16 @@ class Runner:
 
     def _answer(self, frame: framing.Frame) -> None:
         from baton.children.native import LlamaError
-        from baton.children.sampling import GrammarRefused, suited
+        from baton.children.sampling import GrammarRefused
+        from baton.domain.sampling import recommended, suited
 
         self._ask = frame["id"]
         try:
             prompt = self._tokens(frame)
             cap = self._cap(len(prompt), frame)
             self._context.adapt(self._adapters.get(frame["adapter"]), frame["adapter_scale"])
-            how = suited(frame, self._model.metadata, self._model.parameters)
+            file = recommended(self._model.metadata)
+            how = suited(frame, file, self._model.parameters)
             sampler = self._model.sampler(how, frame["grammar"])
             with contextlib.closing(sampler):
                 known = self._context.read(prompt, self._every(0, "reading", "done", "total"))

@@ -6,10 +6,10 @@ import ctypes
 import math
 import re
 from array import array
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from baton.children.native import LlamaError, c
+from baton.domain.sampling import Sampling
 
 LAST_TOKENS = 64
 """How many of the latest tokens count as repetition."""
@@ -31,66 +31,6 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\n]*', re.DOTAL
 
 class GrammarRefused(LlamaError):
     """A grammar that can't be used."""
-
-
-class Sampling(NamedTuple):
-    """How the next token is chosen; temperature 0 takes the likeliest. `seed` None is random.
-
-    With `top_k` 0 all tokens count; `top_p` 1, `min_p` 0 and `repeat_penalty` 1 do nothing.
-    """
-
-    temperature: float = 0.7
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    seed: int | None = None
-
-
-TINY = 1_000_000_000
-TINY_PENALTY = 1.1
-"""A model with fewer parameters is kept from repeating itself, unless its file says otherwise."""
-
-_RECOMMENDED = {
-    "temperature": "temp",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "repeat_penalty": "penalty_repeat",
-}
-"""What our names are in a model file's header, after `general.sampling.`."""
-
-
-def suited(
-    asked: Mapping[str, Any], metadata: Callable[[str], str | None], parameters: int
-) -> Sampling:
-    """Return what was asked for, else what the model file recommends, else our own."""
-    ours = Sampling()
-    if parameters < TINY:  # which soon goes round in circles where it takes the likeliest word
-        ours = ours._replace(repeat_penalty=TINY_PENALTY)
-    own = ours._asdict()
-    chosen = {
-        name: _recommended(metadata, key, own[name])
-        if asked.get(name) is None
-        else float(asked[name])
-        for name, key in _RECOMMENDED.items()
-    }
-    return Sampling(
-        chosen["temperature"],
-        int(chosen["top_k"]),
-        chosen["top_p"],
-        chosen["min_p"],
-        chosen["repeat_penalty"] or 1.0,
-        asked.get("seed"),
-    )
-
-
-def _recommended(metadata: Callable[[str], str | None], key: str, default: float) -> float:
-    try:
-        number = float(metadata(f"general.sampling.{key}") or default)
-    except ValueError:
-        return default
-    return number if 0 <= number < 1000 else default
 
 
 FIRST, EVERY = 32, 4

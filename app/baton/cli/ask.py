@@ -32,9 +32,10 @@ from baton.cli.options import (
     with_worker,
     worker_option,
 )
-from baton.cli.output import show_size, talk
+from baton.cli.output import talk
 from baton.domain.errors import ConfigError
 from baton.domain.money import parse_usd
+from baton.domain.sizes import show_size
 from baton.settings import Settings, find_paths, load
 
 if TYPE_CHECKING:

@@ -37,14 +37,18 @@ def with_ledger(work: Callable[[Ledger], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def columns(rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Write rows in columns: the first ones (`left`) aligned left, the others right."""
+def columns(rows: Sequence[Sequence[str]], left: int = 1, *, words_last: bool = False) -> str:
+    """Write rows in columns: the first ones (`left`) aligned left, the others right.
+
+    With `words_last` the last one holds words and is aligned left, too.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    words = len(widths) - 1 if words_last else -1
     lines = []
     for row in rows:
         cells = zip(row, widths, strict=True)
         aligned = [
-            cell.ljust(width) if place < left else cell.rjust(width)
+            cell.ljust(width) if place < left or place == words else cell.rjust(width)
             for place, (cell, width) in enumerate(cells)
         ]
         lines.append("  ".join(aligned).rstrip())

@@ -14,11 +14,12 @@ import click
 
 from baton.cli.aliases import AliasedGroup
 from baton.cli.booked import columns, when, with_ledger
-from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.ledger import Egress, Status
 from baton.domain.money import format_usd, show_usd
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,16 +40,6 @@ def talk(text: str) -> None:
     print(sanitise(text), file=sys.stderr, flush=True)
 
 
-def show_size(size: int) -> str:
-    """Write a number of bytes for a person: "312 B", "12.3 KB", "1.2 GB"."""
-    amount, unit = float(size), "B"
-    for bigger in ("KB", "MB", "GB", "TB"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, bigger
-    return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
-
-
 class Output:
     """Writes stdout and stderr in a thread of its own, in order.
 

@@ -12,14 +12,16 @@ import click
 
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_worker
+from baton.cli.manner import Manner, lines_of, manner_of, object_of
 from baton.cli.options import offline_option
-from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.output import emit, emit_json, talk
 from baton.compose import compose
 from baton.domain.chat import Card
 from baton.domain.errors import ConfigError
 from baton.domain.money import format_usd
 from baton.domain.prices import Price
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.settings import CloudWorker, ServerWorker, Settings, find_paths, load, write
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def workers() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
-    cards, default = _roster()
+    cards, default = roster()
     if as_json:
         return emit_json([card_object(card) | {"default": card.id == default} for card in cards])
     width = max(len(one_line(card.id)) for card in cards)
@@ -47,10 +49,11 @@ def list_(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(worker: str, as_json: bool) -> None:
     """Show what is known of WORKER."""
-    card = _card(worker)
+    card, manner = _shown(worker)
     address, variable = elsewhere(load(find_paths().config_file), worker)
     if as_json:
-        return emit_json(card_object(card) | {"address": address, "api_key_env": variable})
+        more = object_of(manner) if manner is not None else {}
+        return emit_json(card_object(card) | {"address": address, "api_key_env": variable} | more)
     facts = {
         "Worker": card.id,
         "Name": card.name,
@@ -65,6 +68,7 @@ def show(worker: str, as_json: bool) -> None:
         "At once": "" if card.slots == 1 else f"{card.slots} requests",
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Longest answer": "" if card.is_tool else f"{card.max_output:,} tokens",
+        **(lines_of(manner) if manner is not None else {}),
         "Parameters": f"{card.parameters / 1e6:,.0f} million" if card.parameters else "",
         "File": show_size(card.size) if card.size else "",
         "Licence": card.licence,
@@ -116,7 +120,9 @@ def test(worker: str, yes: bool, as_json: bool) -> None:
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")
 
 
-def _roster() -> tuple[tuple[Card, ...], str]:
+def roster() -> tuple[tuple[Card, ...], str]:
+    """Return the workers there are, and the id of the one that answers by default."""
+
     async def look() -> tuple[tuple[Card, ...], str]:
         paths = find_paths()
         baton = compose(load(paths.config_file), paths, history=False)
@@ -129,11 +135,21 @@ def _roster() -> tuple[tuple[Card, ...], str]:
 
 
 def _card(worker: str) -> Card:
-    async def look() -> Card:
+    return _shown(worker)[0]
+
+
+def _shown(worker: str) -> tuple[Card, Manner | None]:
+    """Return what is known of a worker, and how it writes unless it is a tool."""
+
+    async def look() -> tuple[Card, Manner | None]:
         paths = find_paths()
         baton = compose(load(paths.config_file), paths, history=False)
         try:
-            return baton.orchestra.worker(worker).card
+            card = baton.orchestra.worker(worker).card
+            if card.is_tool:
+                return card, None
+            here = baton.local.here.get(worker)
+            return card, manner_of(card, baton.settings, here.path if here is not None else None)
         finally:
             await baton.aclose()
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.adapters.local import LocalWorker
-from baton.compose.local import LocalWorkers, library
+from baton.compose.local import NOTHING_HERE, LocalWorkers, library
 from baton.compose.outside import card_of, doubts, outside_workers
 from baton.domain.catalogue import Role
 from baton.domain.errors import StoreError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from baton.engine.orchestra import Orchestra
     from baton.engine.ports import Template, Worker
 
-__all__ = ["Baton", "appoint", "card_of", "compose", "library", "skill_table"]
+__all__ = ["NOTHING_HERE", "Baton", "appoint", "card_of", "compose", "library", "skill_table"]
 
 
 _changing = threading.Lock()

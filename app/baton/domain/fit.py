@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from baton.domain.sizes import show_size
+
 if TYPE_CHECKING:
     from baton.domain.catalogue import Entry
     from baton.domain.gguf import Header
@@ -239,7 +241,7 @@ def _judged(loads: Sequence[Load], machine: Machine) -> Verdict:
     if vram:
         return _judged_with_gpu(loads, machine, vram)
     needed, room = sum(load.total for load in loads), _room(machine)
-    has = f"{_gb(needed)} of the {_gb(machine.memory)} here"
+    has = f"{show_size(needed)} of the {show_size(machine.memory)} here"
     if needed > room:
         return _wont(loads, machine, needed, room)
     if needed > _room(machine, COMFORT):
@@ -274,9 +276,10 @@ def _judged_with_gpu(loads: Sequence[Load], machine: Machine, vram: int) -> Verd
 
 
 def _wont(loads: Sequence[Load], machine: Machine, needed: int, room: int) -> Verdict:
-    free = f"{_gb(room)} of {_gb(machine.memory + room_beside(machine.gpus))} can be used now"
     verb = "need" if len(loads) > 1 else "needs"
-    return Verdict(Fit.WONT, needed, room, f"{_they(loads)} {verb} {_gb(needed)}, and {free}.")
+    there = show_size(machine.memory + room_beside(machine.gpus))
+    why = f"{verb} {show_size(needed)}, and {show_size(room)} of {there} can be used now."
+    return Verdict(Fit.WONT, needed, room, f"{_they(loads)} {why}")
 
 
 def _mend(loads: Sequence[Load], machine: Machine) -> str:
@@ -297,7 +300,7 @@ def _mend(loads: Sequence[Load], machine: Machine) -> str:
     size = _largest(loads[0].at(SMALLEST_CONTEXT), emptied)
     if not size:
         return "Not even a small model fits here."
-    return f"Choose a smaller one: its file may have up to {_gb(size)}."
+    return f"Choose a smaller one: its file may have up to {show_size(size)}."
 
 
 def _largest(load: Load, machine: Machine) -> int:
@@ -349,7 +352,3 @@ def _fit(loads: Sequence[Load]) -> str:
 
 def _k(tokens: int) -> str:
     return f"{tokens // 1024}k" if tokens % 1024 == 0 else f"{tokens:,}"
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from mmap import mmap
 from operator import length_hint
@@ -100,6 +100,7 @@ class Header:
 
     `weights` are the bytes of all tensors, `largest` those of the largest, `size` those of the
     whole file as its header promises it. Of a model in several `parts`, this is one part.
+    `sampling` is how the file recommends that words are chosen.
     """
 
     architecture: str
@@ -127,6 +128,7 @@ class Header:
     size: int = 0
     parts: int = 1
     template: str = ""
+    sampling: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 def read(data: Data, size: int | None = None) -> Header:
@@ -399,4 +401,5 @@ def _header(data: Metadata, weights: _Weights) -> Header:
         size=weights.end,
         parts=max(parts, 1),
         template=data.text("tokenizer.chat_template"),
+        sampling=data.recommended(),
     )

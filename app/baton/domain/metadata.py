@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from baton.domain.sampling import recommended
+
 MOST = 2**31 - 1
 """No count in a header is larger."""
 
@@ -49,6 +51,10 @@ class Metadata:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
             raise Malformed(f"its {key} isn't a number that it can be")
         return value
+
+    def recommended(self) -> dict[str, float]:
+        """Return how the file recommends that the model's words are chosen."""
+        return recommended(self._values.get)
 
     def length(self, key: str) -> int:
         """Return how long an array is, 0 if there is none."""

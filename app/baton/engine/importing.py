@@ -10,6 +10,7 @@ from pathlib import Path
 
 from baton.domain.catalogue import NOWHERE
 from baton.domain.errors import ConfigError, ModelFileError
+from baton.domain.gguf import Header
 from baton.domain.library import Foreign, Held, Progress, Record, State
 from baton.domain.sanitise import one_line
 from baton.engine.roles import STARTER
@@ -26,13 +27,15 @@ class Import:
         self, path: Path, id: str, *, link: bool, force: bool
     ) -> AsyncGenerator[Progress | Held]:
         """See Library.add."""
-        path = whole(path)
+        typed, path = path, whole(path)
         with _reachable(path):
             is_bundle = path.is_dir()
         if is_bundle:
             found = [(self._carried(one), file) for one, file in self._stock.shelf.bundle(path)]
         else:
-            found = [(self._unknown(path, id), path)]
+            # Read by the path as it was typed, so that this is what an error names.
+            header = self._stock.shelf.header(typed.expanduser())
+            found = [(self._unknown(path, id, header), path)]
         return self._add(found, link, force)
 
     async def _add(
@@ -43,9 +46,8 @@ class Import:
                 async for step in steps:
                     yield step
 
-    def _unknown(self, path: Path, id: str) -> Record:
+    def _unknown(self, path: Path, id: str, header: Header) -> Record:
         """Return a record for a file, by what its header and the program it is of say."""
-        header = self._stock.shelf.header(path)
         if id in self._stock.taken():
             raise ConfigError(f"There is a model {id!r} already.", "Choose another --id.")
         others = {other.path: other for other in self._stock.shelf.foreign()}

@@ -23,6 +23,7 @@ from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.fit import Load, Verdict, judge, load_of, load_of_entry
 from baton.domain.library import Foreign, Held, Progress, Record, State
 from baton.domain.machine import Machine
+from baton.domain.sizes import show_size
 from baton.engine.stock import NeedsAgreement, Stock, emptied
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
@@ -408,7 +409,7 @@ def _named_already(entry: Entry) -> ConfigError:
 
 def _no_room(name: str, size: int, free: int) -> ModelFileError:
     return ModelFileError(
-        f"{name} needs {size * MARGIN / 1e9:.1f} GB on the disk, and {free / 1e9:.1f} GB are free;"
+        f"{name} needs {show_size(size * MARGIN)} on the disk, and {show_size(free)} are free;"
         " nothing was fetched.",
         "`baton models ls` shows what takes room, `baton models rm` frees it.",
     )

@@ -20,6 +20,7 @@ from itertools import product
 from baton.domain.catalogue import Entry, Role
 from baton.domain.fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
 from baton.domain.machine import Machine
+from baton.domain.sizes import show_size
 from baton.engine.merits import PATIENCE, WEIGHTS, enough, level, worth
 from baton.engine.speeds import about, assumed, expected_speed, on_gpu, speed
 
@@ -366,7 +367,7 @@ def _why(machine: Machine, verdict: Verdict, more: bool, measured: float | None)
     """Say what the machine has that decided, and what else must be known."""
     said = [_has(machine)]
     if more:
-        said.append(f"only {_gb(machine.available)} are free now, else larger ones would fit")
+        said.append(f"only {show_size(machine.available)} are free now, else larger ones would fit")
     elif verdict.fit is Fit.TIGHT:
         said.append("little is left for other programs")
     if measured and measured < _BUSY * assumed(machine):
@@ -379,23 +380,15 @@ def _why(machine: Machine, verdict: Verdict, more: bool, measured: float | None)
 def _why_not(machine: Machine, more: bool) -> str:
     has = _has(machine)
     if more:
-        return f"{has}, but only {_gb(machine.available)} are free now: close other programs."
+        return f"{has}, but only {show_size(machine.available)} are free now: close other programs."
     if 0 < machine.disk < 2 * DISK_RESERVE:
-        return f"{has}, but only {_gb(machine.disk)} on the disk: too little to fetch a model."
+        free = show_size(machine.disk)
+        return f"{has}, but only {free} on the disk: too little to fetch a model."
     return f"{has}: too little for more than the starter model."
 
 
 def _has(machine: Machine) -> str:
     cores = f"{machine.cores} core{'s' * (machine.cores != 1)}"
-    each = Counter(f"{gpu.name} with {_gib(gpu.total)}" for gpu in machine.gpus)
+    each = Counter(f"{gpu.name} with {show_size(gpu.total)}" for gpu in machine.gpus)
     cards = ", ".join(f"{count} x {card}" if count > 1 else card for card, count in each.items())
-    return f"{_gib(machine.memory)}, {cores}, {cards or 'no GPU'}"
-
-
-def _gib(size: int) -> str:
-    """Return memory as it is sold: in units of 1,024, a little less of which can be used."""
-    return f"{max(round(size / 2**30), 1)} GB"
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"
+    return f"{show_size(machine.memory)}, {cores}, {cards or 'no GPU'}"

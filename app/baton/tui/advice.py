@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from baton.domain.catalogue import Role
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.engine.ports import Choice
-from baton.tui.widgets.turn import show_size
 
 if TYPE_CHECKING:
     from baton.domain.library import Foreign
@@ -45,9 +45,9 @@ def show_licence(licence: str) -> str:
 
 
 def told_machine(machine: Machine) -> str:
-    """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
+    """Say in brackets what there is to run models on: "16.5 GB, 8 cores, no GPU"."""
     cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'}"
-    parts = [_memory(machine.memory), cores, _gpus(machine)]
+    parts = [show_size(machine.memory), cores, _gpus(machine)]
     if machine.battery is not None and not machine.plugged:
         parts.append("on battery")
     return ", ".join(parts)
@@ -57,14 +57,8 @@ def _gpus(machine: Machine) -> str:
     if not machine.gpus:
         return "no GPU"
     if len(machine.gpus) > 1:
-        return f"{len(machine.gpus)} GPUs with {_memory(sum(gpu.total for gpu in machine.gpus))}"
-    return f"{one_line(machine.gpus[0].name, 40)} with {_memory(machine.gpus[0].total)}"
-
-
-def _memory(size: int) -> str:
-    """Write memory as it is sold."""
-    units = size / 2**30
-    return f"{units:.0f} GB" if units >= 1.5 else f"{units:.1f} GB"
+        return f"{len(machine.gpus)} GPUs with {show_size(sum(gpu.total for gpu in machine.gpus))}"
+    return f"{one_line(machine.gpus[0].name, 40)} with {show_size(machine.gpus[0].total)}"
 
 
 def missing(found: Recommendation) -> Sequence[Pick]:
@@ -140,5 +134,5 @@ def put_off(state: Path | None) -> None:
     """Remember that models can wait; where that can't be kept, it is asked again."""
     if state is not None:
         with suppress(OSError):
-            state.mkdir(parents=True, exist_ok=True)
+            state.mkdir(mode=0o700, parents=True, exist_ok=True)
             _mark(state).touch()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from baton.domain.errors import BatonError
 from baton.domain.library import Held, Phase, Progress
+from baton.domain.sizes import show_size
 
 if TYPE_CHECKING:
     from baton.engine.library import Library
@@ -215,7 +216,7 @@ def told_progress(progress: Progress) -> str:
     """Say how far, how fast, and how long still."""
     parts = [f"{percent(progress)} %"] if progress.total else []
     if progress.phase is not Phase.WAITING:
-        parts += [f"{_rate(progress.speed)}/s"] if progress.speed >= 1000 else []
+        parts += [f"{show_size(progress.speed)}/s"] if progress.speed >= 1000 else []
         parts += [f"{_time(progress.left)} left"] if progress.left is not None else []
     return ", ".join(parts)
 
@@ -223,12 +224,6 @@ def told_progress(progress: Progress) -> str:
 def percent(progress: Progress) -> int:
     """Return how much of it is done; all of it only when it is."""
     return int(100 * progress.done / progress.total) if progress.total else 0
-
-
-def _rate(speed: float) -> str:
-    unit, size = next(one for one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if speed >= one[1])
-    digits = 1 if speed < 10 * size else 0
-    return f"{speed / size:.{digits}f} {unit}"
 
 
 def _time(seconds: float) -> str:

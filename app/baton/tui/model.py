@@ -10,10 +10,10 @@ from baton.domain.fit import Verdict
 from baton.domain.library import State
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.tui.advice import show_licence
 from baton.tui.downloads import Coming, told_one
 from baton.tui.models import Row
-from baton.tui.widgets.turn import show_size
 
 BAR, SHORT_BAR = 24, 12
 """How long bars are, where there is room and where there is little."""

@@ -14,8 +14,8 @@ from baton.domain.library import Foreign, Held, Phase, State
 from baton.domain.machine import Machine
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.tui.downloads import Coming, percent
-from baton.tui.widgets.turn import show_size
 
 MORE = "More for this machine"
 OTHERS = "Of other programs, to be used where they lie"

@@ -91,7 +91,7 @@ class Host:
     ) -> None:
         self.facts: Facts | None = None
         self.force = force
-        self._path = path
+        self.path = path
         self._memory = memory
         self._context = context
         self._threads = threads
@@ -217,7 +217,7 @@ class Host:
 
     def _file_changed(self) -> bool:
         """Tell whether there is another file by now. One that is gone is read to the end."""
-        now = _state_of(self._path)
+        now = _state_of(self.path)
         return now is not None and now != self._state
 
     def _running(self, name: str) -> Child:
@@ -228,8 +228,8 @@ class Host:
         return child
 
     def _start(self, name: str) -> Child:
-        self._state = _state_of(self._path)
-        load = load_for(self._path, self._context, self._kv)
+        self._state = _state_of(self.path)
+        load = load_for(self.path, self._context, self._kv)
         self._bytes = max(load.total, self._bytes)
         self._memory.make_room(self, self._bytes, load)
         try:
@@ -242,7 +242,7 @@ class Host:
         self._loaded = False
         child.send(
             "load",
-            path=str(self._path),
+            path=str(self.path),
             context=self._context,
             threads=self._threads,
             gpu_layers=self._gpu_layers,

@@ -14,6 +14,7 @@ from baton.adapters.local.processor import Processor
 from baton.domain import cgroups
 from baton.domain.errors import ModelFileError
 from baton.domain.fit import LIMIT, SPARE, Load, room_beside, smaller_contexts
+from baton.domain.sizes import show_size
 
 Looking = Callable[[], "MachineMemory"]
 
@@ -222,11 +223,12 @@ def _check(needed: int, limit: int, free: int, others: Sequence[Tenant], load: L
 
 
 def _too_large(needed: int, held: int, limit: int, load: Load | None) -> NoRoom:
-    others = f", and models that are answering hold {_gb(held)}" if held else ""
+    others = f", and models that are answering hold {show_size(held)}" if held else ""
     kind = Crowded if held else NoRoom
     free = max(limit - held, 0)
     return kind(
-        f"This model needs about {_gb(needed)} of memory{others}; {_gb(limit)} are allowed.",
+        f"This model needs about {show_size(needed)} of memory{others};"
+        f" {show_size(limit)} are allowed.",
         f"{_mend(load, free)}, or raise `memory_gb` under [local].",
         needed,
         free,
@@ -238,7 +240,8 @@ def _not_free(needed: int, held: int, free: int, load: Load | None) -> NoRoom:
     kind = Crowded if held else NoRoom
     free = max(free, 0)
     return kind(
-        f"This model needs about {_gb(needed)} of memory, and {_gb(free)} are free now{others}.",
+        f"This model needs about {show_size(needed)} of memory, and {show_size(free)} are"
+        f" free now{others}.",
         f"{_mend(load, free)}, or close other programs.",
         needed,
         free,
@@ -251,7 +254,3 @@ def _mend(load: Load | None, free: int) -> str:
         if load is not None and load.at(context).total <= free:
             return f"Set its `context` to {context}, with which it fits"
     return "Choose a smaller model"
-
-
-def _gb(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"

@@ -106,6 +106,11 @@ class LocalWorker:
         return self._card
 
     @property
+    def path(self) -> Path:
+        """Its model's file."""
+        return self._host.path
+
+    @property
     def force(self) -> bool:
         """Whether it is loaded however little memory is free."""
         return self._host.force

@@ -51,10 +51,7 @@ def read_bundle(folder: Path) -> Sequence[tuple[Record, Path]]:
     """
     records = _described(folder)
     if records is None:
-        raise ModelFileError(
-            f"{_shown(folder)} holds no {NAME}.",
-            "Name a folder that `baton models export` made, or a .gguf file.",
-        )
+        raise _undescribed(folder)
     for record in records:
         path = folder / record.file
         if not is_file(path):
@@ -155,6 +152,24 @@ def _check(record: Record) -> None:
         raise ConfigError(
             f"Nobody has verified {record.id} yet.", f"Run `baton models verify {record.id}` first."
         )
+
+
+def _undescribed(folder: Path) -> ModelFileError:
+    """Tell of a folder that `write_bundle` never wrote, with the models that lie in it."""
+    try:
+        files = sorted(path.name for path in folder.iterdir() if is_model_file(path.name))
+    except OSError as error:
+        return ModelFileError(
+            f"{_shown(folder)} can't be read: {error.strerror or error}.",
+            "Check its owner and permissions.",
+        )
+    hint = "Name a .gguf file."
+    if files:
+        more = f" ({len(files)} are in it)" if len(files) > 1 else ""
+        hint = f"Name the model files in it, such as {one_line(files[0])!r}{more}."
+    return ModelFileError(
+        f"{_shown(folder)} is a folder that `baton models export` didn't make.", hint
+    )
 
 
 def _incomplete(path: Path, what: str) -> ModelFileError:

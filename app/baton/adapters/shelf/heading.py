@@ -19,8 +19,11 @@ MOST = 1 << 27
 
 
 def header_of(path: Path) -> Header:
-    """Return a file's header. Raises ModelFileError; a pipe is never waited for."""
-    name = one_line(path.name, 120)
+    """Return a file's header. Raises ModelFileError; a pipe is never waited for.
+
+    What goes wrong is told with the path as it was given.
+    """
+    name = one_line(str(path), 300)
     try:
         with ordinary(path) as file:
             return _read(file, os.fstat(file.fileno()).st_size)
@@ -29,15 +32,19 @@ def header_of(path: Path) -> Header:
             f"{name} is no model that can be used: {one_line(str(error))}.",
             "Baton runs GGUF files: look for one of that kind, or get this one anew.",
         ) from error
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelFileError(f"There is no file {name}.", "Check its path.") from None
     except OSError as error:
         raise ModelFileError(
             f"{name} can't be read: {error.strerror or error}.",
-            "Check its path, its owner and its folder's.",
+            "Check its owner and permissions, and its folder's.",
         ) from error
 
 
 def _read(file: BinaryIO, size: int) -> Header:
     # Not mapped into memory: a file that another program cuts short would end this process.
+    if not size:
+        raise Malformed("it is empty")
     data, wanted = b"", FIRST
     while True:
         data += file.read(wanted - len(data))

@@ -17,6 +17,7 @@ from baton.adapters.shelf.writing import is_busy, is_file
 from baton.domain.errors import ConfigError
 from baton.domain.library import Record
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 
 
 def leftovers(folder: Path) -> Iterator[Path]:
@@ -137,7 +138,7 @@ def _size(folder: Path) -> str:
     for path in _inside(folder):
         with suppress(OSError):
             size += path.lstat().st_size
-    return f"{size / 1e9:.2f} GB" if size > 1e7 else f"{size:,} bytes"
+    return show_size(size)
 
 
 def _inside(folder: Path) -> list[Path]:

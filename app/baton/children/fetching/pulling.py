@@ -25,11 +25,11 @@ import httpx
 
 from baton.children.fetching import refusals, wire
 from baton.children.fetching.partial import Partial
-from baton.children.fetching.space import in_words
 from baton.children.fetching.wire import Stopped
 from baton.children.front import Failure
 from baton.domain.catalogue import Offer
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 
 PIECE = 1 << 19
 """How much is read from a connection at once; all that a killed process can lose."""
@@ -284,7 +284,8 @@ class Puller:
         )
 
     def _kept(self) -> str:
-        return f"{in_words(self._partial.size)} of {in_words(self._offer.size)} are here and kept."
+        here, whole = show_size(self._partial.size), show_size(self._offer.size)
+        return f"{here} of {whole} are here and kept."
 
 
 class Longer(Failure):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from baton.children.front import Failure
+from baton.domain.sizes import show_size
 
 MARGIN = 1.1
 """A disk must have room for so much more than what is still to come."""
@@ -25,8 +26,8 @@ def check(folder: Path, coming: int, name: str) -> None:
     if coming and free < needed:
         raise Failure(
             "ModelFileError",
-            f"The disk has no room for {name}: {in_words(needed - free)} more are needed"
-            f" ({in_words(free)} are free, {in_words(needed)} wanted with a margin).",
+            f"The disk has no room for {name}: {show_size(needed - free)} more are needed"
+            f" ({show_size(free)} are free, {show_size(needed)} wanted with a margin).",
             "Make room and run it again; what has come is kept.",
         )
 
@@ -51,14 +52,6 @@ def read(path: Path) -> Iterator[None]:
             f"{path} can't be read: {error.strerror or error}.",
             "Check that it is still there, its owner and permissions, and the disk.",
         ) from error
-
-
-def in_words(size: int) -> str:
-    """Write a number of bytes for a person: "312 bytes", "12.3 MB", "1.2 GB"."""
-    for unit, worth in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
-        if size >= worth:
-            return f"{size / worth:,.1f} {unit}"
-    return f"{size} byte{'' if size == 1 else 's'}"
 
 
 def _failure(error: OSError, folder: Path, name: str) -> Failure:

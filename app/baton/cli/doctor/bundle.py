@@ -14,7 +14,7 @@ from baton import __version__
 from baton.built import built
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.ground import Ground, mend
-from baton.cli.output import show_size
+from baton.domain.sizes import show_size
 
 MANIFEST = "MANIFEST"
 """The list of the packaged binary's files; packaging/launcher/pack.py says how it is written."""

@@ -15,10 +15,10 @@ from baton import __version__
 from baton.adapters import hardware
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.gpus import gpus, unused
-from baton.cli.output import show_size
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.machine import Gpu
 from baton.domain.money import show_usd
+from baton.domain.sizes import show_size
 from baton.settings import CloudWorker, LocalWorker, Paths, Settings, load
 
 _LITTLE = 2**30
@@ -65,7 +65,9 @@ def examine(paths: Paths) -> Iterator[Finding]:
 def _python() -> Finding:
     import platform
 
-    text = f"baton {__version__}, Python {platform.python_version()} on {platform.platform()}"
+    # Not platform.platform(), which starts `uname`.
+    where = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    text = f"baton {__version__}, Python {platform.python_version()} on {where}"
     return Finding("python", State.OK, text)
 
 

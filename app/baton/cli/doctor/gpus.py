@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from baton.built import built
-from baton.cli.output import show_size
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 
 _KINDS = {"cuda": "CUDA", "hip": "HIP", "metal": "Metal", "sycl": "SYCL", "vulkan": "Vulkan"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,11 +16,14 @@ from baton.cli.models.facts import verdict_object
 from baton.cli.models.known import IN_CATALOGUE, named, opened, survey
 from baton.cli.models.listing import fitting
 from baton.cli.models.recommended import advise
-from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.output import emit, emit_json, talk
+from baton.cli.workers import roster
+from baton.compose import NOTHING_HERE
 from baton.domain.catalogue import Role
 from baton.domain.errors import ConfigError
 from baton.domain.library import State
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.engine.roles import changes, holders, vacated
 from baton.settings import Settings, find_paths, load, write
 
@@ -51,7 +54,7 @@ def recommend(no_measure: bool, as_json: bool) -> None:
     emit(fitting(f"This machine: {line}.", 0))
     if not found.picks:
         return emit(fitting(found.why, 0))
-    emit(columns([_HEAD, *(_row(pick) for pick in found.picks)], left=2))
+    emit(_table(found.picks))
     download = f"To download: {show_size(found.download)}. " if found.download else ""
     emit(fitting(f"{download}{_together(found)}", 0))
     missing = [pick for pick in found.picks if not pick.here]
@@ -101,6 +104,14 @@ def _gpus(machine: Machine) -> list[str]:
 
 
 _HEAD = ["model", "for", "download", "memory", "tokens/s", "licence"]
+
+
+def _table(picks: Sequence[Pick]) -> str:
+    rows = [_HEAD, *map(_row, picks)]
+    if all(pick.speed is None for pick in picks):
+        at = _HEAD.index("tokens/s")
+        rows = [row[:at] + row[at + 1 :] for row in rows]
+    return columns(rows, left=2, words_last=True)
 
 
 def _row(pick: Pick) -> list[str]:
@@ -170,14 +181,23 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
         write(file, _changes(Role(role), model, load(file)))
     settings = load(file)
     having = holders(settings.worker, settings.conductor, settings.prefer)
+    cards, default = roster()
+    here = {card.id for card in cards if not card.is_tool}
+    missing = {name: holder for name, holder in having.items() if holder and holder not in here}
     if as_json:
         roles = {name.value: holder for name, holder in having.items()}
-        return emit_json({"schema": 1, "status": "finished", "roles": roles})
+        absent = sorted(set(missing.values()))
+        return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
+    told = having if role is None else {Role(role): having[Role(role)]}
+    who = {name: _who(name, holder, here, default) for name, holder in told.items()}
     if role is None:
-        return emit(
-            columns([[name.value, _who(holder)] for name, holder in having.items()], left=2)
-        )
-    emit(_who(having[Role(role)]))
+        emit(columns([[name.value, holder] for name, holder in who.items()], left=2))
+    else:
+        emit(who[Role(role)])
+    if not here:
+        talk(str(NOTHING_HERE))
+    elif lacking := [name for name in told if name in missing]:
+        talk(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
 
 
 def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
@@ -195,5 +215,12 @@ def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
     return changes(known.id, [role])
 
 
-def _who(holder: str) -> str:
-    return one_line(holder) if holder else "Baton chooses"
+def _who(role: Role, holder: str, here: Collection[str], default: str) -> str:
+    """Say who has a role: whom the settings name may not be here."""
+    if not holder or holder in here:
+        return one_line(holder) or "Baton chooses"
+    if role is not Role.CHAT:
+        return f"{one_line(holder)}, which isn't here"
+    if default in here:
+        return f"{one_line(default)}, as {one_line(holder)} isn't here"
+    return f"{one_line(holder)}, which isn't here" if here else "nobody yet"

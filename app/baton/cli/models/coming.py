@@ -19,10 +19,11 @@ from baton.cli.models.known import opened
 from baton.cli.models.outcome import Outcome, as_object, exit_code, settled
 from baton.cli.models.recommended import advise, kept
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit_json, show_size, talk
+from baton.cli.output import emit_json, talk
 from baton.domain.catalogue import NOWHERE, Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, State
+from baton.domain.sizes import show_size
 from baton.engine.roles import holders, taken
 from baton.engine.stock import NeedsAgreement
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from baton.cli.manner import Manner, lines_of, manner_of, object_of
 from baton.cli.models import words
 from baton.cli.models.known import IN_CATALOGUE, Known, opened
-from baton.cli.output import show_size
 from baton.cli.workers import card_object, elsewhere, show_price
 from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Thinking
 from baton.domain.chat import Card
 from baton.domain.fit import Fit, Verdict, judge
+from baton.domain.sizes import show_size
 from baton.engine.mastery import (
     GUESS,
     MEASURED,
@@ -23,7 +24,6 @@ from baton.engine.mastery import (
     own_answers,
     ranked,
 )
-from baton.settings import Settings
 
 _THINKS = {
     Thinking.NONE: "",
@@ -52,11 +52,14 @@ async def facts(known: Known) -> Facts:
         if known.load is not None:
             verdict = judge([known.load], await library.machine())
     address, _ = elsewhere(settings, known.id)
-    return Facts(_lines(known, verdict, address, settings), _more(known, verdict, address))
+    manner = None
+    if known.state != IN_CATALOGUE:
+        manner = manner_of(known.card, settings, known.file)
+    return Facts(_lines(known, verdict, address, manner), _more(known, verdict, address, manner))
 
 
 def _lines(
-    known: Known, verdict: Verdict | None, address: str, settings: Settings
+    known: Known, verdict: Verdict | None, address: str, manner: Manner | None
 ) -> dict[str, str]:
     card = known.card
     return {
@@ -77,6 +80,7 @@ def _lines(
         "Price": show_price(card) if known.state != IN_CATALOGUE else "",
         "Note": card.note or (known.entry.note if known.entry else ""),
         **_of_catalogue(known),
+        **(lines_of(manner) if manner is not None else {}),
         **_of_file(known),
         **_good_at(card, known.table, known.measured),
     }
@@ -217,7 +221,9 @@ def _skill(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> dict[str,
     }
 
 
-def _more(known: Known, verdict: Verdict | None, address: str) -> dict[str, Any]:
+def _more(
+    known: Known, verdict: Verdict | None, address: str, manner: Manner | None
+) -> dict[str, Any]:
     """Return what `show --json` has besides."""
     record = known.held.record if known.held is not None else None
     source = known.source
@@ -232,6 +238,7 @@ def _more(known: Known, verdict: Verdict | None, address: str) -> dict[str, Any]
             for score in (known.entry.scores if known.entry else ())
         ],
         "fit": None if verdict is None else verdict_object(verdict),
+        **(object_of(manner) if manner is not None else {}),
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from baton.adapters.local import starter
 from baton.cli import interrupts
 from baton.cli.models import words
 from baton.cli.models.asking import confirm
@@ -19,12 +20,13 @@ from baton.cli.models.completing import complete_held
 from baton.cli.models.known import opened
 from baton.cli.models.outcome import held_object
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.output import emit, emit_json, talk
 from baton.cli.result import error_object
 from baton.domain.catalogue import Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, Progress, State
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.engine.roles import STARTER, holders, vacated
 from baton.settings import LocalWorker, Settings, find_paths, write
 
@@ -88,9 +90,14 @@ def _users(model: str, settings: Settings) -> list[str]:
 
 
 def fetched(id: str, library: Library, settings: Settings) -> Held:
-    """Return a model of Baton's own folder. Raises ConfigError, also for other workers."""
+    """Return a model of Baton's own folder. Raises ConfigError, also for other workers.
+
+    Raises ModelFileError for the starter where Baton came without it.
+    """
     workers = {entry.id for entry in settings.roster}
     if id in workers - {held.id for held in library.models()}:
+        if id == STARTER:
+            starter()  # says so where Baton came without it
         whose = "came with Baton and stays" if id == STARTER else "stands in config.toml only"
         raise ConfigError(f"{id} {whose}: it was neither fetched nor imported.", "")
     return library.get(id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -18,11 +19,12 @@ from baton.cli.models.board import Board
 from baton.cli.models.known import opened
 from baton.cli.models.outcome import Outcome, as_object, exit_code, settled
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.output import emit, emit_json, talk
 from baton.domain.catalogue import NOWHERE
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.library import Foreign, Held, Progress
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 
 if TYPE_CHECKING:
     from baton.engine.library import Library
@@ -122,6 +124,9 @@ async def _import(
         board = Board([_title(name) for name, _ in files], quiet)
         try:
             for name, file in files:
+                if not found and _is_elsewhere(name, library):
+                    outcomes.append(Outcome(name, error=_to_pull(name)))
+                    continue
                 add = partial(library.add, file, id=id, link=link or found, force=force)
                 await _take(library, name, add, board, outcomes)
         except asyncio.CancelledError:
@@ -149,6 +154,19 @@ async def _take(
     except BatonError as error:
         outcomes.append(Outcome(name, error=error))
     board.done(_title(name))
+
+
+def _is_elsewhere(name: str, library: Library) -> bool:
+    """Tell whether what was typed is no file here, but what `pull` would fetch."""
+    hub = name.startswith(("hf.co/", "https://", "http://"))
+    return (hub or name in library.entries()) and not os.path.lexists(name)
+
+
+def _to_pull(name: str) -> ConfigError:
+    return ConfigError(
+        f"{one_line(name)} is no file on this machine, and import fetches nothing.",
+        f"`baton models pull {one_line(name)}` does.",
+    )
 
 
 def _title(name: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.local import STARTER, find_model
+from baton.adapters.local import STARTER, find_model, starter
 from baton.cli.models import words
 from baton.compose import compose
 from baton.compose import library as compose_library
@@ -19,6 +19,7 @@ from baton.domain.errors import BatonError, ConfigError
 from baton.domain.fit import Fit, Verdict, load_of_entry
 from baton.domain.library import Held
 from baton.engine.mastery import Mastery, scores_of
+from baton.engine.roles import STARTER as WORKER
 from baton.engine.roles import holders
 from baton.settings import LocalWorker, Settings, find_paths, load
 
@@ -197,10 +198,15 @@ def _card_of(held: Held) -> Card:
 
 
 def named(typed: str, found: Sequence[Known]) -> Known:
-    """Return the model that a person means. Raises ConfigError that names the nearest."""
+    """Return the model that a person means. Raises ConfigError that names the nearest.
+
+    Raises ModelFileError for the starter where Baton came without it.
+    """
     by_id = {known.id: known for known in found}
     if typed in by_id:
         return by_id[typed]
+    if typed == WORKER:
+        starter()
     names = {name.casefold(): one.id for one in found for name in (one.id, one.card.name)}
     near = difflib.get_close_matches(typed.casefold(), names, n=1)
     meant = f"Did you mean {names[near[0]]!r}?" if near else "`baton models ls --all` lists them."

@@ -18,9 +18,10 @@ from baton.cli.models import words
 from baton.cli.models.completing import complete_known
 from baton.cli.models.facts import as_object, facts
 from baton.cli.models.known import IN_CATALOGUE, Known, named, opened, survey
-from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.output import emit, emit_json, talk
 from baton.domain.library import State
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 
 if TYPE_CHECKING:
     from baton.adapters.running import Running
@@ -48,7 +49,8 @@ def list_(whole: bool, as_json: bool) -> None:
     found = asyncio.run(survey(whole))
     if as_json:
         return emit_json([as_object(known) for known in found])
-    emit(_table(found))
+    if found:
+        emit(_table(found))
     talk(asyncio.run(_totals()))
 
 
@@ -106,7 +108,7 @@ def _table(found: Sequence[Known]) -> str:
             if column in shown and _width(shown, rows) > width:
                 shown.remove(column)
     cells = [[row[name] for name in shown] for row in rows]
-    return columns([shown, *cells], left=shown.index("size"))
+    return columns([shown, *cells], shown.index("size"), words_last=shown[-1] == "licence")
 
 
 def _width(shown: Sequence[str], rows: Sequence[dict[str, str]]) -> int:

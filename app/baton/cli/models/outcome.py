@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from baton.cli.failures import complain
-from baton.cli.output import show_size
 from baton.cli.result import error_object
 from baton.compose import appoint
 from baton.domain.catalogue import Role
 from baton.domain.errors import BatonError
 from baton.domain.fit import Fit
 from baton.domain.library import Held, State
+from baton.domain.sizes import show_size
 from baton.engine.roles import told
 from baton.settings import find_paths, load
 

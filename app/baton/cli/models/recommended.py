@@ -31,7 +31,7 @@ def keep(found: Recommendation) -> None:
     """Remember what was recommended; where that can't be kept, it is found out again."""
     picks = [{"id": pick.entry.id, "roles": list(pick.roles)} for pick in found.picks]
     with suppress(OSError):
-        _file().parent.mkdir(parents=True, exist_ok=True)
+        _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _file().write_text(json.dumps({"at": time.time(), "models": picks}), "utf-8")
 
 

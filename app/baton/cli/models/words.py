@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from baton.cli.output import show_size
 from baton.domain.library import Held, Phase, Progress, State
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_part, show_size
 
 _LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 
@@ -55,15 +55,9 @@ def progress(step: Progress) -> str:
     percent = f"{share(step.done, step.total):3} %"
     if step.phase is Phase.VERIFYING:
         return f"{percent}  verifying"
-    rate = f"{show_size(int(step.speed))}/s" if step.speed else ""
+    rate = f"{show_size(step.speed)}/s" if step.speed else ""
     left = f"{duration(step.left)} left" if step.left is not None else ""
-    return "  ".join(filter(None, (percent, _of(step.done, step.total), rate, left)))
-
-
-def _of(done: int, total: int) -> str:
-    if total >= 1e9:
-        return f"{done / 1e9:.1f} of {total / 1e9:.1f} GB"
-    return f"{done / 1e6:.1f} of {total / 1e6:.1f} MB"
+    return "  ".join(filter(None, (percent, show_part(step.done, step.total), rate, left)))
 
 
 def licence(name: str) -> str:

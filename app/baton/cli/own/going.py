@@ -12,9 +12,10 @@ import click
 from baton.cli import interrupts
 from baton.cli.asking import typed_line
 from baton.cli.models.asking import agrees, somebody
-from baton.cli.output import emit_json, show_size, talk
+from baton.cli.output import emit_json, talk
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.settings import Paths, find_paths
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from baton.cli import interrupts
 from baton.cli.models.asking import agrees, somebody
 from baton.cli.models.board import Board
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit, emit_json, show_size, talk
+from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.library import Progress
 from baton.domain.releases import FLAVOURS, GPUS, is_address
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.engine.updating import Changed, Found, Standing
 from baton.settings import find_paths, load
 

@@ -9,6 +9,7 @@ from textual import work
 
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 from baton.engine.roles import STARTER
 from baton.tui.advice import (
     CHOOSE,
@@ -26,7 +27,6 @@ from baton.tui.advice import (
 )
 from baton.tui.desk import Desk
 from baton.tui.screens.equipping import NO_LIBRARY, EquippingScreen
-from baton.tui.widgets.turn import show_size
 
 if TYPE_CHECKING:
     from baton.domain.chat import Prompt

@@ -20,13 +20,13 @@ from baton.domain.errors import BatonError
 from baton.domain.fit import Verdict
 from baton.domain.library import State
 from baton.domain.sanitise import one_line, sanitise
+from baton.domain.sizes import show_size
 from baton.engine.roles import STARTER
 from baton.tui import downloads, keys, models
 from baton.tui.model import BAR, READABLE, SHORT_BAR, bar, cost, details, fetchable, shown_card
 from baton.tui.models import Row, Stock
 from baton.tui.screens.confirm import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.turn import show_size
 
 if TYPE_CHECKING:
     from baton.engine.library import Library

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from baton.domain.chat import Attachment, Role, Turn, TurnStatus, about_tokens
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line, sanitise
+from baton.domain.sizes import show_size
 from baton.tui import keys
 from baton.tui.facts import Facts, Part
 from baton.tui.widgets.line import Line
@@ -195,12 +196,3 @@ def describe_file(file: Attachment) -> str:
     """Name a file with its size and about how many tokens it takes."""
     tokens = about_tokens(file.text)
     return f"{one_line(file.name, 40)} ({show_size(file.size)}, about {tokens:,} tokens)"
-
-
-def show_size(size: int) -> str:
-    """Write a size in bytes for people."""
-    if size < 1000:
-        return f"{size} B"
-    if size < 1_000_000:
-        return f"{size / 1000:.1f} kB"
-    return f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
