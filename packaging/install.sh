@@ -488,7 +488,7 @@ sha256() {
 try_out() {
     say "Trying whether it starts here, for which it unpacks itself once ..."
     find_unpacked
-    expect "$app"
+    [ -z "$app" ] || expect "$app"
     patiently "$work/baton" --version >"$work/says" 2>&1
     started=$?
     says=$(sed '$!d' "$work/says")
@@ -503,6 +503,7 @@ try_out() {
 
 # Where it unpacks itself, as find_cache() in launcher.c has it, and what as, as its trailer says.
 find_unpacked() {
+    [ -n "$home" ] || return
     cache=$home/.cache
     case $platform in macos*) cache=$home/Library/Caches ;; esac
     cache=$(absolute_or "${XDG_CACHE_HOME:-}" "$cache")/baton
@@ -647,11 +648,17 @@ put_receipt() {
 $files
 FILES
     )
-    # Those that an earlier run made are still to be taken away some day.
+    # Whatever wasn't there before Baton is to be taken away with it some day, if nobody uses it.
+    if [ -n "$home" ]; then
+        expect "$config/baton"
+        expect "$(absolute_or "${XDG_STATE_HOME:-}" "$home/.local/state")/baton"
+    fi
     folders=$(
         sed -n '/"folders": \[/,/\]/s/^ *\("\/.*"\),*$/\1/p' "$receipt" 2>/dev/null
         while read -r folder; do
-            [ -d "$folder" ] && json "$folder"
+            folder=$(json "$folder")
+            [ "$folder" = '""' ] || grep -qsxF "    $folder" "$receipt" ||
+                grep -qsxF "    $folder," "$receipt" || say "$folder"
         done <<NEW
 $new
 NEW

@@ -43,7 +43,7 @@ def world(root: Path) -> World:
 
 
 def of(machine: World) -> Installation:
-    return Installation(machine.target, machine.home / "state")
+    return Installation(machine.target, machine.home / "state", machine.home / "cache")
 
 
 @pytest.fixture
@@ -103,6 +103,7 @@ def test_what_is_noted_of_an_installation_follows_it(tmp_path: Path) -> None:
         "gpu": "",
         "source": "https://example.org/b",
         "files": [str(machine.target)],
+        "folders": [str(machine.target.parent)],
     }
     assert of(machine).previous_build == build(OLD)
     assert machine.target.stat().st_mode & 0o777 == 0o755
@@ -149,11 +150,14 @@ def test_a_receipt_of_another_binary_is_not_believed(tmp_path: Path) -> None:
     copy = machine.prefix / "tools" / "baton"
     copy.parent.mkdir()
     shutil.copy(machine.target, copy)
-    place = Installation(copy, machine.home / "state").place
+    place = Installation(copy, machine.home / "state", machine.home / "cache").place
     assert place.home.is_relative_to(machine.home)
     link = tmp_path / "link"
     link.symlink_to(machine.target)
-    assert Installation(link, machine.home / "state").place.home == machine.share
+    assert (
+        Installation(link, machine.home / "state", machine.home / "cache").place.home
+        == machine.share
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another person, which needs root")
@@ -167,7 +171,7 @@ def test_a_receipt_that_somebody_else_planted_is_not_believed(tmp_path: Path, pl
     else:
         path = machine.share if planted == "folder" else machine.share / "install.json"
         os.chown(path, 65534, 65534)
-    installation = Installation(machine.target, machine.home / "state")
+    installation = Installation(machine.target, machine.home / "state", machine.home / "cache")
     assert installation.place.home.is_relative_to(machine.home)
     assert (installation.previous, installation.receipt.files) == (None, ())
 

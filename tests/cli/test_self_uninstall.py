@@ -163,6 +163,29 @@ def test_nothing_of_anybody_else_goes(call: Call, own: Machine, tmp_path: Path) 
     assert str(paths.data) in told["stays"]
 
 
+def test_folders_that_were_not_there_before_go_when_they_are_empty(
+    call: Call, own: Machine, tmp_path: Path
+) -> None:
+    prefix, noted = own.world.prefix, own.world.receipt()
+    (prefix / "share/applications/other.desktop").write_text("theirs")
+    (prefix / "theirs").mkdir()
+    (tmp_path / "linked").mkdir()
+    (prefix / "link").symlink_to(tmp_path / "linked")
+    made = ["", "share", "share/zsh", "share/zsh/site-functions", "share/applications", "link"]
+    noted["folders"] = [*(str(prefix / name) for name in made), "relative", "/nowhere"]
+    (own.world.share / "install.json").write_text(json.dumps(noted))
+    done = call("self", "uninstall", "-y")
+    assert done.code == 0, done.err
+    left = {str(path.relative_to(prefix)) for path in prefix.rglob("*")}
+    others = {"share/bash-completion/completions", "share/fish/vendor_completions.d"}
+    assert left == {
+        *("bin", "bin/vim", "link", "theirs", "share"),
+        *("share/applications", "share/applications/other.desktop"),
+        *(others | {str(Path(name).parent) for name in others}),  # made by nobody knows whom
+    }
+    assert (tmp_path / "linked").is_dir()
+
+
 def test_the_program_that_was_there_before_baton_stays(call: Call, own: Machine) -> None:
     """The installer keeps whatever it finds in its place; a version of Baton is noted, or known."""
     previous = own.world.share / "previous"

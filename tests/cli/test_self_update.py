@@ -49,7 +49,7 @@ def test_from_a_folder_and_back_and_forth(call: Call, own: Machine) -> None:
     assert f"Updated to {NEW} (full)" in done.err
     assert own.world.version() == NEW
     assert own.world.version(own.world.share / "previous") == OLD
-    assert own.world.receipt() | {"files": 0} == {
+    assert own.world.receipt() | {"files": 0, "folders": 0} == {
         "schema": 1,
         "version": NEW,
         "flavour": "full",
@@ -57,6 +57,7 @@ def test_from_a_folder_and_back_and_forth(call: Call, own: Machine) -> None:
         "gpu": "",
         "source": str(release),
         "files": 0,
+        "folders": 0,
     }
     assert sorted(path.name for path in own.world.target.parent.iterdir()) == ["baton"]
 
@@ -249,7 +250,7 @@ def test_of_two_at_once_one_does_it(call: Call, own: Machine) -> None:
     from baton.adapters.installed import Installation
 
     release = str(own.publish())
-    with Installation(own.world.target, find_paths().state).alone():
+    with Installation(own.world.target, find_paths().state, find_paths().cache).alone():
         for command in (["update", "--from", release], ["rollback"], ["uninstall", "-y"]):
             done = call("self", *command)
             assert (done.code, "Another Baton is just changing" in done.err) == (1, True)

@@ -39,7 +39,9 @@ def releases() -> Iterator[SignedReleases]:
 
 
 def updating(own: Machine, releases: SignedReleases) -> Updating:
-    installation = Installation(own.world.target, own.world.home / "state")
+    installation = Installation(
+        own.world.target, own.world.home / "state", own.world.home / "cache"
+    )
     return Updating(own.built, installation, releases, offline=False)
 
 

@@ -57,7 +57,12 @@ def test_from_a_folder_with_nothing_but_what_any_unix_has(
     there = {str(machine.home / name) for name in machine.files()}
     assert {*files, str(machine.prefix / "share/baton/install.json")} == there
     assert isinstance(folders, list)
-    assert set(folders) == {str(machine.home / name) for name in machine.folders()}
+    later = {".config", ".config/baton", ".local/state", ".local/state/baton"}
+    later |= {".cache", ".cache/baton", ".cache/baton/app"}
+    assert set(folders) == {str(machine.home / name) for name in machine.folders() | later}
+    again = machine.receipt
+    well(machine.install("--from", folder))
+    assert machine.receipt == again
 
 
 def test_a_script_in_a_release_takes_that_release(machine: Machine, folder: Path) -> None:

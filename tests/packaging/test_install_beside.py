@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.installing import COMPLETIONS, INSTALL, Machine, well
+from baton.adapters.installed import Belongings
+from baton.adapters.installed.place import find_place
+from support.installing import COMPLETIONS, INSTALL, Machine, release, well
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
 
@@ -54,6 +56,25 @@ def test_no_completions_leaves_what_is_there_in_the_receipt(machine: Machine, fo
     well(machine.install("--from", folder))
     well(machine.install("--from", folder, "--no-completions"))
     assert str(machine.home / COMPLETIONS["bash"]) in str(machine.receipt["files"])
+
+
+@pytest.mark.parametrize("there", ["", ".local/share/applications", ".config/fish"])
+def test_whatever_it_put_down_can_be_taken_away(
+    machine: Machine, folder: Path, tmp_path: Path, there: str
+) -> None:
+    """An upgrade forgets nothing of it, and an empty folder that was there before stays."""
+    put_shells(machine, "bash", "zsh", "fish")
+    (machine.home / there).mkdir(parents=True, exist_ok=True)
+    before = machine.folders()
+    well(machine.install("--from", folder))
+    well(machine.install("--from", release(tmp_path / "newer", "0.2.0"), "--no-completions"))
+    names = (".config", ".local/share", ".local/state", ".cache")
+    config, data, state, cache = (machine.home / name / "baton" for name in names)
+    place = find_place(machine.baton, state)
+    belongings = Belongings(place, config, data, state, cache)
+    assert belongings.remove(belongings.program()) == []
+    assert belongings.tidy() == []
+    assert (machine.files(), machine.folders()) == ({}, before)
 
 
 def test_a_completion_that_cannot_be_written_stops_nothing(machine: Machine, folder: Path) -> None:

@@ -103,6 +103,7 @@ class World:
             "gpu": "",
             "source": self.source,
             "files": [str(self.target)],
+            "folders": [str(self.target.parent)],
         }
         (self.share / "install.json").write_text(json.dumps(receipt))
         if previous:
@@ -290,7 +291,7 @@ def switch_here(world: World, switch: Switch, kill_at: int | None = None) -> lis
     steps = Steps(world.prefix, kill_at or 0)
     if kill_at is not None:
         sys.addaudithook(steps)
-    installation = Installation(world.target, world.home / "state")
+    installation = Installation(world.target, world.home / "state", world.home / "cache")
     with installation.alone():
         installation.mend()
         if switch.action == "update":

@@ -49,7 +49,7 @@ def installation(paths: Paths) -> Installation:
             "A newer release's folder takes its place; to be rid of it, delete it."
             f" {_yours(paths)}",
         )
-    return Installation(file, paths.state)
+    return Installation(file, paths.state, paths.cache)
 
 
 def _not_packaged(paths: Paths) -> ConfigError:

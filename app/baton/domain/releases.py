@@ -81,7 +81,10 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What is noted of an installation: what it is, where it came from, and all its files."""
+    """What is noted of an installation: what it is, where it came from, and all its files.
+
+    `folders` are those that weren't there before it.
+    """
 
     version: str = ""
     flavour: str = ""
@@ -89,6 +92,7 @@ class Receipt:
     gpu: str = ""
     source: str = ""
     files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

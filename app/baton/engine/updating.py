@@ -98,6 +98,10 @@ class Installed(Protocol):
         """Delete what was brought and isn't wanted."""
         ...
 
+    def discard(self, file: Path) -> None:
+        """Delete a staged file that was tried and isn't wanted, and what it has unpacked."""
+        ...
+
     def make_ready(self, file: Path) -> None:
         """Let a file be started."""
         ...
@@ -284,7 +288,7 @@ class Updating:
         self.installed.make_ready(staged)
         version = await self._version(staged)
         if version != build.version:
-            self.installed.clear()
+            self.installed.discard(staged)
             raise BatonError(
                 f"What the release calls {build.version} says that it is {one_line(version, 40)},"
                 " so it was not taken.",
@@ -296,7 +300,7 @@ class Updating:
         try:
             return await self.installed.version_of(staged)
         except BatonError as error:
-            self.installed.clear()
+            self.installed.discard(staged)
             raise BatonError(
                 f"{error.message} It was not taken; Baton is as it was.", error.hint
             ) from error

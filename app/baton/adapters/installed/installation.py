@@ -31,6 +31,7 @@ from baton.adapters.installed.notes import (
     write,
 )
 from baton.adapters.installed.place import Place, find_place
+from baton.adapters.installed.unpacked import Unpacked, key_of
 from baton.domain.errors import BatonError
 from baton.domain.releases import Build, Receipt, Switch, is_address
 from baton.durable import settle
@@ -41,8 +42,9 @@ _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 class Installation:
     """The binary at `file`, and what belongs to it; see engine.updating.Installed."""
 
-    def __init__(self, file: Path, state: Path) -> None:
+    def __init__(self, file: Path, state: Path, cache: Path) -> None:
         self.place: Place = find_place(file, state)
+        self._unpacked = Unpacked(cache / "app")
 
     @property
     def target(self) -> Path:
@@ -131,6 +133,14 @@ class Installation:
             for left in [] if staging.is_symlink() else staging.iterdir():
                 left.unlink()
             staging.rmdir()
+
+    def discard(self, file: Path) -> None:
+        """Delete a staged file, and what only that has unpacked; a tree in use stays."""
+        key = key_of(file)
+        self.clear()
+        kept = (self.place.target, self.place.previous, self.place.outgoing)
+        if key and key not in map(key_of, kept):
+            self._unpacked.discard(key)
 
     def make_ready(self, file: Path) -> None:
         """Let a file be started like the one that it shall replace, for whom that may be."""

@@ -6,29 +6,21 @@ goes only when nothing is left in it. What Baton unpacked goes whole, unless a B
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from baton.adapters.installed.notes import read_receipt
 from baton.adapters.installed.place import OWN, Place
-
-_UNPACKED = re.compile(r"([0-9a-f]{16})(\.lock|\.part\.\w+)?|lock")
-"""What the launcher calls what it unpacks (by its contents), its lock and drafts, and theirs."""
+from baton.adapters.installed.unpacked import Unpacked, is_single
 
 _STAGED = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 
 _PUT_DOWN = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
 """What the installer puts down besides the program, and bash's `completions/baton`."""
-
-_MAGIC = b"\0Baton's payload"
-_TAIL = 8 << 20
-"""What stands at a single file's end, behind which there may be a signature of that size."""
 
 _HISTORY = ("baton.db*", "ledger.db*", "router/*.npz")
 _STATE = ("log/crash-*.txt", "recommended.json", "models-later")
@@ -50,6 +42,9 @@ class Belongings:
     def __init__(self, place: Place, config: Path, data: Path, state: Path, cache: Path) -> None:
         self._place = place
         self._config, self._data, self._state, self._cache = config, data, state, cache
+        self._unpacked = Unpacked(cache / "app")
+        # Known from the receipt, which goes before they can.
+        self._made = [Path(folder) for folder in read_receipt(place.receipt).folders]
 
     def program(self) -> Thing:
         """Return the program, its receipt, and whatever was put down with it.
@@ -76,12 +71,12 @@ class Belongings:
     def _holds_foreign(self) -> bool:
         place = self._place
         noted = place.previous_note.exists() or place.journal.exists()
-        return _is_file(place.previous) and not noted and not _is_single(place.previous)
+        known = noted or place.previous.is_symlink() or is_single(place.previous)
+        return _is_file(place.previous) and not known  # of a link, nothing is lost
 
     def unpacked(self) -> Thing:
         """Return what the program has unpacked itself to."""
-        found = [path for path in _inside(self._cache / "app") if _UNPACKED.fullmatch(path.name)]
-        return _thing("what it has unpacked", found)
+        return _thing("what it has unpacked", self._unpacked.paths())
 
     def history(self) -> Thing:
         """Return conversations, ledger, what was learned, crash reports and settings."""
@@ -100,22 +95,7 @@ class Belongings:
 
     def remove_unpacked(self) -> list[str]:
         """Delete what was unpacked, but for what another Baton runs from; return what stays."""
-        app, stays = self._cache / "app", []
-        trees = [path for path in self.unpacked().paths if path.suffix != ".lock"]
-        for path in (path for path in trees if path.name != "lock"):
-            lock = app / ("lock" if ".part." in path.name else f"{path.name}.lock")
-            if path.is_symlink() or not path.is_dir():
-                _removed(path)
-            elif not _is_free(lock):
-                stays.append(f"{path} stays: another Baton runs from it.")
-            else:
-                shutil.rmtree(path, ignore_errors=True)
-        for lock in self.unpacked().paths:
-            if lock.suffix == ".lock" and not lock.with_suffix("").exists():
-                _removed(lock)
-        if [path.name for path in self.unpacked().paths] == ["lock"]:
-            _removed(app / "lock")
-        return stays
+        return self._unpacked.remove_all()
 
     def tidy(self) -> list[Path]:
         """Take away the folders that are empty now; return those that aren't."""
@@ -130,7 +110,14 @@ class Belongings:
                     _inside(folder)[0].unlink()
                 if not folder.is_symlink():
                     folder.rmdir()
+        self._remove_made()
         return [path for path in dict.fromkeys(folders[-4:]) if path.is_dir() and _inside(path)]
+
+    def _remove_made(self) -> None:
+        for folder in sorted(self._made, key=lambda path: len(path.parts), reverse=True):
+            with suppress(OSError):
+                if folder.is_absolute() and not folder.is_symlink():
+                    folder.rmdir()
 
 
 def _thing(name: str, *groups: Sequence[Path]) -> Thing:
@@ -146,16 +133,6 @@ def _is_ours(path: Path) -> bool:
     )
 
 
-def _is_single(file: Path) -> bool:
-    """Tell whether that is a single file of Baton, or but a link, of which nothing is lost."""
-    if file.is_symlink():
-        return True
-    with suppress(OSError), file.open("rb") as opened:
-        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))
-        return _MAGIC in opened.read()
-    return False
-
-
 def _removed(path: Path) -> str:
     """Delete a file or a link; return why it stays, or ""."""
     try:
@@ -167,45 +144,6 @@ def _removed(path: Path) -> str:
     except OSError as error:
         return f"{path} stays: {error.strerror}."
     return ""
-
-
-def _is_free(lock: Path) -> bool:
-    """Tell whether no other process holds a lock; the launcher left this one a handle of its own.
-
-    What was found free stays locked until this process ends, so that nobody starts from it.
-    """
-    import fcntl
-
-    try:
-        handle = _own_handle(lock)
-        handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW) if handle is None else handle
-    except OSError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        with suppress(OSError):  # trying has let go of what was held
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    return True
-
-
-def _own_handle(lock: Path) -> int | None:
-    """Return this process's open handle of a file, if it has one. Raises OSError."""
-    wanted = lock.lstat()
-    for handle in _handles():
-        with suppress(OSError):
-            found = os.fstat(handle)
-            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
-                return handle
-    return None
-
-
-def _handles() -> Iterator[int]:
-    for folder in ("/proc/self/fd", "/dev/fd"):
-        with suppress(OSError):
-            yield from [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
-            return
 
 
 def _size(path: Path) -> int:

@@ -15,6 +15,9 @@ from baton.domain.sanitise import one_line
 PATIENCE = 180.0
 """How many seconds the first start may take, at which a binary unpacks itself."""
 
+_GRACE = 10.0
+"""How many seconds one that is asked to end may take, in which it removes what is half unpacked."""
+
 
 async def version_of(file: Path, patience: float = PATIENCE) -> str:
     """Start a binary with --version and return which it is. Raises BatonError if it can't say."""
@@ -37,14 +40,22 @@ async def version_of(file: Path, patience: float = PATIENCE) -> str:
         raise _dead(file, f"it was not done after {patience:.0f} seconds") from None
     finally:
         if process.returncode is None:
-            with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await _end(process)
     told = out.decode("utf-8", "replace").split()
     if process.returncode or len(told) != 2 or told[0] != "baton":
         words = (err or out).decode("utf-8", "replace").strip().splitlines()
         raise _dead(file, words[-1] if words else f"it ended with {process.returncode}")
     return told[1]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):
+            os.killpg(process.pid, kind)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                await process.wait()
+                return
 
 
 def _dead(file: Path, why: str) -> BatonError:

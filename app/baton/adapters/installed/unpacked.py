@@ -1,0 +1,158 @@
+"""What single files have unpacked themselves to: the trees in `<cache>/app`, and their locks.
+
+Whoever runs from a tree holds `<key>.lock`, shared; whoever removes one holds it alone. `lock` is
+held by the one who unpacks (packaging/launcher/tree.h says all of it).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_NAME = re.compile(r"([0-9a-f]{16})(\.lock|\.part\.\w+)?|lock")
+"""What the launcher calls a tree (by its contents), its lock and drafts, and their lock."""
+
+_MAGIC = b"\0Baton's payload"
+_FIELDS, _SUM, _KEY = 120, 32, slice(56, 64)
+"""The trailer (packaging/launcher/pack.py): its fields, their sum, and what the tree is called."""
+
+_TAIL = 8 << 20
+"""What stands at a single file's end, behind which there may be a signature of that size."""
+
+
+def is_single(file: Path) -> bool:
+    """Tell whether that is a single file of Baton."""
+    return _MAGIC in _tail(file)
+
+
+def key_of(file: Path) -> str:
+    """Return what the tree of a single file is called; "" of what is none, or can't be read."""
+    tail = _tail(file)
+    at = max(0, tail.rfind(_MAGIC))
+    fields, told = tail[at : at + _FIELDS], tail[at + _FIELDS : at + _FIELDS + _SUM]
+    return fields[_KEY].hex() if hashlib.sha256(fields).digest() == told else ""
+
+
+class Unpacked:
+    """The trees in a folder."""
+
+    def __init__(self, app: Path) -> None:
+        self._app = app
+
+    def paths(self) -> list[Path]:
+        """Return whatever the launcher can have put there."""
+        if self._app.is_symlink():
+            return []
+        with suppress(OSError):
+            return sorted(path for path in self._app.iterdir() if _NAME.fullmatch(path.name))
+        return []
+
+    def discard(self, key: str) -> None:
+        """Remove a tree, and what is unfinished of it, unless a process runs from it."""
+        with _held(self._app / f"{key}.lock") as alone:
+            if alone:
+                draft = self._app / f"{key}.part.{os.getpid()}"
+                with suppress(OSError):  # so that there is never a half of it under its name
+                    (self._app / key).rename(draft)
+                _remove(draft)
+                _remove(self._app / f"{key}.lock")
+        with _held(self._app / "lock") as alone:
+            for draft in self.paths() if alone else ():
+                if draft.name.startswith(f"{key}.part."):
+                    _remove(draft)
+
+    def remove_all(self) -> list[str]:
+        """Remove all but what another process runs from; return a sentence for each that stays.
+
+        What was found free stays locked until this process ends, so that nobody starts from it.
+        """
+        stays = []
+        trees = [path for path in self.paths() if path.suffix != ".lock" and path.name != "lock"]
+        for path in trees:
+            lock = self._app / ("lock" if ".part." in path.name else f"{path.name}.lock")
+            if path.is_symlink() or not path.is_dir() or _is_free(lock):
+                _remove(path)
+            else:
+                stays.append(f"{path} stays: another Baton runs from it.")
+        for lock in self.paths():
+            if lock.suffix == ".lock" and not lock.with_suffix("").exists():
+                _remove(lock)
+        if [path.name for path in self.paths()] == ["lock"]:
+            _remove(self._app / "lock")
+        return stays
+
+
+def _tail(file: Path) -> bytes:
+    with suppress(OSError), file.open("rb") as opened:
+        opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))
+        return opened.read()
+    return b""
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+@contextmanager
+def _held(lock: Path) -> Iterator[bool]:
+    """Hold a lock alone; False where it isn't there, or anybody holds it, this process included."""
+    import fcntl
+
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = os.path.samestat(os.fstat(handle), lock.lstat())
+        except OSError:
+            alone = False
+        yield alone
+    finally:
+        os.close(handle)
+
+
+def _is_free(lock: Path) -> bool:
+    """Tell whether no other process holds a lock; this one got its handle from the launcher."""
+    import fcntl
+
+    try:
+        handle = _own_handle(lock)
+        handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW) if handle is None else handle
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        with suppress(OSError):  # trying has let go of what was held
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    return True
+
+
+def _own_handle(lock: Path) -> int | None:
+    """Return this process's open handle of a file, if it has one. Raises OSError."""
+    wanted = lock.lstat()
+    for handle in _handles():
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(handle), wanted):
+                return handle
+    return None
+
+
+def _handles() -> Iterator[int]:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        with suppress(OSError):
+            yield from [int(name) for name in os.listdir(folder) if name.isdecimal()]  # noqa: PTH208
+            return
