@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from types import ModuleType
 
 import pytest
+
+from baton.secrets import KEYRING
 
 ROOT = Path(__file__).parent.parent.parent
 WRITE_REQUESTS = """
@@ -117,6 +120,14 @@ def test_all_of_batons_modules_are_found(contents: ModuleType) -> None:
     found = set(contents.modules_below("baton"))
     assert {"baton", "baton.children.runner", "baton.engine.strategies"} <= found
     assert "baton.__main__" not in found
+
+
+def test_the_systems_own_keyring_goes_along_and_no_other(contents: ModuleType) -> None:
+    folder = _folder("keyring.backends")
+    there = {name for _, name, _ in iter_modules([str(folder)], "keyring.backends.")}
+    own = KEYRING.rpartition(".")[0]
+    harmless = {"keyring.backends.fail", "keyring.backends.null"}
+    assert there - set(contents.EXCLUDED) == {own, *harmless}
 
 
 def test_what_only_the_build_needs_stays_out(contents: ModuleType) -> None:
