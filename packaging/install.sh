@@ -17,7 +17,7 @@ Usage: sh install.sh [OPTIONS]
                             this script, or the address that it came from.
   --flavour full|slim       full brings a small model and works without a
                             network; slim downloads its first one. [full]
-  --gpu none|cuda|vulkan    A build that also computes on a graphics card. [none]
+  --gpu none|cuda|vulkan    A build that uses a graphics card too. [none]
   --prefix FOLDER           It becomes FOLDER/bin/baton. [~/.local]
   --no-completions          Teach no shell to complete its commands.
   --help                    Show this and exit.
@@ -64,8 +64,14 @@ say() {
     printf '%s\n' "$1"
 }
 
+# note TEXT: on stderr; a terminal would break its lines within words.
 note() {
-    say "$1" >&2
+    width=""
+    [ -t 2 ] && command -v fold >/dev/null 2>&1 && width=$(stty size <&2 2>/dev/null)
+    case ${width#* } in
+        "" | 0* | *[!0-9]*) say "$1" >&2 ;;
+        *) say "$1" | fold -s -w "${width#* }" >&2 ;;
+    esac
 }
 
 fail() {
@@ -698,7 +704,7 @@ tell() {
             ;;
         *) tell_path ;;
     esac
-    case "$files" in *"/site-functions/_baton"*)
+    case ${SHELL:-}:$files in */zsh:*"/site-functions/_baton"*)
         say "For zsh's completions, add this to ~/.zshrc, before compinit:"
         say "    fpath=($(quoted "$prefix/share/zsh/site-functions") \$fpath)"
         ;;

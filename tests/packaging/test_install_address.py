@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,22 @@ def test_a_script_that_came_only_in_part_does_nothing(
     for end in (*range(0, call, len(whole) // 12), call - 1):
         machine.install("--", "--from", folder, script=Path("-s"), stdin=whole[:end])
         assert machine.files() == {}, f"the first {end} bytes did something"
+
+
+@pytest.mark.parametrize("columns", [80, 50, 200])
+def test_at_a_terminal_its_sentences_break_between_words(machine: Machine, columns: int) -> None:
+    machine.has("curl", "fold", "stty")
+    said = refused(machine.install("--from", "https://nobody.invalid"))
+    screen = machine.at_a_terminal("--from", "https://nobody.invalid", columns=columns)
+    assert screen.wait_end() == 1
+    assert [line.strip() for line in screen.text.splitlines() if line.strip()] == [
+        line.strip() for line in textwrap.wrap(said, columns)
+    ]
+
+
+def test_at_a_terminal_it_shows_how_far_it_is(machine: Machine, server: Server) -> None:
+    machine.has("curl")
+    screen = machine.at_a_terminal("--from", server.address)
+    assert screen.wait_end() == 0
+    assert b"100.0%" in screen.raw
+    assert f"Baton 0.1.0 is installed: {machine.baton}" in "".join(screen.text.split("\n"))

@@ -36,7 +36,8 @@ def test_each_shell_that_is_here_learns_to_complete(machine: Machine, folder: Pa
 
 def test_zsh_is_told_where_to_look(machine: Machine, folder: Path) -> None:
     put_shells(machine, "zsh")
-    said = well(machine.install("--from", folder))
+    assert "completions" not in well(machine.install("--from", folder, SHELL="/bin/bash"))
+    said = well(machine.install("--from", folder, SHELL="/usr/bin/zsh"))
     assert f"fpath=('{machine.prefix}/share/zsh/site-functions' $fpath)" in said
 
 

@@ -180,6 +180,22 @@ def test_a_signal_is_answered_while_something_comes(
     stop(machine, how, server.address, server.is_stuck.is_set)
 
 
+@pytest.mark.parametrize("downloader", ["curl", "wget"])
+@pytest.mark.parametrize("shell", SHELLS)
+def test_ctrl_c_at_a_terminal(
+    machine: Machine, server: Server, shell: str, downloader: str
+) -> None:
+    machine.shell = SHELLS[shell]
+    machine.has(downloader)
+    server.stuck = "baton-0.1.0"
+    screen = machine.at_a_terminal("--from", server.address)
+    screen.wait(lambda shown: server.is_stuck.is_set())
+    screen.send("\x03")
+    assert screen.wait_end() == 130
+    assert "\nStopped: nothing was installed, nothing is left." in screen.text
+    assert (machine.files(), machine.folders()) == ({}, set())
+
+
 @pytest.mark.parametrize("name", ["SHA256SUMS", "baton-0.1.0"])
 def test_a_signal_is_answered_while_wget_waits(machine: Machine, server: Server, name: str) -> None:
     machine.has("wget")

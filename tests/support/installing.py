@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from e2e.terminal import Terminal
+
 INSTALL = Path(__file__).parents[2] / "packaging" / "install.sh"
 PLATFORM = "linux-x86_64"
 
@@ -134,9 +136,8 @@ class Machine:
         self, *args: str | Path, script: Path = INSTALL, **environ: str
     ) -> subprocess.Popen[bytes]:
         """Start it in a session of its own, in which nothing else is."""
-        command = [shutil.which(self.shell[0]) or "", *self.shell[1:], str(script), *map(str, args)]
         return subprocess.Popen(
-            command,
+            self._command(script, *args),
             cwd=self.root,
             env={"HOME": str(self.home), "PATH": str(self.tools), **environ},
             stdin=subprocess.PIPE,
@@ -144,6 +145,14 @@ class Machine:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+
+    def at_a_terminal(self, *args: str | Path, columns: int = 80) -> Terminal:
+        """Start it on a screen."""
+        environ = {"HOME": str(self.home), "PATH": str(self.tools)}
+        return Terminal(self._command(INSTALL, *args), environ, columns)
+
+    def _command(self, script: Path, *args: str | Path) -> list[str]:
+        return [shutil.which(self.shell[0]) or "", *self.shell[1:], str(script), *map(str, args)]
 
     def folders(self) -> set[str]:
         """Every folder in the home."""
