@@ -265,6 +265,18 @@ async def test_all_tools_share_one_child_that_is_replaced_when_it_was_killed(
     assert pid(workers["clock"]) != first
 
 
+async def test_what_is_asked_while_they_are_closed_starts_no_other_child() -> None:
+    worker = tools()["calculator"]
+    await ask(worker, "1 + 1")
+    os.kill(pid(worker), signal.SIGSTOP)
+    asked = asyncio.create_task(ask(worker, "2 + 2"))
+    await asyncio.sleep(0)
+    await worker.aclose()
+    with pytest.raises(WorkerError, match="It was stopped"):
+        await asked
+    assert worker.toolbox.pid is None
+
+
 async def test_its_environment_holds_no_key() -> None:
     secret = {"OPENAI_API_KEY": "sk-secret-secret"}
     worker = tools(environ={**os.environ, **secret})["clock"]

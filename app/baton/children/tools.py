@@ -6,9 +6,9 @@
     cancel  id
     info    id
 
-Frames from it: beat each second; done with an id and a text, or failed with an id and the name of
-the error that the front shall raise; info. It holds no secret, connects nowhere, and ends at once
-when its front does.
+Frames from it: beat each second; done with an id and a text (for info, which sandbox is in force),
+or failed with an id and the name of the error that the front shall raise. It holds no secret,
+connects nowhere, and ends at once when its front does.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Tools:
     def _answer(self, frame: framing.Frame) -> None:
         number = frame["id"]
         if frame["type"] == "info":
-            self._front.send("info", id=number, sandbox=jail.about(self._jailer))
+            self._front.send("done", id=number, text=jail.about(self._jailer))
             return
         try:
             text = self._computed(frame)

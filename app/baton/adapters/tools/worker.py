@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
@@ -11,6 +10,7 @@ from contextlib import suppress
 from baton.children import framing
 from baton.children.process import Child, Died, environment
 from baton.children.sandbox import in_force
+from baton.children.supervisor import Supervisor, start
 from baton.domain.chat import Card, Chunk, Finish, Request, Role, Text, Usage
 from baton.domain.errors import WorkerError, WorkerUnavailable
 from baton.domain.sanitise import one_line
@@ -28,32 +28,21 @@ _TRIES = 2
 """Tools have no memory, so a call that died with the child is simply made again, once."""
 
 
-class Toolbox:
-    """The tools' child process: started when it is first needed, and again after it was ended."""
+class Toolbox(Supervisor):
+    """The tools' child process."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        super().__init__()
         self._environ = environ
-        self._child: Child | None = None
-        self._numbers = itertools.count(1)
-        self._calls: dict[int, tuple[Child, asyncio.Future[framing.Frame]]] = {}
-        self._router: tuple[Child, asyncio.Task[None]] | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The child's process, where it runs."""
-        return None if self._child is None or self._child.ended else self._child.pid
-
-    def warm(self) -> None:
-        """Start the child. Raises WorkerUnavailable."""
-        self._running()
 
     async def compute(self, tool: str, text: str, seconds: float) -> str:
         """Return what a tool makes of a text. Raises WorkerError."""
+        closings = self.closings
         for left in reversed(range(_TRIES)):
             try:
                 return _text(await self._call(tool, text, seconds))
             except Died as death:
-                if not left:
+                if not left or self.closings != closings:
                     raise WorkerUnavailable(
                         f"The {tool} fell over. {death}", "Try again."
                     ) from death
@@ -62,16 +51,9 @@ class Toolbox:
     async def info(self) -> str:
         """Say in a sentence which sandbox is in force in the child. Raises WorkerError."""
         try:
-            return one_line(str((await self._ask(0.0, "info")).get("sandbox", "")))
+            return one_line(_text(await self._ask(0.0, "info")))
         except Died as death:
             raise WorkerUnavailable(f"The tools can't be started. {death}") from death
-
-    async def aclose(self) -> None:
-        """End the child; the toolbox may be used again."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            await child.gone()
 
     async def _call(self, tool: str, text: str, seconds: float) -> framing.Frame:
         try:
@@ -80,56 +62,19 @@ class Toolbox:
             raise WorkerError(f"This is too long for the {tool}.") from error
 
     async def _ask(self, limit: float, kind: str, **fields: object) -> framing.Frame:
-        """Send a frame and wait for its answer. Raises Died, also for a child that had to be."""
-        child, number = self._running(), next(self._numbers)
-        answer: asyncio.Future[framing.Frame] = asyncio.get_running_loop().create_future()
-        child.send(kind, id=number, **fields)
-        self._calls[number] = (child, answer)
-        self._route(child)
+        """Return the answer to a frame. Raises Died, also for a child that had to be."""
+        call = self.running().call(kind, **fields)
         try:
             async with asyncio.timeout(limit + GRACE_SECONDS):
-                return await answer
+                return await call.receive()
         except TimeoutError as error:
-            child.kill()
+            call.child.kill()
             raise WorkerError("It took too long and was stopped.") from error
-        except asyncio.CancelledError:
-            child.send("cancel", id=number)
-            raise
         finally:
-            del self._calls[number]
+            call.cancel()
 
-    def _running(self) -> Child:
-        if self._child is None or self._child.ended or self._child.killed:
-            try:
-                self._child = Child("tools", environment(self._environ))
-            except OSError as error:
-                raise WorkerUnavailable(
-                    f"The tools can't be started: {error.strerror}.",
-                    "Close other programs, then try again.",
-                ) from error
-        return self._child
-
-    def _route(self, child: Child) -> None:
-        """See to it that the child's frames reach their calls, in the loop that runs now."""
-        loop = asyncio.get_running_loop()
-        if self._router is not None:
-            served, task = self._router
-            if served is child and not task.done() and task.get_loop() is loop:
-                return
-        self._router = (child, loop.create_task(self._deliver(child)))
-
-    async def _deliver(self, child: Child) -> None:
-        """Hand out frames until the child dies or nobody waits any more."""
-        try:
-            while True:
-                frame = await child.receive()
-                _, answer = self._calls.get(frame.get("id", 0), (child, None))
-                if answer is not None and not answer.done():
-                    answer.set_result(frame)
-        except Died as death:
-            for served, answer in list(self._calls.values()):
-                if served is child and not answer.done():
-                    answer.set_exception(death)
+    def _start(self) -> Child:
+        return start("tools", environment(self._environ), "The tools")
 
 
 def _text(frame: framing.Frame) -> str:
@@ -152,7 +97,7 @@ class ToolWorker:
     def warm(self) -> None:
         """Start the child process; returns at once."""
         with suppress(WorkerError):  # the first request meets it again, and tells
-            self.toolbox.warm()
+            self.toolbox.running()
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see engine.ports.Worker."""
