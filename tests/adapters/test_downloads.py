@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import signal
+import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -563,6 +564,41 @@ async def test_everything_ends_and_can_go_on(hub: Hub, own: HubSupply, tmp_path:
     assert (tmp_path / f"{offer.sha256}.partial").stat().st_size == 2 * MIB
     assert await fetched(own, offer, tmp_path / "m.gguf") == offer.sha256
     assert hub.served() == len(content)
+
+
+async def read(supply: HubSupply, *paths: Path) -> list[Progress | str]:
+    """Read files through, one after the other."""
+    return [step for path in paths async for step in supply.digest(path)]
+
+
+async def test_a_file_that_is_read_when_all_ends_is_not_begun_again(
+    own: HubSupply, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    await read(own, tmp_path / "file")
+    pid = own.pid or 0
+    os.kill(pid, signal.SIGSTOP)
+    reading = asyncio.create_task(read(own, tmp_path / "file"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(own.aclose())
+    await asyncio.sleep(0)
+    os.kill(pid, signal.SIGKILL)
+    await closing
+    await refused(reading, WorkerUnavailable, "stopped")
+    assert own.pid is None, "nobody would end it"
+
+
+async def test_what_would_follow_a_file_that_was_just_read_is_not_begun(
+    own: HubSupply, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    await read(own, tmp_path / "file")
+    reading = asyncio.create_task(read(own, tmp_path / "file", tmp_path / "file"))
+    await asyncio.sleep(0)
+    time.sleep(0.5)  # noqa: ASYNC251  (the answer is here, and nobody has heard it)
+    await own.aclose()
+    await refused(reading, WorkerUnavailable, "stopped")
+    assert own.pid is None, "nobody would end it"
 
 
 async def test_an_idle_child_ends(hub: Hub, tmp_path: Path) -> None:

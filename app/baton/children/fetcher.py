@@ -10,7 +10,7 @@
     digest  path
     release source, key
     bring   source, name, size, sha256, target
-    stop    nobody wants that answer any more
+    cancel  nobody wants that answer any more
 
 All are done at once, each in a thread of its own. Frames from it: beat each second; progress with
 the id of what it is of; then done with a value, stopped once there is nothing left of it, or failed
@@ -88,7 +88,7 @@ class Fetcher:
     def take(self, frame: framing.Frame) -> None:
         """Take a frame."""
         number = frame["id"]
-        if frame["type"] == "stop":
+        if frame["type"] == "cancel":
             if number in self._jobs:
                 self._jobs[number].stop()
             return

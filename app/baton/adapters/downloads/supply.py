@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from baton.adapters.downloads.fetcher import Fetcher, Line
+from baton.adapters.downloads.fetcher import Fetcher
 from baton.children import framing
 from baton.children.process import Died
 from baton.domain.catalogue import Offer, Source
@@ -29,6 +30,9 @@ from baton.domain.sanitise import one_line
 
 IDLE_SECONDS = 60.0
 """How long the child stays when it has nothing to do."""
+
+GRACE_SECONDS = 5.0
+"""How long the child may take to let go of a file before it is killed."""
 
 _ATTEMPTS = 2
 """A child that died takes nothing with it, so what it did goes on in another, once."""
@@ -84,40 +88,59 @@ class HubSupply:
         await self._fetcher.aclose()
 
     async def _ask(self, kind: type[T], question: str, **asked: object) -> T:
-        """Return the answer to a question, asked again if the child died over it."""
-        for attempt in range(_ATTEMPTS):
-            line = self._fetcher.open(question, **asked)
-            try:
-                while (frame := await line.receive()).get("type") == "progress":
-                    pass
-                return _converted(_value(frame), kind)
-            except Died as death:
-                _give_up(death, attempt)
-            except _Nonsense:
-                line.child.kill()
-                raise
-            finally:
-                line.abandon()
-        raise AssertionError("the last attempt raises")
+        """Return the answer to a question."""
+        steps = self._steps(question, asked, lambda value: _converted(value, kind), None)
+        async with aclosing(steps):
+            async for step in steps:
+                if not isinstance(step, Progress):
+                    return step
+        raise AssertionError("it ends with an answer or an error")
 
-    async def _work(self, kind: str, **asked: object) -> AsyncGenerator[Progress | str]:
-        """Do what takes a while, begun again (where it was) if the child died over it."""
-        done = 0
+    def _work(self, kind: str, **asked: object) -> AsyncGenerator[Progress | str]:
+        """Do what takes a while; at last its sha256."""
+        return self._steps(kind, asked, _sha256, GRACE_SECONDS)
+
+    async def _steps(
+        self,
+        kind: str,
+        asked: Mapping[str, object],
+        read: Callable[[object], T],
+        grace: float | None,
+    ) -> AsyncGenerator[Progress | T]:
+        """Yield how far it is and then what comes of it, begun again if the child died over it.
+
+        Closed early, it waits for the child to let go of it for so many seconds, if any.
+        """
+        done, closings = 0, self._fetcher.closings
         for attempt in range(_ATTEMPTS):
-            line = self._fetcher.open(kind, **asked)
+            call = self._fetcher.running().call(kind, **asked)
             try:
-                while not isinstance(step := await _step(line), str):
+                while (frame := await call.receive()).get("type") == "progress":
+                    step = _converted(frame.get("progress"), Progress)
                     done = max(done, step.done)
                     yield replace(step, done=min(done, step.total))
-                yield step
+                if self._fetcher.closings != closings:  # though the child was quicker
+                    raise _stopped()
+                yield read(_value(frame))
                 return
             except Died as death:
-                _give_up(death, attempt)
+                if self._fetcher.closings != closings:
+                    raise _stopped() from death
+                if attempt + 1 == _ATTEMPTS:
+                    raise WorkerUnavailable(
+                        f"What fetches models fell over {_ATTEMPTS} times. {death} What has come is"
+                        " kept.",
+                        "Try again.",
+                    ) from death
             except _Nonsense:
-                line.child.kill()
+                call.child.kill()
                 raise
             finally:
-                await line.close()
+                self._fetcher.rest()
+                if grace is None:
+                    call.cancel()
+                else:
+                    await call.close(grace)
 
 
 class _Nonsense(WorkerError):
@@ -125,17 +148,6 @@ class _Nonsense(WorkerError):
 
     def __init__(self) -> None:
         super().__init__("What fetches models answered nonsense.", "Try again.")
-
-
-async def _step(line: Line) -> Progress | str:
-    """Return how far it is, or the hash at its end."""
-    frame = await line.receive()
-    if frame.get("type") == "progress":
-        return _converted(frame.get("progress"), Progress)
-    value = _value(frame)
-    if not isinstance(value, str) or not _SHA256.fullmatch(value):
-        raise _Nonsense
-    return value
 
 
 def _value(frame: framing.Frame) -> Any:
@@ -146,8 +158,18 @@ def _value(frame: framing.Frame) -> Any:
         case {"type": "failed", "error": str(name), "message": str(message), "hint": str(hint)}:
             raise _KINDS.get(name, WorkerError)(one_line(message, 600), one_line(hint, 600))
         case {"type": "stopped"}:
-            raise WorkerUnavailable("It was stopped. What has come is kept.", "Ask for it again.")
+            raise _stopped()
     raise _Nonsense
+
+
+def _stopped() -> WorkerUnavailable:
+    return WorkerUnavailable("It was stopped. What has come is kept.", "Ask for it again.")
+
+
+def _sha256(value: object) -> str:
+    if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        raise _Nonsense
+    return value
 
 
 def _converted(value: object, kind: type[T]) -> T:
@@ -155,12 +177,3 @@ def _converted(value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise _Nonsense from error
-
-
-def _give_up(death: Died, attempt: int) -> None:
-    """Raise if the child has died once too often."""
-    if attempt + 1 == _ATTEMPTS:
-        raise WorkerUnavailable(
-            f"What fetches models fell over {_ATTEMPTS} times. {death} What has come is kept.",
-            "Try again.",
-        ) from death
