@@ -11,6 +11,7 @@ from baton.adapters.router.files import lacking, shipped
 from baton.adapters.router.reading import learned_in, rated_sent
 from baton.adapters.router.scorer import ONE_THREAD
 from baton.children.process import Child, Died, environment
+from baton.children.supervisor import start
 from baton.domain.errors import BatonError, ModelFileError, WorkerError, WorkerUnavailable
 from baton.domain.routing import Learned, Rated
 from baton.domain.sanitise import one_line
@@ -40,10 +41,7 @@ async def learn(
     what, hint = lacking(place)
     if what:
         raise WorkerUnavailable(what, hint)
-    try:
-        child = Child("scorer", {**environment(environ), **ONE_THREAD})
-    except OSError as error:
-        raise WorkerUnavailable(f"The router can't be started: {error.strerror}.") from error
+    child = start("scorer", {**environment(environ), **ONE_THREAD}, "The router")
     newest = sorted(rated, key=lambda one: one.at)[-MOST_RATED:]
     try:
         async with asyncio.timeout(LEARNING_SECONDS):
@@ -54,8 +52,7 @@ async def learn(
     except TimeoutError as error:
         raise WorkerError("Learning took too long and was stopped; nothing was changed.") from error
     finally:
-        child.kill()
-        await child.gone()
+        await child.aclose()
 
 
 async def _taught(child: Child, rated: Sequence[Rated], target: Path, folder: Path) -> Learned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from baton.adapters.router.files import lacking, stamp
 from baton.children import framing
-from baton.children.process import Child, Died, environment
+from baton.children.process import Call, Child, Died, environment
+from baton.children.supervisor import Supervisor
 from baton.domain.sanitise import one_line
 
 if TYPE_CHECKING:
@@ -72,13 +72,12 @@ class Unanswered(Exception):
         self.why = why
 
 
-class Scorer:
-    """The scorer's child process: started when first needed, and again when it died.
+class Scorer(Supervisor):
+    """The scorer's child process, which is left alone for a while when it keeps dying.
 
     `loaded` is what it holds once it is ready, `waits_anyway` tells whether something slower is
     being loaded. `trouble` is why there are no answers for the time being, and `note` what else the
-    person must know, each with what to do, or ""; `on_news` hears that there is one of them while
-    nobody asks.
+    person must know, each with what to do, or ""; `on_news` hears that there is one of them.
     """
 
     def __init__(
@@ -89,6 +88,7 @@ class Scorer:
         limits: Limits = USUAL,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
+        super().__init__()
         self.waits_anyway: Callable[[], bool] = _never
         self.on_news: Callable[[], None] = _nobody
         self.loaded: Loaded | None = None
@@ -99,20 +99,11 @@ class Scorer:
         self._environ = environ
         what, hint = lacking(folder)
         self._refused = f"{what} {hint}".strip()
-        self._child: Child | None = None
         self._stamp: tuple[int, int] | None = None
-        self._started = 0.0
+        self._since = 0.0  # when it began to load or, once it has, to answer
         self._deaths: list[float] = []
         self._last_death = ""
-        self._numbers = itertools.count(1)
-        self._owed: dict[int, float] = {}
-        self._asked: dict[int, tuple[Child, asyncio.Future[framing.Frame]]] = {}
-        self._delivery: tuple[Child, asyncio.Task[None]] | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The child's process, where it runs."""
-        return None if self._child is None or self._child.ended else self._child.pid
+        self._news: tuple[Child, asyncio.Task[None]] | None = None
 
     @property
     def trouble(self) -> str:
@@ -129,51 +120,46 @@ class Scorer:
     def warm(self) -> None:
         """Start the child if it may be; also before there is an event loop."""
         with suppress(Unanswered):
-            self._running()
+            self.running()
 
     async def ask(self, kind: str, slack: float = 1.0, **fields: object) -> Any:
         """Return the child's answer. Raises Unanswered, also when it doesn't come in time.
 
         `slack` is how many times as long as a plain question this one may take.
         """
-        import asyncio
-
-        child, number = self._running(), next(self._numbers)
-        answer: asyncio.Future[framing.Frame] = asyncio.get_running_loop().create_future()
+        child = self.running()
         try:
-            child.send(kind, id=number, **fields)
+            call = child.call(kind, **fields)
         except framing.FrameError as error:
             raise Unanswered("It is too long for the router.") from error
-        self._asked[number] = (child, answer)
-        self._owed[number] = time.monotonic()
-        self._deliver(child)
+        self._listen(child)
         try:
-            await self._wait(answer, slack)
-            if not answer.done():
-                raise Unanswered(self.trouble)
-            return _value(answer.result())
+            answer = await self._answer(call, slack)
         except Died as death:
+            self._mourn(child, str(death))
             raise Unanswered(self.trouble) from death
         finally:
-            del self._asked[number]
-            if not answer.done():
-                child.send("cancel", id=number)
-            elif not answer.cancelled():
-                answer.exception()  # heard, though the one who waited may just have been stopped
+            call.cancel()
+        return _value(answer)
 
-    async def _wait(self, answer: asyncio.Future[framing.Frame], slack: float) -> None:
-        """Wait until there is an answer, or until waiting would keep somebody."""
-        import asyncio
+    async def _answer(self, call: Call, slack: float) -> framing.Frame:
+        """Wait until there is an answer, or until waiting would keep somebody. Raises Died."""
+
+        def came() -> bool:
+            return bool(call.frames) or call.child.ended
 
         began, limits = time.monotonic(), self._limits
         if self.loaded is None:
-            await asyncio.wait([answer], timeout=limits.cold * slack)
-        while self.loaded is None and not answer.done() and self.waits_anyway():
+            await call.until(came, limits.cold * slack)
+        while self.loaded is None and not came() and self.waits_anyway():
             if time.monotonic() - began > limits.idle:
-                return
-            await asyncio.wait([answer], timeout=0.01)
+                break
+            await call.until(came, 0.01)
         if self.loaded is not None:
-            await asyncio.wait([answer], timeout=limits.warm * slack)
+            await call.until(came, limits.warm * slack)
+        if not came():
+            raise Unanswered(self.trouble)
+        return await call.receive()
 
     def distrust(self) -> None:
         """End a child that answered nonsense; it counts as a death."""
@@ -183,21 +169,18 @@ class Scorer:
 
     async def aclose(self) -> None:
         """End the child and forgive its deaths; it may be used again."""
-        child, self._child = self._child, None
         self._deaths.clear()
         self.loaded, self.note = None, ""
         self._refused = " ".join(filter(None, lacking(self._folder)))
-        if child is not None:
-            child.kill()
-            await child.gone()
+        await super().aclose()
 
     # The child
 
-    def _running(self) -> Child:
+    def running(self) -> Child:
         """Return the child, started if it may be. Raises Unanswered."""
         if self._refused:
             raise Unanswered(self._refused)
-        if self._child is not None and (self._child.ended or self._is_stuck()):
+        if self._child is not None and (self._child.ended or self._is_stuck(self._child)):
             why = "It stopped answering." if not self._child.ended else self._child.why()
             self._child.kill()
             self._mourn(self._child, why)
@@ -221,16 +204,15 @@ class Scorer:
         return child
 
     def _load(self, child: Child) -> None:
-        self.loaded, self._started, self._stamp = None, time.monotonic(), stamp(self._learned)
-        self._owed.clear()
+        self.loaded, self._since, self._stamp = None, time.monotonic(), stamp(self._learned)
         learned = None if self._stamp is None else str(self._learned)
         child.send("load", folder=str(self._folder), learned=learned, threads=1)
 
-    def _is_stuck(self) -> bool:
+    def _is_stuck(self, child: Child) -> bool:
         now = time.monotonic()
         if self.loaded is None:
-            return now - self._started > LOADING_SECONDS
-        return any(now - since > STUCK_SECONDS for since in self._owed.values())
+            return now - self._since > LOADING_SECONDS
+        return any(now - max(call.since, self._since) > STUCK_SECONDS for call in child.calls)
 
     def _recent_deaths(self) -> int:
         since = time.monotonic() - DEATHS_SECONDS
@@ -242,51 +224,38 @@ class Scorer:
         if self._child is not child:
             return
         self._child, self.loaded = None, None
-        self._owed.clear()
         self._deaths.append(time.monotonic())
         self._last_death = one_line(why, 200)
 
-    # Its frames
+    # What it says of itself
 
-    def _deliver(self, child: Child) -> None:
-        """See to it that the child's frames reach their questions, in the loop that runs now."""
+    def _listen(self, child: Child) -> None:
+        """See to it that this is heard, in the loop that runs now."""
         import asyncio
 
         loop = asyncio.get_running_loop()
-        if self._delivery is not None:
-            served, task = self._delivery
-            if served is child and not task.done() and task.get_loop() is loop:
+        if self._news is not None:
+            told, task = self._news
+            if told is child and not task.done() and task.get_loop() is loop:
                 return
-        self._delivery = (child, loop.create_task(self._listen(child)))
+        self._news = (child, loop.create_task(self._hear(child)))
 
-    async def _listen(self, child: Child) -> None:
-        """Hand out frames until the child dies."""
+    async def _hear(self, child: Child) -> None:
         try:
             while True:
-                frame = await child.receive()
-                if not self._took(frame):
-                    self._hand_out(frame)
+                self._note(await child.receive())
         except Died as death:
             self._mourn(child, str(death))
-            for served, answer in list(self._asked.values()):
-                if served is child and not answer.done():
-                    answer.set_exception(death)
 
-    def _took(self, frame: framing.Frame) -> bool:
-        """Note what a frame says of the child itself."""
+    def _note(self, frame: framing.Frame) -> None:
         match frame:
             case {"type": "loaded", "provider": str(provider), "learned": bool(own), "note": note}:
-                self.loaded = Loaded(one_line(provider, 40), own)
+                self.loaded, self._since = Loaded(one_line(provider, 40), own), time.monotonic()
                 self.note = one_line(str(note), 300)
-                now = time.monotonic()
-                self._owed = dict.fromkeys(self._owed, now)
-                if self.note and not self._asked:
+                if self.note:
                     self.on_news()
             case {"type": "failed", "id": 0, "message": str(message), "hint": str(hint)}:
                 self._refuse(one_line(f"{message} {hint}", 500))
-            case _:
-                return False
-        return True
 
     def _refuse(self, why: str) -> None:
         """Give the child up: what it should load can't be."""
@@ -294,20 +263,7 @@ class Scorer:
         child, self._child = self._child, None
         if child is not None:
             child.kill()
-        for _, answer in list(self._asked.values()):
-            if not answer.done():
-                answer.set_exception(Unanswered(why))
-        if not self._asked:
-            self.on_news()
-
-    def _hand_out(self, frame: framing.Frame) -> None:
-        number = frame.get("id")
-        if type(number) is not int:
-            return
-        self._owed.pop(number, None)
-        _, answer = self._asked.get(number, (None, None))
-        if answer is not None and not answer.done():
-            answer.set_result(frame)
+        self.on_news()
 
 
 def _never() -> bool:

@@ -55,8 +55,7 @@ async def try_part(
     except Died as death:
         raise Faulty(_death(name, loading, death, child.last_words)) from death
     finally:
-        child.kill()
-        await child.gone()
+        await child.aclose()
     return _told(frame, loading)
 
 
