@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.children import framing
-from baton.children.process import Child, Died, environment
+from baton.children.process import Call, Child, environment
+from baton.children.supervisor import Supervisor, start
 from baton.domain.chat import Card
-from baton.domain.errors import BatonError, WorkerError, WorkerUnavailable
+from baton.domain.errors import BatonError, WorkerError
 
 Record = Callable[[str, str, bytes], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
-
-GRACE_SECONDS = 1.5
-"""How long the child may take to stop a call before it is killed."""
 
 NEEDED = frozenset(
     {
@@ -45,9 +40,6 @@ NEEDED = frozenset(
 
 PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
-ENDS = ("done", "stopped", "failed")
-"""The frames that end a call."""
-
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -63,8 +55,8 @@ class Patience:
     stall: float = 60.0
 
 
-class Gateway:
-    """Starts the child when it is first needed, and once more after it died.
+class Gateway(Supervisor):
+    """The gateway's child process.
 
     `record` writes the egress log. Setting `offline` ends the child at once; while it is set, the
     child is started only for workers on this machine, and refuses every other address. Variables
@@ -82,6 +74,7 @@ class Gateway:
         patience: Patience = Patience(),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
+        super().__init__()
         self.record = record
         self.effort = effort
         self.patience = patience
@@ -90,10 +83,6 @@ class Gateway:
         self._offline = offline
         self._environ = environ
         self._variables: set[str] = set()
-        self._child: Child | None = None
-        self._lines: dict[int, Line] = {}
-        self._numbers = itertools.count(1)
-        self._router: tuple[Child, asyncio.Task[None]] | None = None
 
     @property
     def offline(self) -> bool:
@@ -114,7 +103,7 @@ class Gateway:
         """
         new = {name for name in variables if name in self._environ} - self._variables
         self._variables |= new
-        if new and self._child is not None and not self._lines:
+        if new and self._child is not None and not self._child.calls:
             self._child.kill()
 
     def warm(self, card: Card | None = None) -> None:
@@ -122,49 +111,22 @@ class Gateway:
         if self._offline and (card is None or card.remote):
             return
         with suppress(BatonError):  # the first call meets it again, and tells
-            child = self._running()
+            child = self.running()
             if card is None or card.kind == "cloud":
                 child.send("warm")
 
-    def open(self, card: Card, **asked: object) -> Line:
+    def call(self, card: Card, **asked: object) -> Call:
         """Begin a call. Raises WorkerError, and FrameError if it is too large."""
         if self._offline and card.remote:
             raise WorkerError(
                 f"Baton is offline, and {card.id} is not on this machine.",
                 "Choose a local worker, or leave offline.",
             )
-        child = self._running()
-        number = next(self._numbers)
-        child.send("call", id=number, **asked)
-        line = self._lines[number] = Line(self, child, number)
-        self._route(child)
-        return line
-
-    async def aclose(self) -> None:
-        """End the child; the gateway may be used again."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.kill()
-            await child.gone()
-
-    def drop(self, number: int) -> None:
-        """Forget a call that has ended."""
-        self._lines.pop(number, None)
-
-    def _running(self) -> Child:
-        if self._child is None or self._child.ended or self._child.killed:
-            self._child = self._start()
-        return self._child
+        return self.running().call("call", **asked)
 
     def _start(self) -> Child:
         known = environment(self._environ, NEEDED | self._variables)
-        try:
-            child = Child("gateway", known)
-        except OSError as error:
-            raise WorkerUnavailable(
-                f"The gateway can't be started: {error.strerror}.",
-                "Close other programs, then try again.",
-            ) from error
+        child = start("gateway", known, "The gateway")
         names = [*PROXIES, *map(str.lower, PROXIES)]
         child.send(
             "setup",
@@ -177,60 +139,3 @@ class Gateway:
             effort=self.effort,
         )
         return child
-
-    def _route(self, child: Child) -> None:
-        """See to it that the child's frames reach their calls, in the loop that runs now."""
-        loop = asyncio.get_running_loop()
-        if self._router is not None:
-            served, task = self._router
-            if served is child and not task.done() and task.get_loop() is loop:
-                return
-        self._router = (child, loop.create_task(self._deliver(child)))
-
-    async def _deliver(self, child: Child) -> None:
-        try:
-            while True:
-                frame = await child.receive()
-                if line := self._lines.get(frame.get("id", 0)):
-                    line.inbox.put_nowait(frame)
-        except Died as death:
-            for line in [line for line in self._lines.values() if line.child is child]:
-                line.inbox.put_nowait(death)
-
-
-class Line:
-    """One call's way to the child and back."""
-
-    def __init__(self, gateway: Gateway, child: Child, number: int) -> None:
-        self.child = child
-        self.inbox: asyncio.Queue[framing.Frame | Died] = asyncio.Queue()
-        self._gateway = gateway
-        self._number = number
-        self._ended = False
-
-    async def receive(self) -> framing.Frame:
-        """Return the call's next frame. Raises Died."""
-        frame = await self.inbox.get()
-        if isinstance(frame, Died):
-            self._ended = True
-            raise frame
-        self._ended = frame.get("type") in ENDS
-        return frame
-
-    def go(self) -> None:
-        """Let what was announced leave."""
-        self.child.send("go", id=self._number)
-
-    async def close(self) -> None:
-        """Stop the call unless it has ended; a child that can't stop it in time is ended."""
-        if not self._ended:
-            self.child.send("cancel", id=self._number)
-            try:
-                async with asyncio.timeout(GRACE_SECONDS):
-                    while not self._ended:
-                        await self.receive()
-            except TimeoutError:
-                self.child.kill()
-            except Died:
-                pass
-        self._gateway.drop(self._number)

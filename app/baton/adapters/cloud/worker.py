@@ -46,6 +46,9 @@ NAMES = {
     "xai": "xAI",
 }
 
+GRACE_SECONDS = 1.5
+"""How long the child may take to stop a call before it is killed."""
+
 SLOW_EFFORTS = ("medium", "high")
 
 
@@ -91,7 +94,7 @@ class CloudWorker:
 
         asked = self._asked(request)
         try:
-            line = self._gateway.open(self.card, **asked)
+            call = self._gateway.call(self.card, **asked)
         except framing.FrameError as error:
             texts = [*(message.text for message in request.messages), asked["schema"]]
             needed = sum(map(about_tokens, texts))
@@ -99,13 +102,13 @@ class CloudWorker:
         said = ""
         try:
             while True:
-                frame = await line.receive()
+                frame = await call.receive()
                 match frame:
                     case {"type": "request", "host": str(host), "body": str(encoded)}:
                         body = base64.b64decode(encoded)
                         await self._gateway.record(request.call, host, body)
                         yield Sent(host, len(body))
-                        line.go()
+                        call.send("go")
                     case {"type": "text", "text": str(text), "tokens": int(tokens)}:
                         said += text
                         yield Text(text, tokens)
@@ -123,7 +126,7 @@ class CloudWorker:
             message = f"The gateway fell over. {death}{kept}"
             raise WorkerUnavailable(message, "Try again.") from death
         finally:
-            await uninterrupted(line.close())
+            await uninterrupted(call.close(GRACE_SECONDS))
 
     async def aclose(self) -> None:
         """Nothing to let go of: the gateway is everybody's."""

@@ -57,8 +57,8 @@ async def learn(
 
 async def _taught(child: Child, rated: Sequence[Rated], target: Path, folder: Path) -> Learned:
     child.send("load", folder=str(folder), learned=str(target), threads=1)
-    for start in range(0, len(rated), _AT_ONCE):
-        child.send("rated", rated=rated_sent(rated[start : start + _AT_ONCE]))
+    for first in range(0, len(rated), _AT_ONCE):
+        child.send("rated", rated=rated_sent(rated[first : first + _AT_ONCE]))
     child.send("learn", id=1, target=str(target))
     while True:
         match await child.receive():
