@@ -192,7 +192,7 @@ async def test_more_than_anyone_receives_is_the_end(make: Make) -> None:
     call = child.call("say")
     await child.gone()
     call.frames.clear()
-    with pytest.raises(Died, match="It answered nonsense"):
+    with pytest.raises(Died):
         await call.receive()
 
 
