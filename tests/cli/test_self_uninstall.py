@@ -254,7 +254,7 @@ def test_keys_are_counted_and_go_only_if_that_is_said(call: Call, own: Machine) 
     done = call("self", "uninstall")
     assert (done.code, "nobody to ask" in done.err) == (2, True)
     done = call("self", "uninstall", "-y", "--history", "remove")
-    assert "1 keys  openai" in done.err
+    assert "1 key  openai" in done.err
     assert f"The keys for openai stay in the {find_paths().keys_file}" in done.err
     assert find_paths().keys_file.exists()
     own.world.target.parent.mkdir(exist_ok=True)

@@ -76,7 +76,7 @@ class Belongings:
 
     def unpacked(self) -> Thing:
         """Return what the program has unpacked itself to."""
-        return _thing("what it has unpacked", self._unpacked.paths())
+        return _thing("what it has unpacked", self._unpacked.trees())
 
     def history(self) -> Thing:
         """Return conversations, ledger, what was learned, crash reports and settings."""

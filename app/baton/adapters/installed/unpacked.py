@@ -52,6 +52,10 @@ class Unpacked:
             return sorted(path for path in self._app.iterdir() if _NAME.fullmatch(path.name))
         return []
 
+    def trees(self) -> list[Path]:
+        """Return the trees among them, and what is unfinished of any."""
+        return [path for path in self.paths() if path.suffix != ".lock" and path.name != "lock"]
+
     def discard(self, key: str) -> None:
         """Remove a tree, and what is unfinished of it, unless a process runs from it."""
         with _held(self._app / f"{key}.lock") as alone:
@@ -72,8 +76,7 @@ class Unpacked:
         What was found free stays locked until this process ends, so that nobody starts from it.
         """
         stays = []
-        trees = [path for path in self.paths() if path.suffix != ".lock" and path.name != "lock"]
-        for path in trees:
+        for path in self.trees():
             lock = self._app / ("lock" if ".part." in path.name else f"{path.name}.lock")
             if path.is_symlink() or not path.is_dir() or _is_free(lock):
                 _remove(path)

@@ -12,12 +12,12 @@ __all__ = ["own"]
 
 _EXAMPLES = """\b
 Examples:
-  baton self show                    which build this is, and what it replaced
-  baton self update                  get the newest release from where this one came
+  baton self show        which build this is, and what it replaced
+  baton self update      get the newest release from where this one came
   baton self update --from /media/stick/baton
-  baton self rollback                go back to the version before
-  baton self uninstall               take Baton away; asks about models and history
-  baton self licences                what it holds of others, and their licences
+  baton self rollback    go back to the version before
+  baton self uninstall   take Baton away; asks about models and history
+  baton self licences    what it holds of others, and their licences
 
 \b
 Baton never looks for updates by itself.

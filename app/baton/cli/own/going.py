@@ -12,6 +12,7 @@ import click
 from baton.cli import interrupts
 from baton.cli.asking import typed_line
 from baton.cli.models.asking import agrees, somebody
+from baton.cli.models.words import count
 from baton.cli.output import emit_json, talk
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.sanitise import one_line
@@ -27,11 +28,10 @@ _FATES = click.Choice(["keep", "remove"])
 
 _EXAMPLES = """\b
 Examples:
-  baton self uninstall                            lists what there is, and asks
-  baton self uninstall --yes                      keeps models, history and keys
+  baton self uninstall                        lists what there is, and asks
+  baton self uninstall --yes                  keeps models, history and keys
   baton self uninstall --models remove --history remove --keys remove --yes
 
-\b
 Models of other programs that were linked stay where they are, and so does whatever else
 is not Baton's. It works while a Baton runs; what that one runs from stays.
 """
@@ -115,17 +115,24 @@ class _Going:
         for thing in (self._program, self._unpacked):
             lines += [f"  {thing.name}  {show_size(thing.size)}"]
             lines += [f"    {one_line(str(path), 300)}" for path in thing.paths]
-        lines.append("This is yours, and stays unless you say otherwise:")
-        linked = sum(1 for held in self.models if held.record.link)
-        lines.append(
-            f"  {len(self.models)} models  {show_size(self.models_size)}  {self._paths.models}"
-            + (f" ({linked} linked, whose files stay in any case)" if linked else "")
-        )
-        lines.append(
-            f"  {self.history.name}  {show_size(self.history.size)}  {self._paths.data},"
-            f" {self._paths.config}"
-        )
-        lines.append(f"  {len(self.keys)} keys  {', '.join(self.keys)}".rstrip())
+        if yours := self._yours():
+            lines += ["This is yours, and stays unless you say otherwise:", *yours]
+        return lines
+
+    def _yours(self) -> list[str]:
+        lines = []
+        if self.models:
+            linked = sum(1 for held in self.models if held.record.link)
+            lines.append(
+                f"  {count(len(self.models))}  {show_size(self.models_size)}  {self._paths.models}"
+                + (f" ({linked} linked, whose files stay in any case)" if linked else "")
+            )
+        if self.history.paths:
+            lines.append(f"  {self.history.name}  {show_size(self.history.size)}")
+            folders = dict.fromkeys(path.parent for path in self.history.paths)
+            lines += [f"    {one_line(str(folder), 300)}" for folder in folders]
+        if self.keys:
+            lines.append(f"  {count(len(self.keys), 'key')}  {', '.join(self.keys)}")
         return lines
 
     def remove(self, fates: _Fates) -> int:

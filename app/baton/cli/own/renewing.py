@@ -27,13 +27,12 @@ if TYPE_CHECKING:
 
 _UPDATES = """\b
 Examples:
-  baton self update                          from where this one was installed
-  baton self update --check                  only say what there is
+  baton self update                      from where this one was installed
+  baton self update --check              only say what there is
   baton self update --from /media/stick/baton
   baton self update --from https://example.org/baton
-  baton self update --flavour slim           the same without the starter model
+  baton self update --flavour slim       the same without the starter model
 
-\b
 A release is a folder, or what an address leads to, with manifest.json and its signature
 in it. It counts only if the key that is built in here has signed it, so a mirror and a
 stick are as good as the original. Interrupted at any time, the old or the new version is
