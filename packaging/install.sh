@@ -220,24 +220,26 @@ choose_file() {
     sums=$(cat "$work/SHA256SUMS")
     case $flavour in slim) first=baton-slim- ;; *) first=baton- ;; esac
     last=-$platform${gpu:+-$gpu}
-    name="" wanted="" listed=""
+    name="" wanted="" others="" any=no
     while read -r sum file; do
         file=${file#\*}
         case $sum in *[!0-9a-f]*) continue ;; esac
         case $file in *[[:cntrl:]]*) continue ;; esac
         [ ${#sum} = 64 ] || continue
-        listed="$listed $file"
+        any=yes
         case $file in
             "$first"[0-9]*"$last")
                 [ -z "$name" ] || fail "$from holds several versions, $name and $file; name a folder with one."
                 name=$file wanted=$sum
                 ;;
+            *.cdx.json) ;;
+            baton-[0-9]* | baton-slim-[0-9]*) others="$others $file" ;;
         esac
     done <<SUMS
 $sums
 SUMS
-    [ -n "$listed" ] || fail "SHA256SUMS in $from is not a list of checksums."
-    [ -n "$name" ] || fail "$from holds no Baton for $platform ($flavour${gpu:+, $gpu}), only:$listed"
+    [ $any = yes ] || fail "SHA256SUMS in $from is not a list of checksums."
+    [ -n "$name" ] || fail "$from holds no Baton for $platform ($flavour${gpu:+, $gpu}), only:${others:- nothing of the kind}."
     version=${name#"$first"} version=${version%"$last"}
     case $version in *[!0-9A-Za-z.+-]*) fail "SHA256SUMS in $from names a strange version, $version." ;; esac
 }
