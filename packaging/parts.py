@@ -130,32 +130,44 @@ def _listed_parts(table: Mapping[str, Any], folder: Path, held: set[str]) -> Ite
     for entry in table["parts"]:
         own = [path for path in there if any(one.fullmatch(path) for one in entry["files"])]
         held.difference_update(own)
-        inside = any(one.fullmatch(path) for path in there for one in entry["inside"])
-        inside &= sys.platform in entry.get("systems", [sys.platform])
+        inside, shown = _compiled_in(entry, folder, there)
         if not own and not inside:
             continue
-        version, purl = _origin(entry, own)
+        version, purl = _origin(entry, own, shown)
         model = entry.get("kind") == "model"
         yield Part(
             entry["name"],
             version,
             entry["licence"],
             purl,
-            tuple(_read(text, folder) for text in entry["texts"]),
+            tuple(text for name in entry["texts"] for text in _read(name, folder)),
             entry.get("kind", "library"),
             entry.get("source", ""),
             files=tuple((path, _sha256(folder / CONTENTS / path)) for path in own if model),
         )
 
 
-def _read(text: str, folder: Path) -> str:
-    """Return a licence's text: a file of licences/, of the build itself or of a package."""
+def _read(text: str, folder: Path) -> list[str]:
+    """Return a licence's texts: a file of licences/, of the build itself, or a package's own."""
     kind, _, name = text.rpartition(":")
     if kind == "bundle":
-        return (folder / CONTENTS / name).read_text(encoding="utf-8", errors="replace")
+        return [(folder / CONTENTS / name).read_text(encoding="utf-8", errors="replace")]
     if kind == "package":
-        return "\n\n".join(_texts(distribution(name)))
-    return (HERE / "licences" / name).read_text(encoding="utf-8")
+        return _texts(distribution(name))
+    return [(HERE / "licences" / name).read_text(encoding="utf-8")]
+
+
+def _compiled_in(entry: Mapping[str, Any], folder: Path, there: Iterable[str]) -> tuple[bool, str]:
+    """Say whether a part is compiled into a file of somebody else's, and what this shows of it."""
+    inside = [path for path in there if any(one.fullmatch(path) for one in entry["inside"])]
+    if sys.platform not in entry.get("systems", [sys.platform]):
+        return False, ""
+    if "shows" not in entry:
+        return bool(inside), ""
+    pattern = re.compile(entry["shows"].encode())
+    seen = (pattern.search((folder / CONTENTS / path).read_bytes()) for path in inside)
+    shown = next((one[1].decode() for one in seen if one), "")
+    return bool(shown), shown
 
 
 def compiled() -> dict[str, tuple[str, str]]:
@@ -170,7 +182,7 @@ def compiled() -> dict[str, tuple[str, str]]:
     return {package.rstrip("0123456789."): (package, version) for package, version in told}
 
 
-def _origin(entry: Mapping[str, Any], own: Iterable[str]) -> tuple[str, str]:
+def _origin(entry: Mapping[str, Any], own: Iterable[str], shown: str) -> tuple[str, str]:
     """Return a part's version, and a purl that names what it was made from. Raises PartsError.
 
     Debian's version tells which holes are mended, so it comes first.
@@ -185,7 +197,7 @@ def _origin(entry: Mapping[str, Any], own: Iterable[str]) -> tuple[str, str]:
     if found := next(filter(None, map(_source_of, filter(None, packages))), None):
         this = platform.freedesktop_os_release()
         return _of_debian(*found, this["ID"], this.get("VERSION_CODENAME", ""))
-    version = _version(entry)
+    version = shown or _version(entry)
     return version, f"{entry['purl']}@{version}" if version else entry["purl"]
 
 
@@ -255,6 +267,12 @@ def _expat() -> str:
     return pyexpat.EXPAT_VERSION.removeprefix("expat_")
 
 
+def _openblas() -> str:
+    from numpy.__config__ import CONFIG
+
+    return str(CONFIG["Build Dependencies"]["blas"]["version"])
+
+
 def _zstd() -> str:
     import zstandard
 
@@ -279,6 +297,7 @@ _VERSIONS: dict[str, Callable[[], str]] = {
     "cryptography": _cryptography,
     "zlib": _zlib,
     "expat": _expat,
+    "openblas": _openblas,
     "zstd": _zstd,
     "glibc": _glibc,
     "cuda": _cuda,
