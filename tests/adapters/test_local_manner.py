@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -13,7 +14,7 @@ import pytest
 from adapters.local_ask import CAPITAL, ask, listen, request, small
 from baton.adapters.local import LocalWorker, Manner, Memory, starter
 from baton.domain.chat import Loading
-from baton.domain.errors import ModelFileError
+from baton.domain.errors import ModelFileError, WorkerUnavailable
 
 pytestmark = pytest.mark.local_model
 
@@ -107,6 +108,34 @@ async def test_a_file_that_changes_while_it_is_loaded_is_looked_at_again(tmp_pat
     await ask(worker, CAPITAL, max_tokens=1)
     assert worker.process == process
     await worker.aclose()
+
+
+async def test_closing_while_a_file_is_looked_at_loads_nothing() -> None:
+    looking, looked = asyncio.Event(), asyncio.Event()
+
+    async def ready() -> None:
+        looking.set()
+        await looked.wait()
+
+    worker = small(ready=ready)
+    asked = [asyncio.create_task(ask(worker, CAPITAL)) for _ in range(2)]
+    await looking.wait()
+    await worker.aclose()
+    looked.set()
+    for one in asked:
+        with pytest.raises(WorkerUnavailable, match="It was stopped"):
+            await one
+    assert worker.process is None, "nobody would end it"
+
+
+async def test_closing_while_it_answers_does_not_load_it_again() -> None:
+    worker = small()
+    chunks = worker.stream(request(CAPITAL))
+    await anext(chunks)
+    await worker.aclose()
+    with pytest.raises(WorkerUnavailable, match="It was stopped"):
+        [chunk async for chunk in chunks]
+    assert worker.process is None
 
 
 @pytest.mark.parametrize(("trusted", "loads"), [(None, False), (False, False), (True, True)])

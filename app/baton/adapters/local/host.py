@@ -14,7 +14,8 @@ from baton.adapters.local.files import load_for
 from baton.adapters.local.memory import Crowded, Memory, NoRoom
 from baton.adapters.local.replies import Unfit, chunk_of, error_of
 from baton.children import framing
-from baton.children.process import Child, Died, environment
+from baton.children.process import ENDS, Child, Died, environment
+from baton.children.supervisor import start
 from baton.domain.chat import (
     Chunk,
     Retrying,
@@ -41,10 +42,6 @@ DEATHS_SECONDS = 600.0
 GRACE_SECONDS = 1.5
 """How long a child may take to stop before it is killed; with that, all of it takes below 2 s."""
 
-ENDS = ("stopped", "done", "failed")
-"""The frames after which a child is at rest."""
-
-
 State = tuple[int, int, int]
 """What shows that a file isn't what it was: its number on the disk, size, and time of change."""
 
@@ -60,10 +57,14 @@ class Facts(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What a child is to be asked: who asks, and the fields of the frame."""
+    """What a child is to be asked: who asks, and the fields of the frame.
+
+    `closings` is how often the host had been closed by then: it is no longer asked after the next.
+    """
 
     name: str
     fields: Mapping[str, Any]
+    closings: int = 0
 
 
 class Host:
@@ -108,6 +109,7 @@ class Host:
         self._bytes = 0
         self._gpu_share = 1.0
         self._ask = 0
+        self._closings = 0
         self._deaths: dict[str, list[float]] = {}  # by the adapter over which it died, "" for none
 
     def warm(self, name: str) -> None:
@@ -122,6 +124,7 @@ class Host:
         import asyncio
 
         self._slot = self._slot or asyncio.Lock()
+        ask = ask._replace(closings=self._closings)
         try:
             async with self._slot, aclosing(self._persistently(ask)) as chunks:
                 async for chunk in chunks:
@@ -146,8 +149,10 @@ class Host:
                 self._deaths.pop(adapter, None)
                 return
             except Died as death:
-                self._mourn(adapter)
-                if wrote or delay is None:
+                closed = ask.closings != self._closings
+                if not closed:
+                    self._mourn(adapter)
+                if wrote or closed or delay is None:
                     raise _unavailable(ask.name, str(death), wrote, adapter) from death
                 yield Retrying(f"{ask.name} fell over. {death}", delay)
                 await asyncio.sleep(delay)
@@ -169,12 +174,12 @@ class Host:
 
     async def aclose(self) -> None:
         """Unload the model and forgive its deaths; it may be used again."""
+        self._closings += 1
         child, self._child = self._child, None
         self._deaths.clear()
         self._gpu_share = 1.0
         if child is not None:
-            child.kill()
-            await child.gone()
+            await child.aclose()
         self._memory.freed()
 
     @property
@@ -232,13 +237,7 @@ class Host:
         load = load_for(self.path, self._context, self._kv)
         self._bytes = max(load.total, self._bytes)
         self._memory.make_room(self, self._bytes, load)
-        try:
-            child = Child("runner", environment(self._environ))
-        except OSError as error:
-            raise WorkerUnavailable(
-                f"{name} can't be started: {error.strerror}.",
-                "Close other programs, then try again.",
-            ) from error
+        child = start("runner", environment(self._environ), name)
         self._loaded = False
         child.send(
             "load",
@@ -256,6 +255,8 @@ class Host:
         """Ask once. Raises Died. Whichever way it ends, the child is ready again or gone."""
         if self._ready is not None and self._living() is None:
             await self._ready()
+        if ask.closings != self._closings:
+            raise Died("It was stopped.")
         child = self._running(ask.name)
         try:
             async with aclosing(self._load(child)) as chunks:
@@ -323,8 +324,7 @@ class Host:
                     while (await child.receive()).get("type") not in ENDS:
                         pass
                     return
-        child.kill()
-        await child.gone()
+        await child.aclose()
         if self._child is child:
             self._child = None
 
