@@ -88,7 +88,7 @@ def test_a_pdf_gives_its_text(tmp_path: Path) -> None:
         (lambda p: p.write_bytes(b"\x7fELF\0\0\1"), "is not text"),
         (lambda p: p.write_bytes("Ol\xe9".encode("latin-1")), "not UTF-8 text (byte 2)"),
         (lambda p: p.write_text(" \n"), "is empty"),
-        (lambda p: p.write_bytes(b"x" * (MB + 1)), "more than 1 MB"),
+        (lambda p: p.write_bytes(b"x" * (MB + 1)), "more than 1.0 MB"),
         (lambda p: p.mkdir(), "is a folder"),
         (lambda p: os.mkfifo(p), "not an ordinary file"),
         (lambda p: p.symlink_to("/dev/zero"), "not an ordinary file"),

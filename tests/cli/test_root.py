@@ -37,6 +37,12 @@ def test_every_command_in_the_table_is_there_and_explains_itself(call: Call, nam
     assert done.out.startswith(f"Usage: baton {name}")
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_line_about_a_command_is_cut(call: Call, name: str) -> None:
+    lines = call(name, "--help").out.partition("Commands:\n")[2].splitlines()
+    assert [line for line in lines if line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("group", ["models", "budget"])
 def test_a_group_alone_shows_its_help_and_nothing_else(call: Call, group: str) -> None:
     done = call(group)
@@ -84,6 +90,7 @@ def test_the_version(call: Call) -> None:
         (["hisotry"], "Did you mean `baton history`?"),
         (["What is this?"], "`baton ask 'What is this?'`"),
         (["--bogus"], "No such option '--bogus'"),
+        (["ask", "x", "--sede", "3"], "No such option '--sede'. Did you mean --seed? `baton ask"),
         (["ask", "x", "--mode", "huge"], "'huge' is not one of"),
         (["ask", "x", "--strategy", "majorty"], "Did you mean 'majority'?"),
         (["ask", "x", "--strategy", "Vote"], "Did you mean 'vote'?"),

@@ -222,7 +222,9 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
         await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
         assert "Ready now" not in stage.see()
         await choose(stage, "Download in the background")
-        await stage.shows("On the way: Scout 2B and Talker 9B (7.0 GB). The first answers;")
+        await stage.shows(
+            "On the way: Scout 2B and Talker 9B (7.0 GB). The first that is here answers;"
+        )
         shop.supply.going.set()
         await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
         await stage.shows("Talker 9B is here and answers from now on.")
@@ -251,6 +253,52 @@ async def test_a_prompt_that_nobody_can_answer_is_kept_and_the_offer_stays(tmp_p
         await stage.answered()
         assert stage.chat.transcript.turns[0].text == "What is a heron?"
         assert stage.chat.composer.text == ""
+
+
+async def test_the_same_is_not_said_at_each_enter(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    shop.supply.hold()
+    note = "There is no model yet that could answer"
+    async with shopping(shop, tmp_path, nobody=True) as stage:
+        await stage.send("What is a heron?")
+        await stage.shows(note)
+        await stage.until(lambda: stage.chat.advice and stage.chat.advice.choosable)
+        offer = stage.chat.advice
+        assert offer is not None
+        assert not offer.has_class("-pointed")
+        await stage.press("enter")
+        await stage.until(lambda: offer.has_class("-pointed"))
+        assert "Tab goes to the offer" in stage.see().splitlines()[-1]
+        await stage.press("enter", "enter", "enter")
+        await stage.until(lambda: stage.chat.composer.text == "What is a heron?")
+        assert flat(stage).count(note) == 1
+        assert stage.chat.composer.prompt.has_focus, "who typed ahead has chosen nothing"
+        assert shop.supply.begun == []
+        await stage.until(lambda: not offer.has_class("-pointed"))
+
+        await choose(stage, "Download in the background")
+        await stage.shows("On the way:")
+        stage.chat.composer.prompt.focus()
+        await stage.press("enter")
+        await stage.shows("Enter sends it once one is.")
+        assert note not in flat(stage), "that isn't so any more"
+        await stage.press("enter", "enter")
+        await stage.until(lambda: "nobody can answer yet" in stage.see().splitlines()[-1])
+        assert flat(stage).count("Enter sends it once one is.") == 1
+        assert stage.chat.composer.text == "What is a heron?"
+
+
+async def test_what_was_said_just_now_is_not_said_twice(tmp_path: Path) -> None:
+    shop = shop_in(tmp_path)
+    async with shopping(shop, tmp_path) as stage:
+        for _ in range(3):
+            await stage.send("/model nobody")
+            await stage.shows("There is no worker 'nobody'")
+        assert flat(stage).count("There is no worker 'nobody'") == 1
+        await stage.send("/model somebody")
+        await stage.shows("There is no worker 'somebody'")
+        await stage.send("/model nobody")
+        await stage.until(lambda: flat(stage).count("There is no worker 'nobody'") == 2)
 
 
 async def test_without_any_model_later_leaves_a_line_that_says_how(tmp_path: Path) -> None:

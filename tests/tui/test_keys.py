@@ -129,6 +129,21 @@ async def test_keys_in_a_burst_act_in_their_order(tmp_path: Path) -> None:
         assert stage.chat.composer.text == "yax"
 
 
+async def test_a_burst_that_begins_above_the_prompt_ends_in_it(tmp_path: Path) -> None:
+    async with staged(tmp_path, code) as stage:
+        await stage.ask("code")
+        await stage.press("escape")
+        assert stage.chat.transcript.has_focus
+        for letter in "/budget":
+            stage.app.post_message(events.Key("slash" if letter == "/" else letter, letter))
+        await stage.until(lambda: len(stage.chat.composer.text) == len("/budget"))
+        assert stage.chat.composer.text == "/budget", "u, e and g are letters here"
+        await stage.press("escape")
+        stage.app.post_message(events.Key("j", "j"))
+        await stage.press("escape")
+        assert stage.chat.composer.text == "/budget", "alone they are keys again"
+
+
 async def test_the_prompt_grows_to_a_third_of_the_screen(tmp_path: Path) -> None:
     async with staged(tmp_path, size=(80, 30)) as stage:
         stage.chat.composer.prompt.insert("\n" * 40)
@@ -192,6 +207,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     from baton.tui.screens.egress import EgressScreen
     from baton.tui.screens.models import ModelsScreen
     from baton.tui.screens.money import MoneyScreen
+    from baton.tui.screens.rename import RenameScreen
     from baton.tui.screens.workflow import StepScreen, WorkflowScreen
     from baton.tui.widgets.question import ChoiceView
 
@@ -203,6 +219,7 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             "A question": ChoiceView,
             "Messages (Tab or Esc from the prompt)": type(stage.chat.transcript),
             "Conversations": ConversationsScreen,
+            "Its title": RenameScreen,
             "Models": ModelsScreen,
             "Why this way": WorkflowScreen,
             "A step's text": StepScreen,
@@ -220,6 +237,39 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
                 assert hasattr(owner, f"action_{action}"), binding
 
 
+async def test_a_title_is_given_with_a_key_that_is_shown(tmp_path: Path) -> None:
+    async with staged(tmp_path, code) as stage:
+        await stage.ask("code")
+        await stage.press("ctrl+r")
+        await stage.until(lambda: screen_of(stage) == "RenameScreen")
+        assert "Enter rename" in stage.see().splitlines()[-1]
+        await stage.press("end", "x", "enter")
+        await stage.until(lambda: "codex" in stage.see().splitlines()[0])
+
+
+async def test_where_nothing_left_nothing_can_be_shown(tmp_path: Path) -> None:
+    async with staged(tmp_path, code) as stage:
+        await stage.send("/egress")
+        await stage.until(lambda: "nothing left yet" in stage.see())
+        assert "Enter" not in stage.see().splitlines()[-1]
+        await stage.press("enter")
+        assert screen_of(stage) == "EgressScreen"
+
+
+async def test_no_line_of_the_help_is_broken_on_a_small_screen(tmp_path: Path) -> None:
+    async with staged(tmp_path, size=(80, 24)) as stage:
+        await stage.press("f1")
+        seen: list[str] = []
+        while stage.see() not in seen:
+            seen.append(stage.see())
+            await stage.press("pagedown")
+        text = "\n".join(seen)
+        for binding in [binding for group in keys.GROUPS.values() for binding in group]:
+            assert isinstance(binding, Binding)
+            assert f"{keys.shown(binding, {})}  " in text
+            assert f"  {binding.tooltip}  {binding.id}" in text
+
+
 async def test_commands(tmp_path: Path) -> None:
     async with staged(tmp_path, code) as stage:
         await stage.ask("code")
@@ -234,6 +284,13 @@ async def test_commands(tmp_path: Path) -> None:
         await stage.send("/nonsense")
         assert "/nonsense is no command" in stage.see()
         assert stage.chat.composer.text == "/nonsense", "what was typed is kept"
+        assert "/new, /search, /rename" in stage.see()
+        stage.chat.composer.put("")
+        await stage.send("/models")
+        assert "/models is no command; did you mean /model?" in stage.see()
+        stage.chat.composer.put("")
+        await stage.send("/re")
+        assert "/re could be several commands: /rename, /regenerate, /recommend." in stage.see()
         stage.chat.composer.put("")
         await stage.send("/model large")
         assert "There is no worker 'large'" in stage.see()

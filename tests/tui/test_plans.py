@@ -73,6 +73,25 @@ async def test_plan_alone_is_for_the_next_prompt_only(tmp_path: Path) -> None:
         assert len(stage.chat.transcript.turns) == 4
 
 
+async def test_a_plan_of_one_step_that_was_left_says_so_and_is_no_work(tmp_path: Path) -> None:
+    async with staged(tmp_path, say) as stage:
+        await stage.send("/plan Tell me of herons")
+        await asked(stage)
+        await stage.press("tab")
+        keys = stage.see().splitlines()[-1]
+        assert "Enter choose" in keys
+        assert "Esc leave it" in keys
+        assert "copy" not in keys, "who chooses has no message in mind"
+        await stage.press("escape")
+        await stage.answered()
+        assert "Nothing of this was played. r plays it." in stage.see()
+        assert "not played" in stage.see().splitlines()[-1]
+        assert " s" not in next(row for row in stage.see().splitlines() if "Baton " in row[:8])
+        await stage.press("escape", "r")
+        await stage.until(lambda: "Herons wade." in stage.see())
+        assert "Nothing of this was played" not in stage.see()
+
+
 async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
     async with staged(tmp_path, say) as stage:
         await stage.send("/plan Tell me of herons\nand of storks")
@@ -196,6 +215,9 @@ async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None
         assert getattr(routed, "strategy", "") == "single"
         await stage.send("/strategy wrong")
         await stage.until(lambda: "There is no strategy 'wrong'." in stage.see())
+        assert "/strategy alone lists them." in stage.see()
+        await stage.send("/strategy singel")
+        await stage.until(lambda: "Did you mean single?" in stage.see())
         await stage.send("/strategy auto")
         await stage.until(lambda: "single" not in stage.see().splitlines()[0])
 

@@ -16,11 +16,12 @@ from pathlib import Path
 from baton.domain.chat import Attachment
 from baton.domain.errors import ConfigError
 from baton.domain.sanitise import one_line
+from baton.domain.sizes import show_size
 
-TEXT_LIMIT = 4 * 2**20
+TEXT_LIMIT = 4 * 10**6
 """How many bytes of text a file may hold."""
 
-PDF_LIMIT = 64 * 2**20
+PDF_LIMIT = 64 * 10**6
 """How many bytes a PDF may have; its text may have as many as any other."""
 
 _ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -29,8 +30,11 @@ _AFTER_A_NAME = ".,;:!?)]}'\""
 
 
 def read_attachment(path: Path, limit: int = TEXT_LIMIT) -> Attachment:
-    """Read a file's text, at most `limit` bytes of it. Raises ConfigError with one sentence."""
-    name = one_line(path.name or str(path))
+    """Read a file's text, at most `limit` bytes of it. Raises ConfigError with one sentence.
+
+    What is wrong is told with the path as it was given.
+    """
+    name = one_line(str(path))
     data = _read(path, name, max(limit, PDF_LIMIT))
     if b"%PDF-" in data[:1024]:
         text = _pdf_text(data, name, limit)
@@ -40,7 +44,7 @@ def read_attachment(path: Path, limit: int = TEXT_LIMIT) -> Attachment:
         text = decode(data, name)
     if not text.strip():
         raise ConfigError(f"{name} is empty.", "Choose a file with text in it.")
-    return Attachment(name, text, len(data))
+    return Attachment(one_line(path.name or str(path)), text, len(data))
 
 
 def decode(data: bytes, name: str) -> str:
@@ -82,7 +86,7 @@ def _existing(candidate: str) -> Path | None:
     try:
         path = Path(candidate).expanduser()
         return path if path.is_file() else None
-    except (OSError, RuntimeError):  # a name too long, a ~user that isn't there
+    except (OSError, RuntimeError, ValueError):  # too long, a ~user that isn't there, a null byte
         return None
 
 
@@ -115,7 +119,7 @@ def _require_file(mode: int, name: str) -> None:
 
 def _too_large(name: str, limit: int) -> ConfigError:
     return ConfigError(
-        f"{name} holds more than {limit / 2**20:,.0f} MB.", "Attach the part of it that matters."
+        f"{name} holds more than {show_size(limit)}.", "Attach the part of it that matters."
     )
 
 

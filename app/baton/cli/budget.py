@@ -57,7 +57,7 @@ def show(as_json: bool) -> None:
     emit("\n".join(lines))
 
 
-@budget.command("set")
+@budget.command("set", short_help="Set a ceiling, when to ask, or the pace.")
 @click.argument("what", type=click.Choice(["session", "day", "month", "policy", "pace"]))
 @click.argument("value")
 def set_(what: str, value: str) -> None:

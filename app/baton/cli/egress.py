@@ -37,7 +37,9 @@ def egress() -> None:
 
 
 @egress.command("ls")
-@click.option("-n", "--limit", type=click.IntRange(1), default=50, help="How many to list.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(1), default=50, help="How many to list."
+)
 @click.option("--run", metavar="RUN", help="Of one run: its id, or the beginning of it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(limit: int, run: str | None, as_json: bool) -> None:
@@ -75,8 +77,10 @@ def show(number: int, raw: bool, as_json: bool) -> None:
     emit(f"{head}\n\n{_text(one)}")
 
 
-@egress.command()
-@click.option("-o", "--output", "file", type=click.Path(path_type=Path), help="Write to FILE.")
+@egress.command(short_help="Write everything that ever left as JSON Lines.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="Write to FILE."
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def export(file: Path | None, force: bool) -> None:
     """Write everything that ever left as JSON Lines, oldest first, for an audit.

@@ -64,9 +64,11 @@ def _explain(error: Exception) -> BatonError:
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "baton"
-        what = one_line(error.format_message(), 1000)
+        near: Sequence[str] = getattr(error, "possibilities", None) or ()
+        what = one_line(error.message if near else error.format_message(), 1000)
+        meant = f"Did you mean {near[0]}? " if near else ""
         return ConfigError(
-            what if what[-1:] in ".?!" else f"{what}.", f"`{path} --help` shows how it goes."
+            what if what[-1:] in ".?!" else f"{what}.", f"{meant}`{path} --help` shows how it goes."
         )
     return _unexpected(error)
 

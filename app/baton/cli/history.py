@@ -39,7 +39,9 @@ def history() -> None:
 
 
 @history.command("ls")
-@click.option("-n", "--limit", type=click.IntRange(1), default=20, help="How many to list.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(1), default=20, help="How many to list."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(limit: int, as_json: bool) -> None:
     """List the conversations, newest first."""
@@ -53,7 +55,9 @@ def list_(limit: int, as_json: bool) -> None:
 
 @history.command()
 @click.argument("words", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(1), default=20, help="How many to list.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(1), default=20, help="How many to list."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find what was said about WORDS, newest first."""
@@ -78,7 +82,7 @@ def show(conversation: str, as_json: bool) -> None:
         emit(text)
 
 
-@history.command()
+@history.command(short_help="Say that an answer is good or bad.")
 @click.argument("rating", type=click.Choice([*(rating.value for rating in RATINGS), "none"]))
 @click.argument("run", required=False, shell_complete=complete_run)
 def rate(rating: str, run: str | None) -> None:
@@ -91,7 +95,7 @@ def rate(rating: str, run: str | None) -> None:
     talk(with_store(lambda store: _rate(store, run, chosen)))
 
 
-@history.command("rm")
+@history.command("rm", short_help="Remove conversations for good.")
 @click.argument("conversations", nargs=-1, required=True, shell_complete=complete_conversation)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 def remove(conversations: tuple[str, ...], yes: bool) -> None:
@@ -108,7 +112,9 @@ def remove(conversations: tuple[str, ...], yes: bool) -> None:
 @click.option(
     "--format", "form", type=click.Choice(["md", "json"]), help="By FILE's name, else md."
 )
-@click.option("-o", "--output", "file", type=click.Path(path_type=Path), help="Write to FILE.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="Write to FILE."
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 def export(
     conversations: tuple[str, ...], form: str | None, file: Path | None, force: bool
@@ -130,7 +136,7 @@ def export(
     talk(f"Written to {file}.")
 
 
-@history.command("import")
+@history.command("import", short_help="Add the conversations of a JSON export.")
 @click.argument("file")
 def import_(file: str) -> None:
     """Add the conversations of a JSON export (FILE, or - for stdin); nothing is overwritten."""

@@ -83,7 +83,7 @@ def set_(provider: str, plaintext: bool, yes: bool) -> None:
         talk(f"But another one comes first: that in {_place(used)}.")
 
 
-@keys.command("ls")
+@keys.command("ls", short_help="List the providers, and where each key comes from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List the providers, and where the key of each comes from (its last four characters only)."""
@@ -112,7 +112,7 @@ def remove(provider: str) -> None:
         talk(f"There is still one in {_place(left)}.")
 
 
-@keys.command()
+@keys.command(short_help="Try a key with the cheapest possible call.")
 @_provider
 @click.option("-m", "--model", metavar="MODEL", help="Ask this one: openai/gpt-5-nano.")
 @_yes

@@ -8,8 +8,9 @@ import sys
 from baton.adapters.files import decode
 from baton.cli.output import talk
 from baton.domain.errors import ConfigError
+from baton.domain.sizes import show_size
 
-LIMIT = 8 * 2**20
+LIMIT = 8 * 10**6
 """How many bytes may be piped in."""
 
 _PATIENCE = 1.0
@@ -32,7 +33,7 @@ def read_piped(quiet: bool) -> str:
         raise ConfigError(f"Standard input can't be read: {error.strerror}.") from error
     if len(data) > LIMIT:
         raise ConfigError(
-            f"More than {LIMIT // 2**20} MB were piped in, and nothing of it was sent.",
+            f"More than {show_size(LIMIT)} were piped in, and nothing of it was sent.",
             "Pipe the part that matters.",
         )
     return decode(data, "The piped text")

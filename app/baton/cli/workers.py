@@ -33,7 +33,7 @@ def workers() -> None:
     """Show and test what can answer."""
 
 
-@workers.command("ls")
+@workers.command("ls", short_help="List the workers.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
@@ -44,11 +44,14 @@ def list_(as_json: bool) -> None:
     emit("\n".join(_row(card, card.id == default, width) for card in cards))
 
 
-@workers.command()
+@workers.command(short_help="Show what is known of a worker, and how it writes.")
 @click.argument("worker", shell_complete=complete_worker)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(worker: str, as_json: bool) -> None:
-    """Show what is known of WORKER."""
+    """Show what is known of WORKER, and how it writes.
+
+    Behind each number stands who said it: config.toml, the model's own file, or Baton.
+    """
     card, manner = _shown(worker)
     address, variable = elsewhere(load(find_paths().config_file), worker)
     if as_json:
@@ -77,7 +80,7 @@ def show(worker: str, as_json: bool) -> None:
     emit("\n".join(f"{name + ':':16}{one_line(text)}" for name, text in facts.items() if text))
 
 
-@workers.command()
+@workers.command(short_help="Find engines that run on this machine.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--add", is_flag=True, help="Put them into config.toml.")
 @offline_option
@@ -102,7 +105,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     talk(_outcome(found, add))
 
 
-@workers.command()
+@workers.command(short_help="Let a worker write a few tokens.")
 @click.argument("worker", shell_complete=complete_worker)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask before it costs something.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

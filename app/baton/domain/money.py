@@ -21,7 +21,7 @@ def parse_usd(text: str) -> int:
         amount = Decimal("NaN")
     if not amount.is_finite() or not 0 <= amount <= _MOST:
         raise ConfigError(
-            f"{text!r} is not an amount of US dollars.", "Write it like 0.50, from 0 to 1000000."
+            f"{text!r} is not an amount of US dollars.", f"Write it like 0.50, from 0 to {_MOST:,}."
         )
     return int((amount * NANO).to_integral_value(ROUND_CEILING))
 

@@ -147,6 +147,12 @@ class RunView:
         return self.status == "cancelled" and any(d in _WITHDRAWN for d in decided)
 
     @property
+    def unplayed(self) -> bool:
+        """Whether it was stopped before anything of its plan was done."""
+        begun = any(step.status != "waiting" for step in self.steps)
+        return self.status == "cancelled" and bool(self.steps) and not (begun or self.offers)
+
+    @property
     def cut(self) -> bool:
         """Whether an answer step stopped at its length cap."""
         return any(self.steps[n - 1].cut for n in (self.plan.answer if self.plan else ()))
@@ -270,6 +276,8 @@ def doing(view: RunView) -> str:
     if view.status == "finished":
         return f"finished in {view.worked:.1f} s"
     if view.status == "cancelled":
+        if view.unplayed:
+            return "not played"
         return "not sent" if view.withdrawn else f"stopped after {view.worked:.1f} s"
     if view.status == "failed":
         return "failed"

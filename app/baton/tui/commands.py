@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 
@@ -80,3 +81,13 @@ def matching(name: str) -> list[Command]:
     """Return the commands that begin so; exactly the one, where a name is complete."""
     exact = [command for command in COMMANDS if command.name == name]
     return exact or [command for command in COMMANDS if command.name.startswith(name)]
+
+
+def hint(name: str) -> str:
+    """Return the end of a sentence about a name that is no command's: which could be meant."""
+    if found := [command.name for command in matching(name)]:
+        return f": {', '.join(f'/{one}' for one in found)}."
+    near = difflib.get_close_matches(name, [command.name for command in COMMANDS], n=1)
+    if near:
+        return f"; did you mean /{near[0]}?"
+    return f": {', '.join(f'/{command.name}' for command in COMMANDS)}."

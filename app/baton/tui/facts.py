@@ -82,12 +82,12 @@ def facts_of(run: RunView, roster: Roster) -> Facts:
     speed = _speed(calls[-1]) if calls and len(begun) == 1 else None
     return replace(
         facts,
-        seconds=run.worked if run.status != "lost" else None,
+        seconds=None if run.unplayed or run.status == "lost" else run.worked,
         tokens_per_second=speed,
         failure=failure or "",
         withdrawn=run.withdrawn,
         interrupted=interrupted(run),
-        unplayed=run.status == "cancelled" and all(s.status == "waiting" for s in run.steps),
+        unplayed=run.unplayed,
     )
 
 

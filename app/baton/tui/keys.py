@@ -35,7 +35,7 @@ def _key(
 APP: list[BindingType] = [
     _key("app.palette", "ctrl+p", "command_palette", "more", "everything there is", show=True),
     _key("app.help", "f1", "help", "help", "this help"),
-    _key("app.interrupt", "ctrl+c", "interrupt", "copy what is selected, else stop; twice: quit"),
+    _key("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
     _key("app.quit", "ctrl+q", "quit", "quit", first=True),
 ]
 CHAT: list[BindingType] = [
@@ -59,7 +59,7 @@ PROMPT: list[BindingType] = [
     _key("prompt.send", "enter", "send", "send", show=True, first=True),
     _key("prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
     _key("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
-    _key("prompt.forget", "down", "forget", "later prompts, then what you were writing"),
+    _key("prompt.forget", "down", "forget", "later prompts, then your draft"),
 ]
 TRANSCRIPT: list[BindingType] = [
     _key("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
@@ -95,6 +95,10 @@ ABOVE: list[BindingType] = [
 
 OVERLAY: list[BindingType] = [
     _key("screen.close", "escape", "close", "back", show=True),
+]
+RENAME: list[BindingType] = [
+    _key("rename.rename", "enter", "rename", "rename", "give it that title", show=True, first=True),
+    *OVERLAY,
 ]
 WORKFLOW: list[BindingType] = [
     _key("workflow.open", "enter", "open", "read it", "read all of a step", show=True, first=True),
@@ -145,7 +149,8 @@ MODELS: list[BindingType] = [
         show=True,
         first=True,
     ),
-    _key("models.pause", "p", "pause", "pause", "pause a download, or go on", show=True),
+    _key("models.pause", "p", "pause", "pause", "pause a download", show=True),
+    _key("models.go_on", "p", "go_on", "go on", "go on with a download", show=True),
     _key("models.role", "r", "role", "role", "choose what it does", show=True),
     _key("models.verify", "v", "verify", "verify", "read its file through", show=True),
     _key("models.remove", "d,delete", "remove", "remove", "remove it from this machine", show=True),
@@ -170,6 +175,7 @@ GROUPS: dict[str, list[BindingType]] = {
     "A question": QUESTION,
     "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
     "Conversations": CONVERSATIONS,
+    "Its title": RENAME,
     "Models": MODELS,
     "Why this way": WORKFLOW,
     "A step's text": STEP,
@@ -204,7 +210,15 @@ def check(keys: Mapping[str, str]) -> None:
             raise ConfigError(f"There is no key {name!r} (in [keys]).", hint)
 
 
-_NAMES = {"escape": "Esc", "ctrl": "Ctrl", "shift": "Shift", "enter": "Enter", "tab": "Tab"}
+_NAMES = {
+    "escape": "Esc",
+    "ctrl": "Ctrl",
+    "shift": "Shift",
+    "enter": "Enter",
+    "tab": "Tab",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+}
 
 
 def show(key: str) -> str:

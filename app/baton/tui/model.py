@@ -40,6 +40,8 @@ def cost(row: Row) -> str:
     record = row.held.record
     if record.link:
         what = "Its file is another program's and stays where it is; Baton only forgets it."
+    elif not row.held.bytes:
+        return "Nothing of it is here yet."
     else:
         what = f"{show_size(row.held.bytes)} are freed."
     return f"{what}\nConversations with it stay as they are, and can be read."

@@ -162,7 +162,7 @@ Examples:
 
 
 @click.command(epilog=_ROLE_HELP, short_help="Show or set which model does what.")
-@click.argument("role", required=False, type=click.Choice(_ROLES))
+@click.argument("role", metavar="[ROLE]", required=False, type=click.Choice(_ROLES))
 @click.argument("model", metavar="[ID]", required=False, shell_complete=complete_known)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def role(role: str | None, model: str | None, as_json: bool) -> None:

@@ -58,7 +58,7 @@ def list_(whole: bool, as_json: bool) -> None:
 @click.argument("model", metavar="ID", shell_complete=complete_known)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(model: str, as_json: bool) -> None:
-    """Show what is known of the model ID, whether it fits, and what it is good at.
+    """Show what is known of the model ID, whether it fits, how it writes, what it is good at.
 
     ID is one of `baton models ls --all`: also of the catalogue, before anything is fetched.
     """

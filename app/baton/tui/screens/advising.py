@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from baton.engine.ports import Choice
     from baton.engine.recommend import Recommendation
     from baton.tui.widgets.advice import AdviceView
+    from baton.tui.widgets.transcript import Notice
 
 MEASURED_SECONDS = 2.0
 """How long the starter model writes, so that the speed of others can be told."""
@@ -44,6 +45,9 @@ TO_FETCH = (
     "suit this machine, and Enter there downloads one."
 )
 COMING = "No model is here yet that could answer; your prompt is kept. Enter sends it once one is."
+
+KEPT = "nobody can answer yet; your prompt is kept"
+TO_THE_OFFER = "your prompt is kept; Tab goes to the offer"
 
 OFFLINE = "Baton is offline, so nothing is downloaded; /offline off lifts that."
 
@@ -56,6 +60,7 @@ class AdvisingScreen(EquippingScreen):
         self.advice: AdviceView | None = None
         self._undecided = False
         self._advised: Recommendation | None = None
+        self._unanswered: Notice | None = None
 
     async def welcome(self, text: str) -> None:
         """Greet with `text`, if the person is new here; offer models to one who has none."""
@@ -82,10 +87,21 @@ class AdvisingScreen(EquippingScreen):
         )
 
     async def keep_for_later(self, prompt: Prompt) -> None:
-        """Give a prompt back that nobody can answer yet, and say what to do."""
+        """Give a prompt back that nobody can answer yet, and say what to do: once, at length."""
         self.composer.put_before(prompt)
         coming = self.downloads is not None and self.downloads.coming
-        await self.transcript.note(COMING if coming else TO_FETCH)
+        text, said = COMING if coming else TO_FETCH, self._unanswered
+        if said is None or not said.is_attached:
+            self._unanswered = await self.transcript.note(text)
+        elif said.text != text:  # a download has begun or ended since
+            await said.remove()
+            self._unanswered = await self.transcript.note(text)
+        elif not coming and self.advice is not None and self.advice.choosable:
+            self.transcript.point_out(self.advice)
+            self.footer.say(TO_THE_OFFER)
+        else:
+            self.transcript.point_out(said)
+            self.footer.say(KEPT)
 
     @work(exclusive=True, group="advice")
     async def advise(self, text: str = "", *, follow: bool = True) -> None:
@@ -190,6 +206,7 @@ class AdvisingScreen(EquippingScreen):
         choices = self._choices(found, False)
         await view.offer(())
         begun: list[str] = []
+        self.footer.say("looking it up", 60)
         try:
             for pick in missing(found):
                 held = await wanted(self.app, library, pick.entry.id, pick.roles)
@@ -198,15 +215,17 @@ class AdvisingScreen(EquippingScreen):
                     begun.append(held.record.name)
         except BatonError as error:
             await self.complain_of_network(error)
+        finally:
+            self.footer.said = ""
         if not begun:
             await view.offer(choices)
             return
         self._undecided = False
         names = one_line(listed(begun), 160)
         card = self.roster.get(self.worker)
-        until = f"Until then {card.name} answers;" if card is not None else "The first answers;"
+        who = f"Until then {card.name}" if card is not None else "The first that is here"
         await self.transcript.note(
-            f"On the way: {names} ({show_size(found.download)}). {until}"
+            f"On the way: {names} ({show_size(found.download)}). {who} answers;"
             " Ctrl+L shows how far it is."
         )
 

@@ -29,6 +29,11 @@ from baton.tui.widgets.turn import TurnView
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
 
+OF_A_MESSAGE = frozenset(
+    ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")
+)
+"""What is done with a message, so not where there is none."""
+
 DELETED_SECONDS = 24 * 3600
 """For how long at least a deleted conversation is kept, since another Baton may bring it back."""
 
@@ -186,6 +191,8 @@ class ChatScreen(AdvisingScreen):
                 return view is not None and bool(view.facts.interrupted)
             case "leave_edit":
                 return self.composer.editing is not None
+            case _ if action in OF_A_MESSAGE:
+                return bool(self.transcript.turns)
             case _:
                 return True
 

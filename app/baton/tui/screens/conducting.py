@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -92,13 +93,18 @@ class ConductingScreen(SpendingScreen):
             self.strategy = ""
         elif wanted in STRATEGIES or wanted in workflows:
             self.strategy = wanted
+        elif wanted:
+            near = difflib.get_close_matches(wanted, [*STRATEGIES, *workflows], n=1)
+            meant = f"Did you mean {near[0]}?" if near else "/strategy alone lists them."
+            said = f"There is no strategy {one_line(wanted, 30)!r}. {meant}"
+            await self.transcript.note(said, error=True)
+            return
         else:
-            said = f"There is no strategy {one_line(wanted, 30)!r}. " if wanted else ""
-            now = f"The strategy is {self.strategy or 'auto'}. "
             known = [f"{key}: {entry.help}" for key, entry in STRATEGIES.items()]
             more = f"\nWorkflows: {', '.join(workflows)}." if workflows else ""
             listed = "\n".join(["auto: As the mode says.", *known])
-            await self.transcript.note(f"{said}{now}There are:\n{listed}{more}", error=bool(wanted))
+            now = f"The strategy is {self.strategy or 'auto'}. There are:"
+            await self.transcript.note(f"{now}\n{listed}{more}")
             return
         self.describe()
         told = f"{self.strategy}, until /strategy auto" if self.strategy else "as the mode says"

@@ -57,6 +57,7 @@ class EgressScreen(Overlay[None]):
             return
         if not self.is_open:
             return
+        self.refresh_bindings()
         listing = self.query_one(OptionList)
         listing.add_options(Option(_describe(one)) for one in self._sent)
         listing.highlighted = 0 if self._sent else None
@@ -65,6 +66,10 @@ class EgressScreen(Overlay[None]):
         self.footer.status = f"{requests}, {size:,} bytes" if count else "nothing left yet"
         if count == 1 and self._run is not None:
             self.app.push_screen(SentScreen(self._sent[0]))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to show something only where there is something."""
+        return bool(self._sent) if action == "open" else True
 
     def action_open(self) -> None:
         """Show what the cursor is on."""

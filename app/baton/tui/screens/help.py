@@ -13,8 +13,10 @@ from textual.widgets import Static
 from baton.tui import commands, keys
 from baton.tui.screens.overlay import Overlay
 
-COLUMN = 18
+COLUMN = 20
 """How many columns the keys take."""
+
+NAMES = "At the end of a line stands what `[keys]` in config.toml calls it.\n"
 
 
 class HelpScreen(Overlay[None]):
@@ -29,6 +31,7 @@ class HelpScreen(Overlay[None]):
     def body(self) -> ComposeResult:
         """Lay out a group of keys for every part of the app, and the commands."""
         with VerticalScroll():
+            yield Static(Content.styled(NAMES, "$muted"))
             for name, bindings in keys.GROUPS.items():
                 yield Static(self._group(name, bindings))
             lines = [

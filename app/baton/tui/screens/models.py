@@ -297,8 +297,10 @@ class ModelsScreen(Overlay[str]):
                 return row is not None and fetchable(row)
             case "link":
                 return row is not None and row.foreign is not None
-            case "pause":
-                return held is not None and held.state is State.COMING
+            case "pause" | "go_on":
+                goes = row is not None and row.coming is not None
+                coming = held is not None and held.state is State.COMING
+                return coming and goes == (action == "pause")
             case "verify":
                 usable = held is not None and held.state in READABLE
                 return usable and row is not None and row.coming is None
@@ -350,12 +352,20 @@ class ModelsScreen(Overlay[str]):
 
     @work(group="change")
     async def action_pause(self) -> None:
-        """Pause a download, or go on with it."""
+        """Pause a download."""
+        await self._have_it(pause=True)
+
+    @work(group="change")
+    async def action_go_on(self) -> None:
+        """Go on with a download."""
+        await self._have_it(pause=False)
+
+    async def _have_it(self, *, pause: bool) -> None:
         row = self._row
         if row is None or row.held is None or self._downloads is None:
             return
         try:
-            if row.coming is not None:
+            if pause:
                 await self._downloads.pause(row.held)
             else:
                 await self._downloads.go_on(row.held)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
 from baton.domain.sanitise import one_line
+from baton.tui import keys
 from baton.tui.screens.overlay import Overlay
 
 
 class RenameScreen(Overlay[str]):
     """Asks for a title and returns it."""
 
+    BINDINGS = keys.RENAME
     HEADING = "Rename the conversation"
 
     def __init__(self, title: str) -> None:
@@ -23,6 +24,9 @@ class RenameScreen(Overlay[str]):
         """Lay out the title to change."""
         yield Input(self._title, max_length=200)
 
-    @on(Input.Submitted)
-    def _submit(self, event: Input.Submitted) -> None:
-        self.dismiss(one_line(event.value) or None)
+    def action_rename(self) -> None:
+        """Return the title, once the keys before this one are in it."""
+        self.query_one(Input).call_later(self._give)
+
+    def _give(self) -> None:
+        self.dismiss(one_line(self.query_one(Input).value) or None)

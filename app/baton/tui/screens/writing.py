@@ -67,16 +67,19 @@ class WritingScreen(JudgingScreen):
         """Do what was typed as a command; tell whether there is such a one."""
         found = commands.matching(typed.name)
         if len(found) != 1:
-            known = ", ".join(f"/{command.name}" for command in found or commands.COMMANDS)
             what = "could be several commands" if found else "is no command"
             self.footer.say(f"/{one_line(typed.name, 30)} {what}")
-            await self.transcript.note(f"/{typed.name} {what}: {known}.", error=True)
+            hint = commands.hint(typed.name)
+            await self.transcript.note(f"/{typed.name} {what}{hint}", error=True)
             return False
         await self.perform(found[0], typed.argument)
         return True
 
     async def perform(self, command: commands.Command, argument: str = "") -> None:
-        """Do what a command says."""
+        """Do what a command says; some need a message."""
+        if not self.check_action(command.action, ()):
+            self.footer.say("there is no message here yet")
+            return
         arguments = repr(argument) if command.takes and argument else ""
         await self.run_action(f"{command.action}({arguments})")
 

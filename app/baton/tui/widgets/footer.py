@@ -75,7 +75,10 @@ class Footer(Line):
     def _show_keys(self, screen: Screen[Any]) -> None:
         if not self.is_attached or screen is not self.screen:
             return
-        active = (a.binding for a in screen.active_bindings.values() if a.enabled)
+        active = [a.binding for a in screen.active_bindings.values() if a.enabled]
+        if any((binding.id or "").startswith("question.") for binding in active):
+            # Who chooses has other things in mind than the message above.
+            active = [binding for binding in active if not (binding.id or "").startswith("turn.")]
         shown: dict[str, Binding] = {}
         for binding in sorted((b for b in active if b.show and b.id), key=rank):
             shown.setdefault(binding.action, binding)

@@ -17,12 +17,16 @@ from baton.tui import keys
 from baton.tui.widgets.turn import TurnView
 from baton.tui.widgets.window import Window
 
+POINTED_SECONDS = 1.0
+"""How long what was said already stands out when it would be said again."""
+
 
 class Notice(Static):
     """A sentence of Baton's own in the conversation: it stays until the conversation changes."""
 
     def __init__(self, text: str, *, error: bool = False) -> None:
         super().__init__(sanitise(text), markup=False, classes="-error" if error else "")
+        self.text = text
 
 
 class Transcript(VerticalScroll):
@@ -49,6 +53,7 @@ class Transcript(VerticalScroll):
         self._earlier = Static("", id="earlier", markup=False)
         self._column = Vertical(self._earlier)
         self._moving = False
+        self._typed = False
 
     def compose(self) -> ComposeResult:
         """Put the turns into a column at least as high as the screen, so that few begin on top."""
@@ -115,9 +120,24 @@ class Transcript(VerticalScroll):
                 self._turns[index] = turn
                 return
 
-    async def note(self, text: str, *, error: bool = False) -> None:
-        """Say something of Baton's own at the end of the conversation."""
-        await self.insert(Notice(text, error=error))
+    async def note(self, text: str, *, error: bool = False) -> Notice:
+        """Say something of Baton's own at the end of the conversation; return what says it.
+
+        What was said there just now isn't said twice, but pointed out.
+        """
+        last = self._column.children[-1]
+        if isinstance(last, Notice) and last.text == text:
+            self.point_out(last)
+            return last
+        notice = Notice(text, error=error)
+        await self.insert(notice)
+        return notice
+
+    def point_out(self, widget: Widget) -> None:
+        """Have something stand out for a moment that is in the conversation already."""
+        widget.scroll_visible(animate=False)
+        widget.add_class("-pointed")
+        self.set_timer(POINTED_SECONDS, lambda: widget.remove_class("-pointed"))
 
     async def mention(self, text: str) -> None:
         """Say something there that nobody waits for."""
@@ -145,6 +165,7 @@ class Transcript(VerticalScroll):
 
     def on_blur(self) -> None:
         """The keys act on the newest turn again."""
+        self._typed = False
         for view in self.views:
             view.selected = False
 
@@ -157,10 +178,14 @@ class Transcript(VerticalScroll):
                 view.selected = view is event.view
 
     def on_key(self, event: events.Key) -> None:
-        """Send letters that mean nothing here back to the prompt."""
-        if event.is_printable and event.key not in self.screen.active_bindings:
+        """Send letters that mean nothing here back to the prompt, with those that follow at once.
+
+        In a burst they all come here before the prompt has the focus.
+        """
+        if event.is_printable and (self._typed or event.key not in self.screen.active_bindings):
             assert event.character is not None
             event.stop()
+            self._typed = True
             self.post_message(self.Typed(event.character))
 
     async def action_move(self, step: int) -> None:

@@ -171,6 +171,9 @@ class TurnView(Vertical):
     def _ending(self) -> str:
         silent = self.facts.withdrawn or self.facts.unplayed
         note = "" if silent else _STATUS[self.turn.status]
+        if self.facts.unplayed and not self.facts.interrupted:
+            again = keys.shown(keys.BY_ID["turn.again"], self.app._keymap)
+            note = f"Nothing of this was played. {again} plays it."
         if self.turn.status is TurnStatus.FAILED and self.facts.failure:
             note = sanitise(self.facts.failure)
         hidden = len(self.source) - SHOWN_CHARACTERS
