@@ -216,7 +216,7 @@ async def test_modes_and_strategies_are_chosen_and_shown(tmp_path: Path) -> None
         await stage.send("/strategy wrong")
         await stage.until(lambda: "There is no strategy 'wrong'." in stage.see())
         assert "/strategy alone lists them." in stage.see()
-        await stage.send("/strategy singel")
+        await stage.send("/strategy single1")
         await stage.until(lambda: "Did you mean single?" in stage.see())
         await stage.send("/strategy auto")
         await stage.until(lambda: "single" not in stage.see().splitlines()[0])
