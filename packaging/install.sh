@@ -505,7 +505,8 @@ try_out() {
         0:*) fail "$name says that it is $says; tell whoever made the release." ;;
         *:*BATON_HOME*) fail "the file is right, but doesn't start here. $says (and the same before \`sh install.sh\`)." ;;
         *:*Baton*) fail "the file is right, but doesn't start here. $says" ;;
-        *) fail "the file is right, but doesn't start here (a folder that must not run programs? an older system?); it says: ${says:-nothing}" ;;
+        *"ermission denied") fail "the file is right, but no program may be started in $bin; choose another disk with --prefix." ;;
+        *) fail "the file is right, but doesn't start here (an older system?); it says: ${says:-nothing}" ;;
     esac
 }
 

@@ -226,7 +226,7 @@ def test_the_one_before_may_be_kept_already(machine: Machine, folder: Path, tmp_
 
 
 SMALL = """
-mount -t tmpfs -o size={size} none "$HOME" || exit 99
+mount -t tmpfs -o {options} none "$HOME" || exit 99
 {before}
 PATH=$TOOLS sh "$0" "$@"
 code=$?
@@ -236,7 +236,7 @@ exit $code
 """The installer in a home of its own, and at last what it has left there."""
 
 
-def on_small_disk(machine: Machine, size: str, *args: str | Path, before: str = "") -> Done:
+def on_a_disk(machine: Machine, options: str, *args: str | Path, before: str = "") -> Done:
     """Install where there is little room; what is left there comes last on stdout."""
     unshare = shutil.which("unshare") or pytest.skip("needs unshare")
     machine.shell = [
@@ -244,7 +244,7 @@ def on_small_disk(machine: Machine, size: str, *args: str | Path, before: str = 
         "-rm",
         shutil.which("sh") or "sh",
         "-c",
-        SMALL.format(size=size, before=before),
+        SMALL.format(options=options, before=before),
     ]
     machine.has("sh")
     done = machine.install(*args, PATH=os.environ["PATH"], TOOLS=str(machine.tools))
@@ -259,8 +259,24 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_left(
 ) -> None:
     if way != "folder":
         machine.has(way)
-    done = on_small_disk(machine, "60k", "--from", folder if way == "folder" else server.address)
+    done = on_a_disk(machine, "size=60k", "--from", folder if way == "folder" else server.address)
     assert "there is no room for it in " in refused(done)
+    assert "--prefix" in done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("/")] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "told"),
+    [
+        ("noexec", "", "no program may be started in {bin}; choose another disk"),
+        ("size=900k", 'mount -o remount,ro "$HOME"', "{prefix} can't be written (Read-only file"),
+    ],
+)
+def test_a_disk_on_which_nothing_may_be_started_or_written(
+    machine: Machine, folder: Path, options: str, before: str, told: str
+) -> None:
+    done = on_a_disk(machine, options, "--from", folder, before=before)
+    assert told.format(bin=machine.baton.parent, prefix=machine.prefix) in refused(done)
     assert "--prefix" in done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("/")] == []
 
@@ -272,7 +288,7 @@ def test_what_is_beside_the_program_may_lack_room(
     script = '#!/bin/sh\necho baton 0.1.0\n(cat /dev/zero > "$HOME/filling") 2>/dev/null\nexit 0\n'
     (folder / f"baton-0.1.0-{PLATFORM}").write_text(script)
     write_sums(folder)
-    done = on_small_disk(machine, "200k", "--from", folder)
+    done = on_a_disk(machine, "size=200k", "--from", folder)
     assert done.returncode == 0
     assert "install.json could not be written" in done.stderr
     assert "run this again when there is room" in done.stderr

@@ -118,7 +118,7 @@ def update(
         found, action = asyncio.run(_update(wish, check, offline))
     except KeyboardInterrupt:
         if not quiet:
-            talk("Stopped; the program is whole. `baton self update` goes on from there.")
+            talk("Stopped; the program is whole. The same command goes on from there.")
         raise
     if as_json:
         emit_json({"schema": 1, "status": "finished", "action": action, **_object(found)})
