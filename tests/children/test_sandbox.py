@@ -19,6 +19,7 @@ import pytest
 from baton.adapters.tools import Toolbox, sandbox, tools
 from baton.domain.errors import WorkerError
 from children.attacks import ATTACKS
+from support.strangers import let_look
 
 pytestmark = pytest.mark.skipif(not sandbox(), reason="no sandbox here, so nothing is executed")
 
@@ -34,7 +35,7 @@ class Guarded:
         self.folder = folder
         self.secret = folder / "canary.py"
         self.secret.write_text(f"print('{CANARY}')")
-        folder.chmod(0o755)
+        let_look(folder)
         self.secret.chmod(0o644)
         self.server = socket.create_server(("127.0.0.1", 0))
         self.server.setblocking(False)
@@ -92,7 +93,6 @@ def is_over(process: psutil.Process) -> bool:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     base = tmp_path_factory.mktemp("guarded")
-    base.parent.chmod(0o755)
     guarded = Guarded(base)
     asyncio.run(guarded.run("assert 'EARLIER_CODE'", 10))
     yield guarded
@@ -276,21 +276,21 @@ async def test_all_kinds_of_tests_are_run(code: str, guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"),
+    ("code", "reason", "seconds"),
     [
-        ("import numpy", "no module 'numpy'"),
-        ("open('x')", "doesn't allow"),
-        ("input()", "waits for somebody"),
-        ("x = bytearray(10**10)", "more memory"),
-        ("while True: pass", "ran too long"),
-        ("print('x' * 10**6)", "printed more than 64 KB"),
+        ("import numpy", "no module 'numpy'", 10),
+        ("open('x')", "doesn't allow", 10),
+        ("input()", "waits for somebody", 10),
+        ("x = bytearray(10**10)", "more memory", 10),
+        ("while True: pass", "ran too long", SECONDS),
+        ("print('x' * 10**6)", "printed more than 64 KB", 10),
     ],
 )
 async def test_what_says_nothing_about_the_code_is_an_error(
-    code: str, reason: str, guarded: Guarded
+    code: str, reason: str, seconds: float, guarded: Guarded
 ) -> None:
     with pytest.raises(WorkerError, match=reason):
-        await guarded.run(code)
+        await guarded.run(code, seconds)
 
 
 async def test_without_code_nothing_runs(guarded: Guarded) -> None:

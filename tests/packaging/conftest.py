@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from support.installing import Machine, Server, release, serving
 from support.single import PROBE, ROOT, Make, Single, pack
@@ -16,8 +17,9 @@ from support.single import PROBE, ROOT, Make, Single, pack
 
 @pytest.fixture(scope="session")
 def launcher() -> Path:
-    """The launcher, compiled once for many runs."""
-    return pack.build_launcher(ROOT / "build")
+    """The launcher, compiled once for many runs, by one of those that are side by side."""
+    with FileLock(ROOT / "build" / "launcher.lock"):
+        return pack.build_launcher(ROOT / "build")
 
 
 @pytest.fixture(scope="session")

@@ -129,6 +129,7 @@ def test_a_compiler_that_is_missing_is_told() -> None:
         pack.build_launcher(ROOT / "build", cc=["no-such-cc"])
 
 
+@pytest.mark.usefixtures("launcher")
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
     cc = tmp_path / "cc"
     cc.write_text('#!/bin/sh\n[ "$1" = --version ] || { echo "no room" >&2; exit 1; }\n')

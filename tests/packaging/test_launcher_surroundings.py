@@ -17,6 +17,7 @@ import pytest
 import zstandard
 
 from support.single import Make, Single, pack, told
+from support.strangers import let_look
 
 NOBODY = 65534
 MEGABYTE = 1_000_000
@@ -101,8 +102,7 @@ def as_nobody(single: Single, *command: str) -> subprocess.CompletedProcess[byte
 @pytest.fixture
 def public(make: Make, tmp_path: Path) -> Single:
     """A single file in folders that anybody may look into."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_look(tmp_path)
     return make()
 
 
