@@ -34,7 +34,7 @@ main() {
     export LC_ALL
     # What is installed is nobody else's to change, whatever new files are otherwise.
     umask go-w
-    work="" writing="" new="" app="" unpacked="" files="" child=""
+    work="" writing="" new="" unpacked="" lock="" child=""
     # Where stopped() speaks: 2 may lead to a file at that moment.
     exec 3>&2
     trap clean EXIT
@@ -419,10 +419,7 @@ clean() {
     [ -z "$work" ] || rm -rf "$work"
     [ -z "$writing" ] || rm -f "$writing"
     [ -z "$unpacked" ] || rm -rf "$unpacked" "$unpacked.lock"
-    case "
-$new" in *"
-$app
-"*) [ -z "$files" ] && rm -f "$app/lock" ;; esac
+    [ -z "$lock" ] || rm -f "$lock"
     while read -r folder; do
         [ -z "$folder" ] || rmdir "$folder" 2>/dev/null
     done <<NEW
@@ -496,7 +493,6 @@ sha256() {
 try_out() {
     say "Trying whether it starts here, for which it unpacks itself once ..."
     find_unpacked
-    [ -z "$app" ] || expect "$app"
     patiently "$work/baton" --version >"$work/says" 2>&1
     started=$?
     says=$(sed '$!d' "$work/says")
@@ -518,6 +514,8 @@ find_unpacked() {
     cache=$(absolute_or "${XDG_CACHE_HOME:-}" "$cache")/baton
     [ -z "${BATON_HOME:-}" ] || cache=$BATON_HOME/cache
     case $cache in /*) app=$cache/app ;; *) return ;; esac
+    expect "$app"
+    [ -d "$app" ] || lock=$app/lock
     key=$({ tail -c 152 "$work/baton" | od -An -v -tx1 | tr -d ' \n' |
         sed -n 's/^004261746f6e2773207061796c6f6164.\{80\}\(.\{16\}\).*/\1/p'; } 2>/dev/null)
     [ -z "$key" ] || [ -e "$app/$key" ] || unpacked=$app/$key
@@ -547,7 +545,7 @@ put_down() {
         kept) keep_previous ;;
     esac
     attempt "$target can't be written" "see whose it is" mv -f "$work/baton" "$target"
-    files=$target unpacked=""
+    files=$target unpacked="" lock=""
 }
 
 keep_previous() {
