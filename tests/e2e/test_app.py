@@ -176,6 +176,30 @@ def test_a_closed_window_ends_it_and_keeps_the_partial_text(app: Terminal, home:
     assert stored(home)[1][2] == "cancelled"
 
 
+def test_a_window_that_closes_after_a_pause_leaves_nothing_running(
+    app: Terminal, home: Path
+) -> None:
+    """Textual takes each SIGCONT for the end of a pause, and reads on in a thread of its own."""
+    start_streaming(app)
+    children = app.children()
+    app.hang_up()
+    for _ in range(5):
+        app.process.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+    app.wait_end()
+    assert_gone(children)
+    assert stored(home)[1][2] == "cancelled"
+
+
+def test_it_goes_on_after_a_pause(app: Terminal) -> None:
+    app.process.send_signal(signal.SIGTSTP)
+    while psutil.Process(app.process.pid).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.05)
+    app.process.send_signal(signal.SIGCONT)
+    app.send("here again")
+    app.wait_for("│ here again")
+
+
 def answer_on(app: Terminal) -> str:
     """Return the answer's words as far as the screen shows them."""
     lines = iter(app.text.splitlines())

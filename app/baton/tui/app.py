@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -68,8 +68,21 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Leave in good order when the system or a closed terminal ends Baton."""
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self._terminate, number)
+            loop.add_signal_handler(number, self._terminate, number)
+        resume = signal.getsignal(signal.SIGCONT)
+        if callable(resume):  # Textual's
+            loop.add_signal_handler(signal.SIGCONT, self._go_on, resume)
+
+    def _go_on(self, resume: Callable[[int, None], object]) -> None:
+        """Have Textual take the terminal again, if there was a pause.
+
+        By itself it does so at every SIGCONT, also at that which comes with a hang-up, and amid
+        whatever runs: it waits for itself then, and each time one more thread reads the keys.
+        """
+        if getattr(self._driver, "_must_signal_resume", False):
+            resume(signal.SIGCONT, None)
 
     def _terminate(self, number: int) -> None:
         if number == signal.SIGHUP and self.last_resort is None:
@@ -220,8 +233,6 @@ async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
     finally:
         await app.chat.close()
         await baton.aclose()
-        if app.last_resort is not None:
-            app.last_resort.cancel()
     code = app.return_code or 0
     if code:
         print(farewell(app.report, baton.paths.logs), file=sys.stderr)
