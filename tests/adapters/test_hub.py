@@ -151,7 +151,7 @@ def test_the_official_client_understands_its_refusals(tmp_path: Path) -> None:
 
 @pytest.fixture
 def client() -> Any:
-    with httpx.Client(trust_env=False, follow_redirects=True) as client:
+    with httpx.Client(trust_env=False, follow_redirects=True, timeout=60) as client:
         yield client
 
 
