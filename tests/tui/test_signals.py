@@ -96,7 +96,7 @@ async def test_a_mark_is_there_again_when_the_conversation_is_opened(tmp_path: P
 async def test_there_is_nothing_to_mark_before_an_answer(tmp_path: Path) -> None:
     async with staged(tmp_path, slow) as stage:
         await stage.send("/good")
-        assert "no answer here to judge" in stage.see()
+        assert "there is no message here yet" in stage.see()
         await stage.send("write")
         await stage.until(lambda: "word3" in stage.see())
         await stage.press("tab", "+")
