@@ -134,12 +134,18 @@ chroot --userspec="$user:$user" "$root" "$@"
 The shell stays, as the first process of a name space that is no program's business to be.
 """
 
+LOOPBACK = "mount -t sysfs sysfs /sys; echo 0x9 > /sys/class/net/lo/flags\n"
+"""Lets a machine talk with itself, which in a new name space of networks none can at first."""
+
 ISOLATED = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+
+ALONE = ["unshare", "--mount", "--net", "sh", "-c", f'{LOOPBACK}exec "$@"', "alone"]
+"""Starts a program on this machine, with no network but its own loopback."""
 
 
 @dataclass
 class Bare:
-    """A machine with nothing on it but Baton, in /opt, and a home; it has no network."""
+    """A machine with nothing on it but Baton, in /opt, and a home; it talks with itself alone."""
 
     root: Path
     home: Path
@@ -148,6 +154,8 @@ class Bare:
     home_as: str = "rw"
     """How /home is mounted: options, or size=... for a small disk of its own."""
     tmp_as: str = "rw"
+    loopback: bool = True
+    """Whether it can talk with itself; in some containers it can't."""
     environ: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -159,7 +167,8 @@ class Bare:
         given = {"HOME": "/home", "PATH": "/usr/bin:/bin", **self.environ}
         return [
             *ISOLATED,
-            *("sh", "-c", ENTER, "enter", str(self.root), str(self.home)),
+            *("sh", "-c", LOOPBACK + ENTER if self.loopback else ENTER, "enter"),
+            *(str(self.root), str(self.home)),
             *(self.home_as, self.tmp_as, str(self.program), str(self.user)),
             *("env", "-i", "TERM=xterm-256color"),
             *(f"{name}={value}" for name, value in given.items()),

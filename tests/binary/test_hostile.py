@@ -1,4 +1,7 @@
-"""A working folder full of traps, and Python's variables that point there: nothing is loaded."""
+"""A folder full of traps, where Baton is started, and variables that point there: it takes none.
+
+Programs are among the traps: PATH leads there, where libraries look for what they start.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_offline import NO_NETWORK, STRACE, missing, read
+from binary.tmux import Tmux
+from e2e.test_offline import STRACE, read
+from support.openssl import Planted
 
 pytestmark = pytest.mark.binary
 
@@ -45,17 +50,19 @@ GGML_BACKEND_PATH=./libggml-cuda.so
 PYTHONPATH=.
 """
 
-LIBRARY = """
-#include <stdio.h>
-__attribute__((constructor)) static void loaded(void) {
-    FILE *file = fopen("%s", "a");
-    if (file) { fputs("%s\\n", file); fclose(file); }
-}
-"""
-
+PROGRAMS = (
+    *("cc", "gcc", "ld", "ldconfig", "objdump", "uname", "lsb_release", "python3", "python", "sh"),
+    *("env", "git", "which", "file", "rocm-smi", "security", "kwallet-query"),
+)
+"""What libraries look for in PATH. (NVIDIA's own program is asked on purpose about its cards.)"""
 
 _OPENED = re.compile(r'open(?:at)?\((?:\w+<([^>]*)>, )?"((?:[^"\\]|\\.)*)"')
 """A name, and the folder that it is relative to, as `strace -y` writes them."""
+
+
+_STARTED = re.compile(r'execve\("((?:[^"\\]|\\.)*)".*\) = 0$', re.MULTILINE)
+
+WATCHED = [*STRACE[:-1], f"{STRACE[-1]},execve", "-y"]
 
 
 @dataclass
@@ -64,14 +71,14 @@ class Trap:
 
     folder: Path
     canary: Path
+    trace: Path
 
-    @property
-    def environ(self) -> dict[str, str]:
+    def watched(self, *command: str) -> list[str]:
+        """Return what runs a program among the traps and writes down what it opens and starts."""
         here = str(self.folder)
-        return {
-            **os.environ,
-            # Python looks for some libraries with a linker, where there is one; it searches here.
-            "PATH": os.fspath(self.canary.with_name("no programs")),
+        environ = {
+            **Planted(self.folder, self.canary).environ,
+            "PATH": f"{here}/programs",
             "PYTHONPATH": here,
             "PYTHONHOME": here,
             "PYTHONUSERBASE": here,
@@ -80,53 +87,90 @@ class Trap:
             "PYTHONBREAKPOINT": "json.loads",
             "PYTHONPLATLIBDIR": here,
             "PYTHONWARNINGS": "error::json.Planted",
+            "XDG_CONFIG_HOME": here,
+            "XDG_DATA_HOME": here,
         }
+        options = [*UNSET, *(f"{name}={value}" for name, value in environ.items())]
+        given = [part for option in options for part in ("-E", option)]
+        return [*WATCHED, "-o", str(self.trace), *given, *command]
 
-    def touched(self, trace: Path) -> list[str]:
-        """Return what was opened there, or looked for."""
-        opened = _OPENED.findall(trace.read_text(errors="replace"))
+    @property
+    def touched(self) -> list[str]:
+        """Return what was opened in the folder, or looked for."""
+        opened = _OPENED.findall(self.trace.read_text(errors="replace"))
         paths = {
             Path(os.path.normpath(Path(where or self.folder) / name)) for where, name in opened
         }
         return sorted(str(path) for path in paths if path.is_relative_to(self.folder))
 
+    @property
+    def started(self) -> set[str]:
+        """Return the names of the programs that were started."""
+        text = self.trace.read_text(errors="replace")
+        return {Path(name).name for name in _STARTED.findall(text)}
+
+    def expect_nothing(self) -> None:
+        """See that nothing of it was loaded, opened or started."""
+        assert not self.canary.exists(), self.canary.read_text()
+        assert self.touched == []
+        assert self.started <= OWN
+        assert self.started, "it was watched"
+        assert not (self.folder / "planted-home").exists()
+
+
+UNSET = ("PYTHON_KEYRING_BACKEND", "DBUS_SESSION_BUS_ADDRESS")
+"""Without them the system's keyring is looked for, and isn't there."""
+
+OWN = {"baton", "exe"}
+"""The program itself, which starts itself once more by /proc/self/exe."""
+
 
 @pytest.fixture
-def trap(tmp_path: Path) -> Trap:
-    folder, canary = tmp_path / "working folder", tmp_path / "canary"
+def trap(tmp_path: Path, compiler: str, strace: str) -> Trap:
+    folder = tmp_path / "working folder"
+    canary = Planted.of(folder).canary
     for name in MODULES:
         file = folder / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"open({str(canary)!r}, 'a').write({name + chr(10)!r})\n")
-    compiler = shutil.which("cc")
-    assert compiler, "needs a compiler, for libraries that tell that they were loaded"
-    first = folder / LIBRARIES[0]
-    source = LIBRARY % (canary, "a library")
-    command = [compiler, "-shared", "-fPIC", "-x", "c", "-o", str(first), "-"]
-    subprocess.run(command, input=source.encode(), check=True)
-    for name in LIBRARIES[1:]:
-        shutil.copy(first, folder / name)
+    for name in LIBRARIES:
+        shutil.copy(folder / "planted.so", folder / name)
+    (folder / "programs").mkdir()
+    for name in PROGRAMS:
+        file = folder / "programs" / name
+        file.write_text(f"#!/bin/sh\necho {name} >>'{canary}'\n")
+        file.chmod(0o755)
+    (folder / "python_keyring").mkdir()
+    keyringrc = f"[backend]\ndefault-keyring=click.Planted\nkeyring-path={folder}\n"
+    (folder / "python_keyring" / "keyringrc.cfg").write_text(keyringrc)
     (folder / ".env").write_text(DOTENV)
     (folder / "config.toml").write_text('theme = "planted"\n')
     (folder / "pyvenv.cfg").write_text(f"home = {folder}\n")
     (folder / "base_library.zip").write_bytes(b"PK")
-    return Trap(folder, canary)
+    return Trap(folder, canary, tmp_path / "trace")
 
 
-@pytest.mark.parametrize(
-    ("args", "caught"),
-    [
-        (["-c", "import click"], "click"),
-        (["-I", "-c", "import ctypes; ctypes.CDLL('./libllama.so')"], "a library"),
-    ],
-)
-def test_the_traps_would_be_seen(trap: Trap, args: list[str], caught: str) -> None:
-    """A Python that is not so careful falls into them."""
-    trace = trap.canary.with_name("trace")
-    command = [*STRACE, "-y", "-o", str(trace), sys.executable, *args]
-    subprocess.run(command, cwd=trap.folder, check=True)
-    assert trap.canary.read_text() == f"{caught}\n"
-    assert trap.touched(trace) != []
+CARELESS = {
+    "import ctypes; ctypes.CDLL('./libllama.so')": "a library",
+    "import ssl; ssl.create_default_context()": "a library",
+    "import keyring; keyring.get_keyring()": "click",
+    "import ctypes.util; ctypes.util.find_library('Security')": "gcc",
+    "import platform; platform.platform()": "uname",
+}
+"""What a Python is caught with, and by what."""
+
+
+@pytest.mark.parametrize(("code", "caught"), CARELESS.items())
+def test_the_traps_would_be_seen(trap: Trap, code: str, caught: str) -> None:
+    subprocess.run(trap.watched(sys.executable, "-I", "-c", code), cwd=trap.folder)
+    assert caught in trap.canary.read_text().splitlines()
+    assert trap.touched
+    assert caught not in PROGRAMS or caught in trap.started
+
+
+def test_a_module_in_the_working_folder_would_be_seen(trap: Trap) -> None:
+    subprocess.run([sys.executable, "-c", "import click"], cwd=trap.folder, check=True)
+    assert trap.canary.read_text() == "click\n"
 
 
 @pytest.mark.parametrize("kind", ["single", "folder"])
@@ -135,32 +179,21 @@ def test_the_traps_would_be_seen(trap: Trap, args: list[str], caught: str) -> No
     [
         ["--version"],
         ["ask", "--temperature", "0", QUESTION],
+        ["doctor"],
         ["doctor", "--self-test"],
+        ["keys", "ls"],
+        ["models", "recommend"],
         ["workers", "ls"],
     ],
-    ids=lambda args: args[0].strip("-"),
+    ids=" ".join,
 )
 def test_nothing_of_it_is_loaded(
-    request: pytest.FixtureRequest, trap: Trap, tmp_path: Path, kind: str, args: list[str]
+    request: pytest.FixtureRequest, isolated: list[str], trap: Trap, kind: str, args: list[str]
 ) -> None:
-    assert missing() == ""
     program: Path = request.getfixturevalue(kind)
-    trace = tmp_path / "trace"
-    unshare, strace = (shutil.which(tool[0]) or "" for tool in (NO_NETWORK, STRACE))
     done = subprocess.run(
-        [
-            unshare,
-            *NO_NETWORK[1:],
-            strace,
-            *STRACE[1:],
-            "-y",
-            "-o",
-            str(trace),
-            str(program),
-            *args,
-        ],
+        [*isolated, *trap.watched(str(program), *args)],
         cwd=trap.folder,
-        env=trap.environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -168,9 +201,29 @@ def test_nothing_of_it_is_loaded(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "planted" not in done.stdout + done.stderr
-    assert not trap.canary.exists(), trap.canary.read_text()
-    assert trap.touched(trace) == []
-    assert not (trap.folder / "planted-home").exists()
+    if "--self-test" in args:  # every part was loaded, also what calls providers
+        assert not re.search(r"(?m)^(warn|broken) +(?!keyring )", done.stdout), done.stdout
+    trap.expect_nothing()
+
+
+@pytest.mark.parametrize("kind", ["single", "folder"])
+def test_the_app_loads_nothing_of_it_either(
+    request: pytest.FixtureRequest,
+    isolated: list[str],
+    tmux: type[Tmux],
+    trap: Trap,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    program = str(request.getfixturevalue(kind))
+    with tmux(tmp_path / "tmux", [*isolated, *trap.watched(program)], trap.folder) as window:
+        window.wait_for("Ask anything")
+        window.type(QUESTION)
+        window.press("Enter")
+        window.wait_for("finished in")
+        window.press("C-q")
+        window.wait_for("ended with 0")
+    trap.expect_nothing()
 
 
 @pytest.mark.parametrize("kind", ["single", "folder"])
@@ -180,10 +233,9 @@ def test_nothing_of_it_is_loaded(
     ids=lambda args: args[0].strip("-"),
 )
 def test_no_socket_is_made_that_could_leave_this_machine(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, args: list[str]
+    request: pytest.FixtureRequest, strace: str, tmp_path: Path, kind: str, args: list[str]
 ) -> None:
     """With a network: it is there, and nothing wants it."""
-    assert missing() == ""
     program: Path = request.getfixturevalue(kind)
     trace = tmp_path / "trace"
     command = [*STRACE, "-o", str(trace), str(program), *args]

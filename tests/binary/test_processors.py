@@ -6,9 +6,9 @@ None may ever meet an instruction that it doesn't know. The least that Baton ask
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from adapters.local_ask import CAPITAL, ask, small
 from baton.adapters.local import probe
 from baton.children import process
+from support.openssl import library
 
 pytestmark = [
     pytest.mark.binary,
@@ -34,11 +35,6 @@ PROCESSORS = {
     "EPYC": "haswell",
 }
 """What qemu can imitate, AVX-512 not among it, and the library that is to be chosen there."""
-
-TRAP = """
-#include <stdio.h>
-__attribute__((constructor)) static void loaded(void) { fclose(fopen("%s", "w")); }
-"""
 
 
 @pytest.fixture(scope="module")
@@ -58,26 +54,15 @@ def restarted(folder: Path) -> list[str]:
 
 @pytest.fixture
 def on(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, restarted: list[str]
+    monkeypatch: pytest.MonkeyPatch, folder: Path, restarted: list[str], qemu: str
 ) -> Callable[[str], None]:
     """Return what has the children of the packaged program run on a processor of that name."""
-    qemu = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
-    assert qemu, "needs qemu-user (apt install qemu-user-static)"
 
     def use(processor: str) -> None:
         imitated = [qemu, "-cpu", processor, *restarted, str(folder), "--child"]
         monkeypatch.setattr(process, "command", lambda name: [*imitated, name])
 
     return use
-
-
-@pytest.fixture
-def trap(tmp_path: Path) -> Path:
-    """Return a library that leaves a file `loaded` beside it when it is loaded."""
-    library, code = tmp_path / "libggml-trap.so", tmp_path / "trap.c"
-    code.write_text(TRAP % (tmp_path / "loaded"))
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(code)], check=True)
-    return library
 
 
 @pytest.mark.parametrize(("processor", "expected"), PROCESSORS.items())
@@ -106,9 +91,13 @@ async def test_llama_cpp_runs_even_below_that(on: Callable[[str], None], below: 
 
 
 async def test_this_machines_own_is_used_and_no_variable_brings_another(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, trap: Path
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiler: str
 ) -> None:
+    canary, planted = tmp_path / "canary", tmp_path / "libggml-trap.so"
+    library(planted, canary)
     monkeypatch.setattr(process, "command", lambda name: [str(folder), "--child", name])
-    found = await probe("llama", {**os.environ, "GGML_BACKEND_PATH": str(trap)})
+    found = await probe("llama", {**os.environ, "GGML_BACKEND_PATH": str(planted)})
     assert found["processor"]
-    assert not (trap.parent / "loaded").exists()
+    assert not canary.exists()
+    ctypes.CDLL(str(planted))
+    assert canary.exists(), "it would have been seen"

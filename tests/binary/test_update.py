@@ -1,4 +1,4 @@
-"""The real binary updates itself, goes back, and takes itself away; killed now and then meanwhile.
+"""The real binary updates itself, goes back, and takes itself away; killed at 50 points meanwhile.
 
 Of the binary in dist/ two are made that differ in what they say of their build, and that believe
 the test's own key.
@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,10 +71,10 @@ class Home:
         shutil.copy(versions.old, self.target)
         self.environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
-    def start(self, *args: str) -> subprocess.Popen[str]:
-        """Start it."""
+    def start(self, *args: str, by: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """Start it, perhaps by a program that watches it."""
         return subprocess.Popen(
-            [self.target, *args],
+            [*by, str(self.target), *args],
             env=self.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -90,6 +94,15 @@ class Home:
     def commit(self) -> str:
         """Which of the two it is: it starts, and says so."""
         return str(json.loads(self.baton("self", "show", "--json"))["commit"])
+
+    def go_back(self) -> None:
+        """Be the old version again, whatever was interrupted; both are whole."""
+        if self.commit == COMMITS[1]:
+            self.baton("self", "rollback")
+        if self.commit == COMMITS[1]:  # what was interrupted had been complete but for a note
+            self.baton("self", "rollback")
+        assert self.commit == COMMITS[0]
+        shutil.rmtree(self.target.parent / ".baton-update", ignore_errors=True)
 
     @property
     def left(self) -> list[str]:
@@ -139,29 +152,76 @@ def test_what_was_not_signed_is_not_taken(home: Home, versions: Versions, tmp_pa
     assert home.commit == COMMITS[0]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_killed_at_any_time_it_is_the_old_or_the_new_one(
-    home: Home, versions: Versions, seed: int
+POINTS = 25
+CHANGES = (
+    *("rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "symlinkat"),
+    *("mkdir", "mkdirat", "rmdir", "chmod", "fchmod", "fchmodat", "ftruncate", "fsync"),
+)
+"""The system calls that change which files there are, or bring them to the disk."""
+
+
+def test_killed_at_a_change_of_a_file_it_is_the_old_or_the_new_one(
+    home: Home, versions: Versions, strace: str, tmp_path: Path
 ) -> None:
+    """The kernel kills it, where it is at such a system call; the last ones decide."""
+    update = ("self", "update", "--force", "--from", str(versions.release))
+    home.baton(*update)  # unpacks both, which isn't what is to be interrupted
+    home.go_back()
+    trace = tmp_path / "trace"
+    watched = [strace, "-f", "-y", "-qq", "-o", str(trace), "-e", f"trace=?{',?'.join(CHANGES)}"]
+    with home.start(*update, by=watched) as process:
+        process.communicate("")
+    assert home.commit == COMMITS[1]
+    changes = changed(trace, home)
+    renames = [change for change in changes if change[0].startswith("rename")]
+    assert len(changes) > POINTS
+    assert len(renames) >= 3, "a file comes, the old one is kept, the new one takes its place"
+    found, killed = [], 0
+    spread = [changes[number * len(changes) // POINTS] for number in range(POINTS)]
+    for name, number in dict.fromkeys([*renames, *spread]):
+        home.go_back()
+        fault = f"inject={name}:signal=KILL:when={number}"
+        watched = [strace, "-f", "-qq", "-o", str(trace), "-e", f"trace={name}", "-e", fault]
+        with home.start(*update, by=watched) as process:
+            process.communicate("")
+        killed += process.returncode == -signal.SIGKILL
+        found.append(home.commit)
+    assert killed > POINTS / 2, "where a child process was, the update ends by itself"
+    assert set(found) == set(COMMITS)
+    home.go_back()
+    home.baton(*update)
+    assert home.commit == COMMITS[1]
+
+
+def changed(trace: Path, home: Home) -> list[tuple[str, int]]:
+    """Return the traced calls that changed the installation: each one's name, and how many of that
+    name its thread had made with it.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    found = []
+    for line in trace.read_text().splitlines():
+        if told := re.match(r"(\d+) +(\w+)\(", line):
+            thread, name = told.groups()
+            counts[thread, name] += 1
+            if f"{home.folder}/.local" in line:
+                found.append((name, counts[thread, name]))
+    return list(dict.fromkeys(found))
+
+
+def test_killed_at_any_time_it_is_the_old_or_the_new_one(home: Home, versions: Versions) -> None:
     update = ("self", "update", "--force", "--from", str(versions.release))
     home.baton("--version")
     begun = time.monotonic()
     home.baton(*update)
     took = time.monotonic() - begun
-    home.baton("self", "rollback")
-    dice = random.Random(seed)
-    for _ in range(25):
-        shutil.rmtree(home.target.parent / ".baton-update", ignore_errors=True)
+    dice = random.Random(1)
+    for _ in range(POINTS):
+        home.go_back()
         process = home.start(*update)
         time.sleep(dice.uniform(0, took))
-        os.killpg(process.pid, 9)
+        os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        commit = home.commit
-        assert commit in COMMITS
-        if commit == COMMITS[1]:
-            home.baton("self", "rollback")
-            if home.commit == COMMITS[1]:  # what was interrupted had been complete but for a note
-                home.baton("self", "rollback")
-            assert home.commit == COMMITS[0]
+        assert home.commit in COMMITS
+    home.go_back()
     home.baton(*update)
     assert home.commit == COMMITS[1]

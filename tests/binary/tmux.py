@@ -13,10 +13,12 @@ from types import TracebackType
 class Tmux:
     """Runs a command in a window of a tmux server of its own, which ends with this."""
 
-    def __init__(self, socket: Path, command: Sequence[str]) -> None:
+    def __init__(self, socket: Path, command: Sequence[str], folder: Path | None = None) -> None:
+        """Open it, in this folder."""
         self._server = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         line = f"{shlex.join(command)}; echo ended with $?; sleep 600"
-        self._do("new-session", "-d", "-x", "100", "-y", "30", line)
+        where = ["-c", str(folder)] if folder else []
+        self._do("new-session", "-d", "-x", "100", "-y", "30", *where, line)
 
     def __enter__(self) -> Tmux:
         return self
