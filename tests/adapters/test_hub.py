@@ -151,7 +151,9 @@ def test_the_official_client_understands_its_refusals(tmp_path: Path) -> None:
 
 @pytest.fixture
 def client() -> Any:
-    with httpx.Client(trust_env=False, follow_redirects=True, timeout=60) as client:
+    # None is used again: one that a fault is about to cut would take the next request along.
+    fresh = httpx.Limits(max_keepalive_connections=0)
+    with httpx.Client(trust_env=False, follow_redirects=True, timeout=60, limits=fresh) as client:
         yield client
 
 
