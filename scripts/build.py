@@ -54,6 +54,7 @@ class Wanted:
     platform: str
     gpu: str
     commit: str
+    """40 hex digits, with "+changes" after them if files of the checkout differ from it."""
     update_key: str
     epoch: int
     """The time that stands wherever one must stand, in seconds since 1970."""
@@ -135,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _wanted(asked: argparse.Namespace) -> Wanted:
-    commit = os.environ.get("BATON_COMMIT") or _git("rev-parse", "HEAD")
+    commit = os.environ.get("BATON_COMMIT") or _commit()
     epoch = os.environ.get("SOURCE_DATE_EPOCH") or _git("show", "-s", "--format=%ct", "HEAD")
     return Wanted(
         platform=_platform(),
@@ -155,6 +156,11 @@ def _platform() -> str:
     except KeyError:
         kind = f"{platform.system()} on {platform.machine()}"
         raise BuildError(f"There is no packaged binary for {kind}.") from None
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, marked if what is built isn't what it holds."""
+    return _git("rev-parse", "HEAD") + "+changes" * bool(_git("status", "--porcelain"))
 
 
 def _git(*command: str) -> str:

@@ -2,10 +2,11 @@
 # Sourced by the other scripts, which have set $root. Standard sh, and no process is started but cmp
 # once all is in place, so that it costs a few milliseconds only.
 
-# need_environment LOCK...: makes $root/.venv hold what these lock files ask for.
+# need_environment LOCK...: makes $root/.venv hold what these lock files ask for, with llama.cpp compiled as
+# setup.py does it now.
 need_environment() {
-    for lock; do
-        [ -x "$root/.venv/bin/python" ] && cmp -s "$root/$lock" "$root/.venv/installed/$lock" && continue
+    for asked in "$@" scripts/llama-cpp.cmake; do
+        [ -x "$root/.venv/bin/python" ] && cmp -s "$root/$asked" "$root/.venv/installed/$asked" && continue
         set_up "$@"
         return
     done

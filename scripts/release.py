@@ -178,6 +178,10 @@ def _look(path: Path, key: str) -> Found:
     known = _NAME.fullmatch(one.name) and is_version(built.version) and built.flavour in FLAVOURS
     if not known or path.name not in (one.name, f"baton{slim}{gpu}"):
         raise Wrong(f"{path} isn't what it is called: it says that it is {one.name}.")
+    if built.commit.endswith("+changes"):
+        raise Wrong(
+            f"{path} was built of files that differ from its commit: commit them and build it anew."
+        )
     if built.update_key != key:
         raise Wrong(
             f"{path} checks its updates with the key {built.update_key or '(none)'}, and this"
@@ -217,10 +221,12 @@ def write(
     found: Iterable[Found], folder: Path, key: Ed25519PrivateKey, released: str, origin: str
 ) -> None:
     """Write a release into a folder that is new, or holds an earlier one. Raises Wrong."""
-    installers = {name: _installer(name, origin) for name in INSTALLERS}
+    found = sorted(found, key=lambda one: one.name)
+    commit = found[0].built.commit if found else ""
+    installers = {name: _installer(name, origin, commit) for name in INSTALLERS}
     _clear(folder)
     files, others, version = [], {}, ""
-    for one in sorted(found, key=lambda one: one.name):
+    for one in found:
         version = one.built.version
         target = folder / one.name
         shutil.copyfile(one.path, target)
@@ -315,9 +321,14 @@ def _clear(folder: Path) -> None:
         path.unlink()
 
 
-def _installer(name: str, origin: str) -> bytes:
-    """Return an installer, which knows where the release will lie, if it was said. Raises Wrong."""
-    text = (ROOT / "packaging" / name).read_bytes().decode("utf-8")
+def _installer(name: str, origin: str, commit: str) -> bytes:
+    """Return that commit's installer, which knows where the release will lie, if it was said.
+
+    It is that of this checkout where the commit isn't known here. Raises Wrong.
+    """
+    shown = _git("show", "--end-of-options", f"{commit}:packaging/{name}") if commit else None
+    content = (ROOT / "packaging" / name).read_bytes() if shown is None else shown
+    text = content.decode("utf-8")
     if origin:
         if re.fullmatch(r"https://[A-Za-z0-9.:/_~%-]+", origin) is None:
             raise Wrong(f"{origin!r} is no plain address that begins with https://.")
@@ -334,12 +345,17 @@ def _sums(folder: Path) -> bytes:
 
 def _day_of(commit: str) -> str:
     """Return the day of a commit, so that the same one makes the same release. Raises Wrong."""
-    asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%cs", "--end-of-options", commit]
-    done = subprocess.run(asked, capture_output=True, text=True)
-    if done.returncode or not commit:
+    day = _git("log", "-1", "--format=%cs", "--end-of-options", commit) if commit else None
+    if day is None:
         known = f"This checkout doesn't know the commit {commit}" if commit else "No commit is told"
         raise Wrong(f"{known} of what was built: --released YYYY-MM-DD says the day.")
-    return done.stdout.strip()
+    return day.decode().strip()
+
+
+def _git(*command: str) -> bytes | None:
+    """Return what git says of this checkout, None where it can't."""
+    done = subprocess.run(["git", "-C", str(ROOT), *command], capture_output=True)
+    return None if done.returncode else done.stdout
 
 
 def _public(text: str) -> str:

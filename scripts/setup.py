@@ -5,6 +5,7 @@ on stderr in a few plain lines; what pip says goes to a log. Every package is ch
 hash in the lock, and the tools that compile llama.cpp come from the lock as well.
 """
 
+import hashlib
 import importlib.util
 import os
 import re
@@ -27,10 +28,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # The one package without wheels: compiled here, once the build tools are installed.
 COMPILED = re.compile(r"^llama-cpp-python==(?P<version>\S+).*\n(?:[ \t].*\n)*", re.MULTILINE)
+RECIPE = "scripts/llama-cpp.cmake"
 BUILD_SETTINGS = ";".join(
     [
         "LLAVA_BUILD=OFF",  # reads images, which Baton doesn't
-        f"CMAKE_PROJECT_INCLUDE={ROOT / 'scripts' / 'llama-cpp.cmake'}",
+        f"CMAKE_PROJECT_INCLUDE={ROOT / RECIPE}",
     ]
 )
 NINJA_PROGRESS = re.compile(r"^\s*\[(\d+)/(\d+)\] ")
@@ -96,16 +98,27 @@ class Environment:
 
     def is_installed(self, name: str, lock: str) -> bool:
         """Says whether the packages of this lock are all there."""
+        return self.has_copy(name, lock) and not self.to_compile(lock)
+
+    def has_copy(self, name: str, text: str) -> bool:
+        """Says whether what the file of this name asks for was done when it held this text."""
         copy = self.installed / name
-        return copy.is_file() and copy.read_text(encoding="utf-8") == lock
+        return copy.is_file() and copy.read_text(encoding="utf-8") == text
+
+    def keep_copy(self, name: str, text: str) -> None:
+        """Remembers that what the file of this name asks for is done."""
+        copy = self.installed / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8")
 
     def to_compile(self, lock: str) -> str:
-        """Returns the part of the lock that has to be compiled, empty when that version is here."""
+        """Returns the part of the lock to be compiled, empty when it is here and compiled so."""
         compiled = COMPILED.search(lock)
         if compiled is None:
             return ""
         there = f"lib/python3*/site-packages/llama_cpp_python-{compiled['version']}.dist-info"
-        return "" if any(self.folder.glob(there)) else compiled[0]
+        here = any(self.folder.glob(there)) and self.has_copy(RECIPE, recipe())
+        return "" if here else compiled[0]
 
     def create(self) -> None:
         """Creates it with pip and the path to app/ in it."""
@@ -123,19 +136,29 @@ class Environment:
 
     def install(self, name: str, lock: str, held: int) -> None:
         """Installs the packages of the lock file `name`, whose text is `lock`, and remembers it."""
-        copy = self.installed / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.unlink(missing_ok=True)
+        (self.installed / name).unlink(missing_ok=True)
         say(f"Installing the packages of {name} ...")
         self.pip_install(COMPILED.sub("", lock), "--only-binary=:all:", held=held)
         if compiled := self.to_compile(lock):
             self.install_compiled(compiled, held)
-        copy.write_text(lock, encoding="utf-8")
+        self.keep_copy(name, lock)
 
     def install_compiled(self, compiled: str, held: int) -> None:
         """Compiles and installs llama.cpp, of which this is the part of the lock."""
         say("Compiling llama.cpp for this processor ...")
-        self.pip_install(compiled, "--no-build-isolation", "--verbose", held=held)
+        options = ["--no-build-isolation", "--force-reinstall", "--verbose"]
+        self.pip_install(compiled, *options, *self.own_cache(), held=held)
+        self.keep_copy(RECIPE, recipe())
+
+    def own_cache(self) -> list[str]:
+        """Returns pip's option for a cache of what is compiled by this recipe.
+
+        In its usual one pip would find what another recipe made, and take it.
+        """
+        asked = [str(self.python), "-I", "-m", "pip", "cache", "dir"]
+        told = subprocess.run(asked, capture_output=True, text=True)
+        made = hashlib.sha256(recipe().encode()).hexdigest()[:12]
+        return [f"--cache-dir={told.stdout.strip()}/baton-{made}"] if not told.returncode else []
 
     def pip_install(self, requirements: str, *options: str, held: int) -> None:
         """Runs pip, whose output goes to the log; raises SetupError with its end if it fails."""
@@ -186,6 +209,11 @@ def one_at_a_time() -> Iterator[int]:
         yield held
     finally:
         os.close(held)
+
+
+def recipe() -> str:
+    """Returns how llama.cpp is compiled."""
+    return (ROOT / RECIPE).read_text(encoding="utf-8")
 
 
 def require_compiler() -> None:

@@ -3,12 +3,14 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 LOCKS = ("requirements.lock", "tests/requirements.lock")
+RECIPE = "scripts/llama-cpp.cmake"
 
 
 @pytest.fixture
@@ -59,9 +61,9 @@ def test_runs_from_anywhere_through_links_without_setting_up_again(
     assert ran.stdout.startswith("pytest ")
 
 
-@pytest.mark.parametrize("lock", LOCKS)
-def test_a_changed_lock_is_noticed(checkout: Path, bare: Path, lock: str) -> None:
-    with (checkout / lock).open("a") as file:
+@pytest.mark.parametrize("asked", [*LOCKS, RECIPE])
+def test_a_changed_lock_or_recipe_is_noticed(checkout: Path, bare: Path, asked: str) -> None:
+    with (checkout / asked).open("a") as file:
         file.write("# changed\n")
     ran = run(checkout / "scripts" / "test", "--version", PATH=str(bare))
     assert ran.returncode == 1
@@ -89,3 +91,28 @@ def test_a_missing_compiler_is_one_sentence_before_anything_is_installed(
     assert ran.stderr.count("\n") == 1
     assert "C++ compiler" in ran.stderr
     assert not (checkout / ".venv").exists()
+
+
+def test_llama_cpp_is_compiled_anew_when_its_recipe_changes_and_not_taken_from_a_cache(
+    checkout: Path,
+) -> None:
+    def told() -> list[str]:
+        """What is to be compiled, and where pip may look for it."""
+        asked = (
+            "import sys; sys.path.insert(0, 'scripts'); import setup; here = setup.Environment();"
+            "print(here.to_compile(open('requirements.lock').read()).split('==')[0]);"
+            "print(*here.own_cache())"
+        )
+        command = [sys.executable, "-I", "-c", asked]
+        ran = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+        return ran.stdout.splitlines()
+
+    before = told()
+    assert before[0] == ""
+    assert before[1].startswith("--cache-dir=/")
+    with (checkout / RECIPE).open("a") as file:
+        file.write("# changed\n")
+    after = told()
+    assert after[0] == "llama-cpp-python"
+    assert after[1].startswith("--cache-dir=/")
+    assert after[1] != before[1]

@@ -302,6 +302,9 @@ def _keyring() -> KeyringBackend:
 # The plaintext file
 
 
+_READING = sum(
+    getattr(os, name, 0) for name in ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC")
+)
 _HEAD = "# Keys as PLAIN TEXT: whoever can read this file can spend your money.\n"
 
 
@@ -316,7 +319,7 @@ def _from_file(file: Path | None) -> dict[str, str]:
     if file is None:
         return {}
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(file, _READING)
         try:
             _must_be_private(file, os.fstat(descriptor))
             raw = os.read(descriptor, _FILE_BYTES)
@@ -330,6 +333,8 @@ def _from_file(file: Path | None) -> dict[str, str]:
 
 
 def _must_be_private(file: Path, status: os.stat_result) -> None:
+    if sys.platform == "win32":
+        return  # which has no such modes, and a folder for each person
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         raise ConfigError(f"{file} is not a file of yours, so no key was used.", "Remove it.")
     if status.st_mode & 0o077:

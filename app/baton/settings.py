@@ -376,7 +376,7 @@ def _replace(file: Path, text: str) -> None:
             opened.flush()
             os.fsync(descriptor)
             if file.exists():
-                os.fchmod(descriptor, file.stat().st_mode & 0o777)
+                Path(part).chmod(file.stat().st_mode & 0o777)
         Path(part).replace(file)
     except BaseException:
         Path(part).unlink(missing_ok=True)

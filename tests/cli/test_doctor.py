@@ -80,7 +80,7 @@ def test_the_machine_is_told_and_a_card_that_idles(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     findings = found("llama.cpp")
     assert "cores" in findings["machine"].text
-    assert " memory free" in findings["machine"].text
+    assert " of memory, " in findings["machine"].text
     assert findings["llama.cpp"].state is State.WARN
     assert "NVIDIA GeForce RTX 3070" in findings["llama.cpp"].text
 

@@ -42,10 +42,10 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
 
 def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
     picks = tuple(Pick(Entry(id, id, NOWHERE), (), Load(id, 1, 0, 0, 0)) for id in "abc")
-    verdict = Verdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 25.3 GB here.")
+    verdict = Verdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 24 GB here.")
     assert _together(Recommendation(picks, 0, 5, verdict, "")) == (
         "The conductor stays loaded, the others come one at a time: so they take 5.3 GB of the "
-        "25.3 GB here."
+        "24 GB here."
     )
     assert _together(Recommendation(picks[:2], 0, 5, verdict, "")) == verdict.why
 
@@ -56,7 +56,7 @@ def test_a_machine_is_told_in_a_line() -> None:
         gpus=(Gpu("Big\x1b GPU", 7 * 10**9, 8 * 10**9, "550.1"),), idle_gpus=("Old GPU",),
     )  # fmt: skip
     assert machine_line(machine) == (
-        "34.0 GB of memory (20.0 GB free), 8 cores, A Processor, Big\ufffd GPU with 8.0 GB (driver "
+        "32 GB of memory (59 % free), 8 cores, A Processor, Big\ufffd GPU with 8 GB (driver "
         "550.1), Old GPU, which llama.cpp here can't use, 100.0 GB free on the disk, battery 50 % "
         "and not plugged in"
     )

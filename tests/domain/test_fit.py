@@ -146,29 +146,29 @@ def machine(memory: int, available: int, *gpus: int) -> Machine:
 @pytest.mark.parametrize(
     ("here", "fit", "why", "mend"),
     [
-        (machine(32, 30), Fit.FITS, "It takes 9.5 GB of the 32.0 GB here.", ""),
+        (machine(32, 30), Fit.FITS, "It takes 9.5 GB of the 30 GB here.", ""),
         (
             machine(12, 12),
             Fit.TIGHT,
-            "It takes 9.5 GB of the 12.0 GB here: little is left for other programs.",
+            "It takes 9.5 GB of the 12 GB here: little is left for other programs.",
             "8k instead of 32k of context fits.",
         ),
         (
             machine(16, 8),
             Fit.WONT,
-            "It needs 9.5 GB, and 7.7 GB of 16.0 GB can be used now.",
+            "It needs 9.5 GB, and 7.7 GB of 15 GB can be used now.",
             "16k instead of 32k of context fits.",
         ),
         (
             machine(16, 4),
             Fit.WONT,
-            "It needs 9.5 GB, and 3.7 GB of 16.0 GB can be used now.",
+            "It needs 9.5 GB, and 3.7 GB of 15 GB can be used now.",
             "Close other programs, then it fits.",
         ),
         (
             machine(4, 4),
             Fit.WONT,
-            "It needs 9.5 GB, and 3.2 GB of 4.0 GB can be used now.",
+            "It needs 9.5 GB, and 3.2 GB of 4 GB can be used now.",
             "Choose a smaller one: its file may have up to 2.4 GB.",
         ),
         (machine(16, 12, 12), Fit.FITS, "It fits on the GPU.", ""),
@@ -194,7 +194,7 @@ def test_memory_that_a_gpu_shares_with_the_machine_counts_once() -> None:
     assert judge([larger], laptop) == judge([larger], mac)
     verdict = judge([larger], mac)
     assert verdict.fit is Fit.WONT
-    assert verdict.why == "It needs 24.5 GB, and 19.2 GB of 24.0 GB can be used now."
+    assert verdict.why == "It needs 24.5 GB, and 19.2 GB of 24 GB can be used now."
     assert judge([larger], replace(mac, gpus=(Gpu("RTX", 18 * GB, 18 * GB),))).fit is Fit.SPILLS
     assert judge([BIG], replace(mac, available=8 * GB)).fit is Fit.WONT
 

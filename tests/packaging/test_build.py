@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.built import build as made_small
-from support.built import library, program
+from support.built import committed, library, program
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -46,6 +46,23 @@ def test_help_needs_nothing_but_python() -> None:
     ran = build("--help")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "--portable" in ran.stdout
+
+
+def test_what_differs_from_its_commit_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "one.py").write_text("1\n")
+    (tmp_path / ".gitignore").write_text("dist/\n")
+    commit, building = committed(tmp_path), module()
+    monkeypatch.setattr(building, "ROOT", tmp_path)
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "baton").touch()
+    assert building._commit() == commit
+    (tmp_path / "another.py").touch()
+    assert building._commit() == f"{commit}+changes"
+    (tmp_path / "another.py").unlink()
+    (tmp_path / "one.py").write_text("2\n")
+    assert building._commit() == f"{commit}+changes"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from support.built import build, library
+from support.built import build, committed, library
 from support.releases import keys, script
+from support.single import ROOT
 
 LINUX = "baton-0.2.0-linux-x86_64"
 ARM = "baton-0.2.0-linux-aarch64"
@@ -108,6 +109,29 @@ def test_the_day_is_the_commit_s(tmp_path: Path, key: tuple[Any, str]) -> None:
             script().make(tmp_path / "dist", tmp_path / "other", key[0], "", "")
     with pytest.raises(script().Wrong, match="'tomorrow' is no day"):
         script().make(tmp_path / "dist", tmp_path / "other", key[0], "tomorrow", "")
+
+
+def test_a_build_of_changed_files_is_not_released(tmp_path: Path, key: tuple[Any, str]) -> None:
+    build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": "a" * 40 + "+changes"})
+    assert "files that differ from its commit" in why_not(tmp_path / "dist", key)
+
+
+def test_the_installers_are_those_of_the_commit(
+    tmp_path: Path, key: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "checkout"
+    (root / "packaging").mkdir(parents=True)
+    for name in script().INSTALLERS:
+        shutil.copy(ROOT / "packaging" / name, root / "packaging" / name)
+    commit = committed(root)
+    for name in script().INSTALLERS:
+        (root / "packaging" / name).write_text("echo changed afterwards\n")
+    monkeypatch.setattr(script(), "ROOT", root)
+    build(tmp_path / "dist", "baton", {"update_key": key[1], "commit": commit})
+    script().make(tmp_path / "dist", tmp_path / "release", key[0], "", "")
+    for name in script().INSTALLERS:
+        there = (tmp_path / "release" / name).read_bytes()
+        assert there == (ROOT / "packaging" / name).read_bytes()
 
 
 @pytest.mark.parametrize("name", [LINUX, "baton"])

@@ -101,3 +101,12 @@ def library(folder: Path, *options: str) -> bytes:
     data = made.read_bytes()
     shutil.rmtree(folder)
     return data
+
+
+def committed(folder: Path) -> str:
+    """Make a checkout of that folder with all of it in one commit, and return that."""
+    git = ["git", "-C", str(folder), "-c", "user.name=A", "-c", "user.email=a@example.com"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "All of it"]):
+        subprocess.run([*git, *command], check=True)
+    asked = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    return asked.stdout.strip()

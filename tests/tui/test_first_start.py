@@ -59,7 +59,7 @@ async def test_a_new_person_is_shown_what_suits_their_machine(tmp_path: Path) ->
         seen = flat(stage)
         assert "Ready now: SmolLM2 135M" in seen
         assert (
-            "Better for this machine (17.2 GB, 8 cores, no GPU): Scout 2B to draw plans, Talker 9B "
+            "Better for this machine (16 GB, 8 cores, no GPU): Scout 2B to draw plans, Talker 9B "
             "to chat. 7.0 GB, Apache-2.0." in seen
         )
         assert "Download in the background" in seen
@@ -218,7 +218,7 @@ async def test_without_any_model_a_set_is_offered_and_the_first_that_comes_answe
     shop.supply.hold()
     async with shopping(shop, tmp_path, nobody=True) as stage:
         await stage.shows("Nothing answers here yet: this Baton came without a model.")
-        await stage.shows("What suits this machine (17.2 GB, 8 cores, no GPU): Scout 2B to draw")
+        await stage.shows("What suits this machine (16 GB, 8 cores, no GPU): Scout 2B to draw")
         await stage.until(lambda: "no model yet" in stage.see().splitlines()[-1])
         assert "Ready now" not in stage.see()
         await choose(stage, "Download in the background")
@@ -409,14 +409,14 @@ async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("machine", "words"),
     [
-        (MACHINE, "17.2 GB, 8 cores, no GPU"),
+        (MACHINE, "16 GB, 8 cores, no GPU"),
         (replace(MACHINE, memory=GB, cores=1), "1.0 GB, 1 core, no GPU"),
         (
             replace(MACHINE, gpus=(Gpu("RTX\x1b 4090", 20 * GB, 24 * 2**30),)),
-            "17.2 GB, 8 cores, RTX\ufffd 4090 with 25.8 GB",
+            "16 GB, 8 cores, RTX\ufffd 4090 with 24 GB",
         ),
-        (replace(MACHINE, battery=0.5, plugged=False), "17.2 GB, 8 cores, no GPU, on battery"),
-        (replace(MACHINE, battery=0.5), "17.2 GB, 8 cores, no GPU"),
+        (replace(MACHINE, battery=0.5, plugged=False), "16 GB, 8 cores, no GPU, on battery"),
+        (replace(MACHINE, battery=0.5), "16 GB, 8 cores, no GPU"),
     ],
 )
 def test_a_machine_in_words(machine: Machine, words: str) -> None:

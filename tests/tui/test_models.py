@@ -548,7 +548,7 @@ async def test_no_more_than_three_come_at_once(shop: Shop) -> None:
     [
         (
             Progress(Phase.DOWNLOADING, 4 * GB, 10 * GB, 12e6, 300.0),
-            "downloading m 40 %, 12.0 MB/s, 5 min left",
+            "downloading m 40 %, 12 MB/s, 5 min left",
         ),
         (Progress(Phase.DOWNLOADING, 0, 0, 500.0), "downloading m"),
         (

@@ -24,6 +24,7 @@ TEXT_LIMIT = 4 * 10**6
 PDF_LIMIT = 64 * 10**6
 """How many bytes a PDF may have; its text may have as many as any other."""
 
+_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _ENCODINGS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 _MENTION = re.compile(r"""(?:(?<=[\s(\["'])|^)@(?:"([^"\n]+)"|(\S+))""")
 _AFTER_A_NAME = ".,;:!?)]}'\""
@@ -95,7 +96,7 @@ def _read(path: Path, name: str, limit: int) -> bytes:
     try:
         _require_file(path.stat().st_mode, name)
         # Without blocking, in case the file was changed for a pipe just now.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        with os.fdopen(os.open(path, _READING), "rb") as file:
             _require_file(os.fstat(file.fileno()).st_mode, name)
             data = file.read(limit + 1)
     except FileNotFoundError:

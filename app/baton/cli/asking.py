@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import Mapping
 
 from baton.cli.output import Output
@@ -81,6 +82,8 @@ async def typed_line() -> str:
 
     What was typed before the question was there is no answer to it.
     """
+    if sys.platform == "win32":  # no loop there waits for a console
+        return await asyncio.to_thread(sys.stdin.readline)
     import termios
 
     with contextlib.suppress(termios.error):

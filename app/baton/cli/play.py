@@ -25,6 +25,7 @@ from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
 from baton.engine.ports import Ask, Place
 from baton.engine.run import Run
+from baton.signals import ENDING, hear, unhear
 
 _PATIENCE = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""
@@ -138,7 +139,7 @@ async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[
     Yields a list that will hold the signal. A closed stdout stops the run, too.
     """
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = (signal.SIGINT, *ENDING)
     left: list[int] = []
 
     def leave(number: int) -> None:
@@ -150,11 +151,11 @@ async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[
 
     def insist() -> None:
         for number in signals:
-            loop.remove_signal_handler(number)
+            unhear(number)
             signal.signal(number, signal.SIG_DFL)
 
     for number in signals:
-        loop.add_signal_handler(number, leave, number)
+        hear(number, leave, number)
     output.on_closed = partial(loop.call_soon_threadsafe, cancel)
     try:
         interrupts.check()
@@ -162,7 +163,7 @@ async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[
     finally:
         if not left:  # else the same wish may come once more while the rest is tidied up
             for number in signals:
-                loop.remove_signal_handler(number)
+                unhear(number)
 
 
 async def _drain(output: Output, left: list[int]) -> None:

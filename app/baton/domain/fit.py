@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from baton.domain.sizes import show_size
+from baton.domain.sizes import show_memory, show_size
 
 if TYPE_CHECKING:
     from baton.domain.catalogue import Entry
@@ -241,7 +241,7 @@ def _judged(loads: Sequence[Load], machine: Machine) -> Verdict:
     if vram:
         return _judged_with_gpu(loads, machine, vram)
     needed, room = sum(load.total for load in loads), _room(machine)
-    has = f"{show_size(needed)} of the {show_size(machine.memory)} here"
+    has = f"{show_size(needed)} of the {show_memory(machine.memory)} here"
     if needed > room:
         return _wont(loads, machine, needed, room)
     if needed > _room(machine, COMFORT):
@@ -277,7 +277,7 @@ def _judged_with_gpu(loads: Sequence[Load], machine: Machine, vram: int) -> Verd
 
 def _wont(loads: Sequence[Load], machine: Machine, needed: int, room: int) -> Verdict:
     verb = "need" if len(loads) > 1 else "needs"
-    there = show_size(machine.memory + room_beside(machine.gpus))
+    there = show_memory(machine.memory + room_beside(machine.gpus))
     why = f"{verb} {show_size(needed)}, and {show_size(room)} of {there} can be used now."
     return Verdict(Fit.WONT, needed, room, f"{_they(loads)} {why}")
 

@@ -45,6 +45,11 @@ class Machine:
     idle_gpus: tuple[str, ...] = ()
 
     @property
+    def free(self) -> int:
+        """The part of the memory that nobody uses, in hundredths."""
+        return round(100 * self.available / self.memory)
+
+    @property
     def on_battery(self) -> bool:
         """Whether it runs on its battery alone."""
         return self.battery is not None and not self.plugged

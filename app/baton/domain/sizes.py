@@ -1,13 +1,16 @@
 """How many bytes something has, in words: the one way in which Baton counts them.
 
 A GB is 10**9 bytes, of memory as of files. So count the hub, disks and the setting `memory_gb`, and
-only so can what a model takes be held against its file and against what is free. Memory is sold in
-units of 2**30 bytes: a machine sold with 16 GB has up to 17.2 GB.
+only so can what a model takes be held against its file and against what is free. A machine's memory
+as a whole is told as it is sold, in units of 2**30 bytes: whoever bought 16 GB looks for a 16.
 """
 
 from __future__ import annotations
 
+import math
+
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+_GIB = 2**30
 
 
 def show_size(size: float) -> str:
@@ -20,6 +23,24 @@ def show_part(done: int, total: int) -> str:
     """Write how many of how many bytes, in the larger one's unit: "0.6 of 1.3 GB"."""
     unit = _unit(max(done, total))
     return f"{_figure(done, unit)} of {_figure(total, unit)} {_UNITS[unit]}"
+
+
+def show_speed(speed: float) -> str:
+    """Write bytes per second for a person: "312 B/s", "1.2 MB/s", "12 MB/s"."""
+    unit = _unit(speed)
+    figure = _figure(speed, unit)
+    return f"{figure if float(figure) < 10 else round(float(figure))} {_UNITS[unit]}/s"
+
+
+def show_memory(size: int) -> str:
+    """Write what a machine or a GPU has in all, as it is sold: "16 GB" of 15.6 * 2**30 bytes.
+
+    A system keeps a few hundredths for itself, and tells only the rest. Modules come in eighths of
+    a power of two, at least: 12, 24, 48 GB.
+    """
+    there = size / _GIB
+    step = max(1, 2 ** math.floor(math.log2(max(there, 1)) - 3))
+    return f"{math.ceil(there / step) * step} GB"
 
 
 def _unit(size: float) -> int:

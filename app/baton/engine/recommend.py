@@ -20,7 +20,7 @@ from itertools import product
 from baton.domain.catalogue import Entry, Role
 from baton.domain.fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
 from baton.domain.machine import Machine
-from baton.domain.sizes import show_size
+from baton.domain.sizes import show_memory, show_size
 from baton.engine.merits import PATIENCE, WEIGHTS, enough, level, worth
 from baton.engine.speeds import about, assumed, expected_speed, on_gpu, speed
 
@@ -389,6 +389,6 @@ def _why_not(machine: Machine, more: bool) -> str:
 
 def _has(machine: Machine) -> str:
     cores = f"{machine.cores} core{'s' * (machine.cores != 1)}"
-    each = Counter(f"{gpu.name} with {show_size(gpu.total)}" for gpu in machine.gpus)
+    each = Counter(f"{gpu.name} with {show_memory(gpu.total)}" for gpu in machine.gpus)
     cards = ", ".join(f"{count} x {card}" if count > 1 else card for card, count in each.items())
-    return f"{show_size(machine.memory)}, {cores}, {cards or 'no GPU'}"
+    return f"{show_memory(machine.memory)}, {cores}, {cards or 'no GPU'}"

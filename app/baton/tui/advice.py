@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from baton.domain.catalogue import Role
 from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.domain.sizes import show_memory, show_size
 from baton.engine.ports import Choice
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def show_licence(licence: str) -> str:
 
 
 def told_machine(machine: Machine) -> str:
-    """Say in brackets what there is to run models on: "16.5 GB, 8 cores, no GPU"."""
+    """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
     cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'}"
-    parts = [show_size(machine.memory), cores, _gpus(machine)]
+    parts = [show_memory(machine.memory), cores, _gpus(machine)]
     if machine.battery is not None and not machine.plugged:
         parts.append("on battery")
     return ", ".join(parts)
@@ -57,8 +57,9 @@ def _gpus(machine: Machine) -> str:
     if not machine.gpus:
         return "no GPU"
     if len(machine.gpus) > 1:
-        return f"{len(machine.gpus)} GPUs with {show_size(sum(gpu.total for gpu in machine.gpus))}"
-    return f"{one_line(machine.gpus[0].name, 40)} with {show_size(machine.gpus[0].total)}"
+        together = sum(gpu.total for gpu in machine.gpus)
+        return f"{len(machine.gpus)} GPUs with {show_memory(together)}"
+    return f"{one_line(machine.gpus[0].name, 40)} with {show_memory(machine.gpus[0].total)}"
 
 
 def missing(found: Recommendation) -> Sequence[Pick]:

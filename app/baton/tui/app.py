@@ -23,6 +23,7 @@ from textual.worker import WorkerFailed
 
 from baton.domain.errors import BatonError
 from baton.engine.policy import ANYTHING, Limits
+from baton.signals import ENDING, HANGUP, hear
 from baton.tui import crash, keys, themes
 from baton.tui.desk import Desk
 from baton.tui.screens.chat import ChatScreen
@@ -68,12 +69,13 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Leave in good order when the system or a closed terminal ends Baton."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._terminate, number)
+        for number in ENDING:
+            hear(number, self._terminate, number)
+        if sys.platform == "win32":
+            return  # nothing pauses it there
         resume = signal.getsignal(signal.SIGCONT)
         if callable(resume):  # Textual's
-            loop.add_signal_handler(signal.SIGCONT, self._go_on, resume)
+            hear(signal.SIGCONT, self._go_on, resume)
 
     def _go_on(self, resume: Callable[[int, None], object]) -> None:
         """Have Textual take the terminal again, if there was a pause.
@@ -85,7 +87,7 @@ class BatonApp(App[None], inherit_bindings=False):
             resume(signal.SIGCONT, None)
 
     def _terminate(self, number: int) -> None:
-        if number == signal.SIGHUP and self.last_resort is None:
+        if number == HANGUP and self.last_resort is None:
             # Textual would wait for ever for a terminal that is gone to take what it writes.
             if self._driver is not None:
                 self._driver.write = _nowhere  # type: ignore[assignment]

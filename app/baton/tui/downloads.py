@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from baton.domain.errors import BatonError
 from baton.domain.library import Held, Phase, Progress
-from baton.domain.sizes import show_size
+from baton.domain.sizes import show_speed
 
 if TYPE_CHECKING:
     from baton.engine.library import Library
@@ -216,7 +216,7 @@ def told_progress(progress: Progress) -> str:
     """Say how far, how fast, and how long still."""
     parts = [f"{percent(progress)} %"] if progress.total else []
     if progress.phase is not Phase.WAITING:
-        parts += [f"{show_size(progress.speed)}/s"] if progress.speed >= 1000 else []
+        parts += [show_speed(progress.speed)] if progress.speed >= 1000 else []
         parts += [f"{_time(progress.left)} left"] if progress.left is not None else []
     return ", ".join(parts)
 

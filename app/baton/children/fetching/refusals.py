@@ -127,12 +127,12 @@ def of_error(error: Exception, what: str) -> Failure:
     return Failure("WorkerUnavailable", message, hint or "Fetch it from elsewhere.")
 
 
-def _why(error: Exception) -> str:
+def _why(error: httpx.ConnectError) -> str:
     """Say in plain words why nothing could be connected to; the system's where there are none."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, socket.gaierror):
-            return "its name can't be looked up"
+            return f"{one_line(error.request.url.host, 80)} can't be looked up"
         if isinstance(cause, ConnectionRefusedError):
             return "nothing listens there"
         cause = cause.__cause__ or cause.__context__

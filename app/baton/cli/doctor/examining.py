@@ -18,7 +18,7 @@ from baton.cli.doctor.gpus import gpus, unused
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.machine import Gpu
 from baton.domain.money import show_usd
-from baton.domain.sizes import show_size
+from baton.domain.sizes import show_memory, show_size
 from baton.settings import CloudWorker, LocalWorker, Paths, Settings, load
 
 _LITTLE = 2**30
@@ -79,7 +79,7 @@ def _machine() -> Finding:
     machine = hardware.machine()
     text = (
         f"{machine.processor}, {machine.cores} cores, {machine.threads} threads;"
-        f" {show_size(machine.available)} of {show_size(machine.memory)} memory free"
+        f" {show_memory(machine.memory)} of memory, {machine.free} % free"
     )
     if machine.battery is not None:
         text += f"; battery {machine.battery:.0%}{', in use' if machine.on_battery else ''}"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import signal
 from collections.abc import Iterable
-from contextlib import suppress
 from html import unescape
 from typing import TYPE_CHECKING
 
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.ground import Ground, mend
 from baton.domain.chat import Card, Chunk, Request, Text
+from baton.signals import ENDING, unhear
 
 if TYPE_CHECKING:
     from baton.tui.app import BatonApp
@@ -79,6 +77,5 @@ def _text_of(picture: str) -> str:
 
 def _let_signals_be() -> None:
     """Undo what the app made of the system's signals."""
-    with suppress(NotImplementedError, AttributeError):
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().remove_signal_handler(number)
+    for number in ENDING:
+        unhear(number)

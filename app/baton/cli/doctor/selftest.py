@@ -17,6 +17,7 @@ from baton.cli.doctor import bundle, cloud, files, screen, works
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.ground import Check, Ground, ground, mend
 from baton.domain.errors import BatonError
+from baton.signals import ENDING, hear
 
 PATIENCE = 120.0
 """How many seconds a check may take; all of them together take some ten."""
@@ -86,10 +87,9 @@ async def _found(name: str, place: Ground) -> Finding:
     return found if isinstance(found, Finding) else Finding(name, State.OK, found)
 
 
-def _ending() -> list[signal.Signals]:
+def _ending() -> list[int]:
     """Return what ends this process from outside; who started it with nohup wants it to go on."""
-    signals = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
-    return [number for number in signals if number and signal.getsignal(number) is signal.SIG_DFL]
+    return [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
 
 
 def run(tell: Callable[[Finding], object]) -> None:
@@ -98,9 +98,9 @@ def run(tell: Callable[[Finding], object]) -> None:
     async def work() -> None:
         task = asyncio.current_task()
         assert task is not None
-        with suppress(NotImplementedError, RuntimeError):
+        with suppress(RuntimeError):
             for number in _ending():
-                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+                hear(number, task.cancel)
         async for finding in self_test():
             tell(finding)
 

@@ -23,7 +23,7 @@ from baton.domain.catalogue import Role
 from baton.domain.errors import ConfigError
 from baton.domain.library import State
 from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.domain.sizes import show_memory, show_size
 from baton.engine.roles import changes, holders, vacated
 from baton.settings import Settings, find_paths, load, write
 
@@ -83,7 +83,7 @@ def machine_line(machine: Machine) -> str:
     """Say what a machine has: memory, cores, GPUs with their drivers, disk, battery."""
     battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
     parts = (
-        f"{show_size(machine.memory)} of memory ({show_size(machine.available)} free)",
+        f"{show_memory(machine.memory)} of memory ({machine.free} % free)",
         words.count(machine.cores, "core"),
         one_line(machine.processor, 50),
         *(_gpus(machine) or ["no GPU that can be used"]),
@@ -95,7 +95,7 @@ def machine_line(machine: Machine) -> str:
 
 def _gpus(machine: Machine) -> list[str]:
     used = [
-        f"{one_line(gpu.name, 40)} with {show_size(gpu.total)}"
+        f"{one_line(gpu.name, 40)} with {show_memory(gpu.total)}"
         + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
         for gpu in machine.gpus
     ]

@@ -6,7 +6,7 @@ import time
 
 from baton.domain.library import Held, Phase, Progress, State
 from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_part, show_size
+from baton.domain.sizes import show_part, show_speed
 
 _LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 
@@ -49,13 +49,13 @@ def state(held: Held) -> str:
 
 
 def progress(step: Progress) -> str:
-    """Say how far a download is: "45 %  0.6 of 1.3 GB  12.3 MB/s  1 min left"."""
+    """Say how far a download is: "45 %  0.6 of 1.3 GB  12 MB/s  1 min left"."""
     if step.phase is Phase.WAITING:
         return "waiting: another Baton fetches it"
     percent = f"{share(step.done, step.total):3} %"
     if step.phase is Phase.VERIFYING:
         return f"{percent}  verifying"
-    rate = f"{show_size(step.speed)}/s" if step.speed else ""
+    rate = show_speed(step.speed) if step.speed else ""
     left = f"{duration(step.left)} left" if step.left is not None else ""
     return "  ".join(filter(None, (percent, show_part(step.done, step.total), rate, left)))
 

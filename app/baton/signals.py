@@ -1,0 +1,31 @@
+"""How the system asks Baton to end, and how an event loop hears it.
+
+A loop on Windows can't listen by itself; there the interpreter's own handler wakes it. Windows has
+no hang-up either.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+
+HANGUP: int | None = getattr(signal, "SIGHUP", None)
+"""The terminal is gone."""
+ENDING: tuple[int, ...] = tuple(number for number in (signal.SIGTERM, HANGUP) if number)
+
+
+def hear(number: int, act: Callable[..., object], *args: object) -> None:
+    """Have the running loop do that at each such signal; only the main thread can ask for it."""
+    loop = asyncio.get_running_loop()
+    if sys.platform != "win32":
+        loop.add_signal_handler(number, act, *args)
+    else:
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(act, *args))
+
+
+def unhear(number: int) -> None:
+    """Have that signal do again what it does by default."""
+    if sys.platform != "win32":
+        asyncio.get_running_loop().remove_signal_handler(number)
+    else:
+        signal.signal(number, signal.SIG_DFL)
