@@ -410,7 +410,7 @@ async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
     ("machine", "words"),
     [
         (MACHINE, "16 GB, 8 cores, no GPU"),
-        (replace(MACHINE, memory=GB, cores=1), "1.0 GB, 1 core, no GPU"),
+        (replace(MACHINE, memory=GB, cores=1), "1 GB, 1 core, no GPU"),
         (
             replace(MACHINE, gpus=(Gpu("RTX\x1b 4090", 20 * GB, 24 * 2**30),)),
             "16 GB, 8 cores, RTX\ufffd 4090 with 24 GB",
