@@ -36,6 +36,9 @@ UNUSED = (
 """Compiled libraries that may be left out of a build; they are still in its list."""
 
 
+BEFORE_BATON = r"/(_struct|zlib)\."
+"""What the first lines of PyInstaller import: without them it ends before Baton can say a word."""
+
 SHARES = 8
 """In how many tests libraries are taken away: each takes a minute or two."""
 
@@ -164,4 +167,5 @@ def test_each_compiled_library_is_missed_where_it_is_used(
         missed[path] = copy.first_fault(tmp_path)
         copy.mend(path)
     assert [path for path, told in missed.items() if not told] == []
-    assert [path for path, told in missed.items() if "Traceback" in told] == []
+    spoken = {path: told for path, told in missed.items() if not re.search(BEFORE_BATON, path)}
+    assert [path for path, told in spoken.items() if "Traceback" in told] == []

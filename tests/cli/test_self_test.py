@@ -433,10 +433,13 @@ def test_ended_from_outside_it_leaves_nothing(tmp_path: Path, name: str) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_part_without_which_nothing_begins_is_told_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec here')")
+@pytest.mark.parametrize("part", ["msgspec", "_random"])
+def test_a_part_without_which_nothing_begins_is_told_in_a_sentence(
+    tmp_path: Path, part: str
+) -> None:
+    (tmp_path / f"{part}.py").write_text(f"raise ImportError('no {part} here')")
     done = baton_doctor("--self-test", environ={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "baton: A part of Baton can't be loaded: no msgspec here. Install it again.\n"
+        f"baton: A part of Baton can't be loaded: no {part} here. Install it again.\n"
     )

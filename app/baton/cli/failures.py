@@ -70,6 +70,9 @@ def _explain(error: Exception) -> BatonError:
         return ConfigError(
             what if what[-1:] in ".?!" else f"{what}.", f"{meant}`{path} --help` shows how it goes."
         )
+    if isinstance(error, ImportError):  # what writes a report might miss the same
+        told = one_line(str(error), 300)
+        return BatonError(f"A part of Baton can't be loaded: {told}.", "Install it again.")
     return _unexpected(error)
 
 
