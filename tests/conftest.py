@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import psutil
 import pytest
 
 # A runner in the background may have been started with Ctrl+C and others ignored, and so would all
@@ -34,9 +35,26 @@ ASIDE = {
 _left_out: Counter[str] = Counter()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes share a whole run: many tests start several of their own."""
+    return min(psutil.cpu_count(logical=False) or 1, 4)
+
+
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Count what is left out."""
     _left_out.update(name for item in items for name in ASIDE if item.get_closest_marker(name))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that shared out the run, if there is one, what was left out here."""
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["left_out"] = dict(_left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process left out: each of them collects all tests."""
+    _left_out.update(Counter(node.workeroutput["left_out"]) - _left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
