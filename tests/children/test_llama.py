@@ -111,20 +111,24 @@ def test_an_adapter_is_put_on_and_taken_off_exactly(
     adapter = model.adapter(str(make_adapter(tmp_path / "chance.gguf")))
     assert adapter
     prompt = model.tokenise(STORY, special=False)[:40]
-    ours = context(model)
+    ours, another = context(model), context(model)
 
-    def writes(on: object, scale: float) -> tuple[int, list[int]]:
-        ours.adapt(on, scale)
-        known = ours.read(prompt, ignore)
-        return known, written(model, ours, GREEDY, 60)  # more than the context begins with
+    def writes(
+        on: object, scale: float = 1.0, within: llama.Context = ours
+    ) -> tuple[int, list[int]]:
+        within.adapt(on, scale)
+        known = within.read(prompt, ignore)
+        return known, written(model, within, GREEDY, 60)  # more than the context begins with
 
-    plain = writes(None, 1.0)
-    changed = writes(adapter, 1.0)
+    plain, changed = writes(None), writes(adapter)
     assert changed[1] != plain[1]
-    assert writes(None, 1.0) == plain
-    assert writes(adapter, 1.0) == changed
-    known, same = writes(adapter, 1.0)
-    assert (known, same) == (len(prompt) - 1, changed[1])
+    assert writes(None) == plain
+    assert writes(adapter) == changed
+    # Read alone, a token comes out a little differently on some processors: against the like of it.
+    assert writes(adapter, within=another) == changed
+    again = writes(adapter)
+    assert again[0] == len(prompt) - 1
+    assert writes(adapter, within=another) == again
     assert writes(adapter, 0.5)[0] == 0
     assert writes(adapter, 0.0)[1] == plain[1]
 
