@@ -217,9 +217,11 @@ def publishing(dist: Path) -> Iterator[Path]:
     """Give a folder to build in, whose files take their places in dist once all are made.
 
     What they replace goes before the first of them comes, so that at no moment old and new lie side
-    by side.
+    by side. What a killed build left goes first of all.
     """
     (dist / "folder").mkdir(parents=True, exist_ok=True)
+    for left in dist.glob("new-*"):
+        _remove(left)
     with tempfile.TemporaryDirectory(dir=dist, prefix="new-") as aside:
         new = Path(aside)
         folders = new / "folder"

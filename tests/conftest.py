@@ -53,8 +53,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a process left out: each of them collects all tests."""
-    _left_out.update(Counter(node.workeroutput["left_out"]) - _left_out)
+    """Take over what a process left out: each of them collects all tests, unless it was killed."""
+    told = getattr(node, "workeroutput", {})
+    _left_out.update(Counter(told.get("left_out", {})) - _left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -262,3 +262,30 @@ async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPa
         with pytest.raises(ModelFileError, match="is no model"):  # so the file was let through
             await stock.want("hf.co/me/mine")
         await stock.aclose()
+
+
+async def test_closing_goes_on_where_a_part_fails_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}))
+    closed: list[object] = []
+
+    def record(part: type, *, fails: bool = False) -> None:
+        inner = part.aclose  # type: ignore[attr-defined]
+
+        async def aclose(self: object) -> None:
+            await inner(self)
+            closed.append(type(self))
+            if fails:
+                raise OSError("no more")
+
+        monkeypatch.setattr(part, "aclose", aclose)
+
+    worker = baton.orchestra.worker()
+    record(type(baton.library), fails=True)
+    record(type(worker), fails=True)
+    for part in (baton.orchestra, baton.ledger, baton.store):
+        record(type(part))
+    with pytest.raises(OSError, match="no more"):
+        await baton.aclose()
+    assert {type(baton.library), type(worker), type(baton.ledger), type(baton.store)} <= {*closed}

@@ -114,3 +114,20 @@ def test_nothing_said_in_passing_is_obeyed(
             talk(text)
     assert not OBEYED.search(screen.shown)
     assert screen.shown.count("漢") > 1000
+
+
+def test_what_is_said_breaks_between_words(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "baton: There is no model 'a-very-long-name-of-a-model.gguf'.\nYet `baton models ls`."
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((30, 24)))
+        talk(said)
+    broken = [
+        "baton: There is no model",
+        "'a-very-long-name-of-a-model.gguf'.",
+        "Yet `baton models ls`.",
+    ]
+    assert capfd.readouterr().err.splitlines() == broken
+    talk(said)
+    assert capfd.readouterr().err == f"{said}\n", "nobody counts columns where there is no terminal"

@@ -88,6 +88,9 @@ def test_the_version(call: Call) -> None:
     ("args", "told"),
     [
         (["hisotry"], "Did you mean `baton history`?"),
+        (["foo"], "There is no command 'foo'. `baton --help` lists them."),
+        (["models", "foo"], "There is no command 'foo'. `baton models --help` lists them."),
+        (["models", "shows"], "There is no command 'shows'. Did you mean `baton models show`?"),
         (["What is this?"], "`baton ask 'What is this?'`"),
         (["--bogus"], "No such option '--bogus'"),
         (["ask", "x", "--sede", "3"], "No such option '--sede'. Did you mean --seed? `baton ask"),

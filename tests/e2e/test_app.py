@@ -60,6 +60,14 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def rounds(short: int, full: int) -> list[object]:
+    """Return round numbers: some for every run of the suite, all of them behind `long`."""
+    return [
+        *range(short),
+        *(pytest.param(n, marks=pytest.mark.long) for n in range(short, full)),
+    ]
+
+
 def stored(home: Path) -> list[tuple[str, str, str]]:
     """Return (role, text, status) of every turn, after checking the database's integrity."""
     with sqlite3.connect(home / "data" / "baton.db") as db:
@@ -191,10 +199,12 @@ def test_a_window_that_closes_after_a_pause_leaves_nothing_running(
     assert stored(home)[1][2] == "cancelled"
 
 
-def test_it_goes_on_after_a_pause(app: Terminal) -> None:
+@pytest.mark.parametrize("round_", rounds(4, 60))
+def test_it_goes_on_after_a_pause(app: Terminal, round_: int) -> None:
+    """Paused amid the writing of its first screens, with nobody who reads what it writes."""
+    time.sleep((round_ * 0.037) % 0.3)
     app.process.send_signal(signal.SIGTSTP)
-    while psutil.Process(app.process.pid).status() != psutil.STATUS_STOPPED:
-        time.sleep(0.05)
+    wait_until(lambda: app.process.status() == psutil.STATUS_STOPPED)
     app.process.send_signal(signal.SIGCONT)
     app.send("here again")
     app.wait_for("│ here again")
@@ -208,14 +218,6 @@ def answer_on(app: Terminal) -> str:
             break
     shown = itertools.takewhile(lambda line: not line.startswith(" ╭"), lines)
     return " ".join(" ".join(shown).split())
-
-
-def rounds(short: int, full: int) -> list[object]:
-    """Return round numbers: some for every run of the suite, all of them behind `long`."""
-    return [
-        *range(short),
-        *(pytest.param(n, marks=pytest.mark.long) for n in range(short, full)),
-    ]
 
 
 @pytest.mark.parametrize("round_", rounds(3, 100))

@@ -160,6 +160,7 @@ def test_what_was_built_takes_its_place_and_the_rest_stays(tmp_path: Path) -> No
     for other in ("baton-vulkan", "folder/baton-vulkan/baton", "release/baton-0.1.0-linux-x86_64"):
         (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / other).write_text("other")
+    filled(tmp_path / "new-killed", "old")
     (tmp_path / "folder" / "baton" / "lib" / "stale").write_text("old")
     with module().publishing(tmp_path) as new:
         filled(new, "new")

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from baton.cli import INTERRUPTED, interrupts
-from baton.domain.errors import BatonError, ConfigError, StoreError
+from baton.cli.output import talk
+from baton.domain.errors import BatonError, ConfigError
 from baton.domain.sanitise import one_line, sanitise
 
 
@@ -34,7 +35,7 @@ def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
 
 def complain(error: BatonError) -> int:
     """Say on stderr what happened, and return the exit code."""
-    print(f"baton: {sanitise(str(error))}", file=sys.stderr, flush=True)
+    talk(f"baton: {error}")
     return error.exit_code
 
 
@@ -64,6 +65,8 @@ def _explain(error: Exception) -> BatonError:
         return error
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "baton"
+        if isinstance(error, click.exceptions.NoSuchCommand):
+            return _unknown(error.command_name, path, error.possibilities)
         near: Sequence[str] = getattr(error, "possibilities", None) or ()
         what = one_line(error.message if near else error.format_message(), 1000)
         meant = f"Did you mean {near[0]}? " if near else ""
@@ -76,6 +79,11 @@ def _explain(error: Exception) -> BatonError:
     return _unexpected(error)
 
 
+def _unknown(name: str, path: str, near: Sequence[str] | None) -> ConfigError:
+    meant = f"Did you mean `{path} {near[0]}`?" if near else f"`{path} --help` lists them."
+    return ConfigError(f"There is no command {name!r}.", meant)
+
+
 def _unexpected(error: Exception) -> BatonError:
     from baton.settings import find_paths
     from baton.tui.crash import write_report
@@ -86,8 +94,3 @@ def _unexpected(error: Exception) -> BatonError:
     except OSError:
         return BatonError(f"Baton stumbled over itself ({kind}), and no report could be written.")
     return BatonError(f"Baton stumbled over itself ({kind}).", f"The report is in {file}.")
-
-
-def unwritable(error: OSError, kept: str = "") -> StoreError:
-    """Return what to tell when stdout took no more, where `kept` says where the text still is."""
-    return StoreError(f"The output can't be written: {error.strerror}.", kept)

@@ -6,9 +6,10 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 
-from baton.cli.failures import unwritable
+from baton.domain.errors import StoreError
 from baton.domain.sanitise import one_line, sanitise
 
 _CLEAR = "\r\x1b[2K"
@@ -37,7 +38,12 @@ def emit_json(value: object) -> None:
 
 def talk(text: str) -> None:
     """Say something on stderr that is not part of the data."""
-    print(sanitise(text), file=sys.stderr, flush=True)
+    print(_fitted(sanitise(text)), file=sys.stderr, flush=True)
+
+
+def unwritable(error: OSError, kept: str = "") -> StoreError:
+    """Return what to tell when stdout took no more, where `kept` says where the text still is."""
+    return StoreError(f"The output can't be written: {error.strerror}.", kept)
 
 
 class Output:
@@ -89,7 +95,7 @@ class Output:
         if not self._may_overwrite or text == self._status:
             return
         self._status = text
-        self._put((2, (_CLEAR + one_line(text, _columns() - 1)).encode("utf-8", "replace")))
+        self._put((2, (_CLEAR + one_line(text, (_columns() or 80) - 1)).encode("utf-8", "replace")))
 
     def talk(self, text: str) -> None:
         """Say something in passing: on a terminal only, and not when quiet."""
@@ -99,7 +105,7 @@ class Output:
     def warn(self, text: str) -> None:
         """Say something that must not go unseen."""
         self.status("")
-        self._put((2, (sanitise(text) + "\n").encode("utf-8", "replace")))
+        self._put((2, (_fitted(sanitise(text)) + "\n").encode("utf-8", "replace")))
 
     def hold(self) -> None:
         """From now on keep what would meet a question at the terminal."""
@@ -143,8 +149,21 @@ class Output:
         self.on_drained()
 
 
-def _columns() -> int:
+def _fitted(text: str) -> str:
+    """Break lines between words where a terminal on stderr would break them within."""
+    columns = _columns()
+    if columns is None or all(len(line) <= columns for line in text.split("\n")):
+        return text
+    import textwrap
+
+    fill = partial(textwrap.fill, width=columns, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(fill, text.split("\n")))
+
+
+def _columns() -> int | None:
+    """Return how wide the terminal on stderr is; None where there is none, or it doesn't say."""
     try:
-        return max(os.get_terminal_size(2).columns, 20)
+        columns = os.get_terminal_size(2).columns
     except OSError:
-        return 80
+        return None
+    return max(columns, 20) if columns else None

@@ -12,9 +12,9 @@ from functools import partial
 
 from baton.cli import interrupts
 from baton.cli.asking import Asker
-from baton.cli.failures import complain, unwritable
+from baton.cli.failures import complain
 from baton.cli.forms import AsEvents, AsJson, AsText, Form, Special
-from baton.cli.output import Output
+from baton.cli.output import Output, unwritable
 from baton.cli.result import is_drawn
 from baton.cli.resume import way_on
 from baton.domain.chat import Prompt
@@ -25,7 +25,7 @@ from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
 from baton.engine.ports import Ask, Place
 from baton.engine.run import Run
-from baton.signals import ENDING, hear, unhear
+from baton.os_signals import ENDING, hear, unhear
 
 _PATIENCE = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""

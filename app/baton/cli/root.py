@@ -107,19 +107,17 @@ class LazyGroup(click.Group):
         """Find the command, or say what was probably meant."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            raise _unknown(name)
+            raise _unknown(ctx, name)
         return super().resolve_command(ctx, args)
 
 
-def _unknown(name: str) -> ConfigError:
-    import difflib
+def _unknown(ctx: click.Context, name: str) -> Exception:
     import shlex
 
-    if near := difflib.get_close_matches(name, COMMANDS, n=1):
-        return ConfigError(f"There is no command {name!r}.", f"Did you mean `baton {near[0]}`?")
-    if " " in name.strip():
+    unknown = click.exceptions.NoSuchCommand(name, possibilities=COMMANDS, ctx=ctx)
+    if " " in name.strip() and not unknown.possibilities:
         return ConfigError("A prompt needs the word `ask`.", f"`baton ask {shlex.quote(name)}`")
-    return ConfigError(f"There is no command {name!r}.", "`baton --help` lists them.")
+    return unknown
 
 
 @click.group(

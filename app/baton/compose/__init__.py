@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -172,15 +172,14 @@ class Baton:
         self.orchestra.prefer = load(self.paths.config_file).prefer
 
     async def aclose(self) -> None:
-        """Let workers, gateway, money and history go; downloads stop, and can go on later."""
-        try:
-            await self.library.aclose()
-            await self.orchestra.aclose()
-            if self.gateway is not None:
-                await self.gateway.aclose()
-        finally:
-            await self.ledger.aclose()
-            await self.store.aclose()
+        """Let workers, gateway, money and history go; downloads stop, and can go on later.
+
+        Each is let go even if one before it fails to. Raises what went wrong last.
+        """
+        async with AsyncExitStack() as closing:  # the last one named goes first
+            for part in (self.store, self.ledger, self.gateway, self.orchestra, self.library):
+                if part is not None:
+                    closing.push_async_callback(part.aclose)
 
 
 def compose(

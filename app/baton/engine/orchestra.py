@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from baton.domain.chat import Card, Prompt, named_apart
@@ -230,11 +231,11 @@ class Orchestra:
         return strategy(name)
 
     async def aclose(self) -> None:
-        """Let every worker and the router go."""
-        if self.router is not None:
-            await self.router.aclose()
-        for worker in self._workers.values():
-            await worker.aclose()
+        """Let every worker and the router go, each even if another fails to."""
+        async with AsyncExitStack() as closing:
+            for part in (*self._workers.values(), self.router):
+                if part is not None:
+                    closing.push_async_callback(part.aclose)
 
 
 def left_over(record: RunRecord) -> Outcome:

@@ -23,7 +23,7 @@ from textual.worker import WorkerFailed
 
 from baton.domain.errors import BatonError
 from baton.engine.policy import ANYTHING, Limits
-from baton.signals import ENDING, HANGUP, hear
+from baton.os_signals import ENDING, HANGUP, hear
 from baton.tui import crash, keys, themes
 from baton.tui.desk import Desk
 from baton.tui.screens.chat import ChatScreen
@@ -73,15 +73,18 @@ class BatonApp(App[None], inherit_bindings=False):
             hear(number, self._terminate, number)
         if sys.platform == "win32":
             return  # nothing pauses it there
-        resume = signal.getsignal(signal.SIGCONT)
-        if callable(resume):  # Textual's
+        # Textual pauses and goes on amid whatever runs. If that is writing to the terminal, it then
+        # waits for ever for a lock of its own; the loop hears signals only between two callbacks.
+        pause, resume = signal.getsignal(signal.SIGTSTP), signal.getsignal(signal.SIGCONT)
+        if callable(pause) and callable(resume):
+            hear(signal.SIGTSTP, pause, signal.SIGTSTP, None)
             hear(signal.SIGCONT, self._go_on, resume)
 
     def _go_on(self, resume: Callable[[int, None], object]) -> None:
         """Have Textual take the terminal again, if there was a pause.
 
-        By itself it does so at every SIGCONT, also at that which comes with a hang-up, and amid
-        whatever runs: it waits for itself then, and each time one more thread reads the keys.
+        By itself it does so at every SIGCONT, also at that which comes with a hang-up: each time
+        one more thread reads the keys then.
         """
         if getattr(self._driver, "_must_signal_resume", False):
             resume(signal.SIGCONT, None)

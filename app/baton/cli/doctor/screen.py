@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.ground import Ground, mend
 from baton.domain.chat import Card, Chunk, Request, Text
-from baton.signals import ENDING, unhear
+from baton.os_signals import ENDING, unhear
 
 if TYPE_CHECKING:
     from baton.tui.app import BatonApp

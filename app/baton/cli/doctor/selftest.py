@@ -17,7 +17,7 @@ from baton.cli.doctor import bundle, cloud, files, screen, works
 from baton.cli.doctor.finding import Finding, State
 from baton.cli.doctor.ground import Check, Ground, ground, mend
 from baton.domain.errors import BatonError
-from baton.signals import ENDING, hear
+from baton.os_signals import ENDING, hear
 
 PATIENCE = 120.0
 """How many seconds a check may take; all of them together take some ten."""
