@@ -72,7 +72,10 @@ _NETWORK = {
     "pair": "import socket; socket.socketpair(); print('ESCAPED')",
     "names": "import socket; print('ESCAPED', socket.getaddrinfo('example.com', 80))",
     "urllib": "import urllib.request as r; r.urlopen('http://127.0.0.1:PORT'); print('ESCAPED')",
-    "asyncio": "import asyncio; asyncio.run(asyncio.sleep(0)); print('ESCAPED')",
+    "asyncio": (
+        "import asyncio\nasync def go():\n    await asyncio.open_connection('127.0.0.1', PORT)\n"
+        "    print('ESCAPED')\nasyncio.run(go())"
+    ),
 }
 _PROCESSES = {
     "fork": "import os; os.fork(); print('ESCAPED')",
@@ -160,7 +163,7 @@ _INTERPRETER = {
         "    f = f.f_back"
     ),
     "garbage": (
-        "import gc, socket\nfor o in gc.get_objects():\n"
+        "import gc, socket\ngc.unfreeze()\nfor o in gc.get_objects():\n"
         "    if isinstance(o, socket.socket) and o.fileno() >= 0:\n"
         "        o.send(b'run'); print('ESCAPED')\n"
         "    if isinstance(o, dict) and any('EARLIER_' + 'CODE' in str(v)[:500]\n"

@@ -68,7 +68,7 @@ class Guarded:
             self.server.accept()
         assert self.toolbox.pid == child, "the tools' process must survive"
         assert len(self.family()) == 2, "nothing is left of the code's process"
-        assert await self.run("print(6 * 7)", 10) == "42\nPassed."
+        assert await self.run("print(6 * 7)", 10) == "42\nFinished."
 
     def family(self) -> list[psutil.Process]:
         """The tools' process, and all that it began."""
@@ -157,7 +157,7 @@ async def test_code_cancelled_at_once_does_not_run_on(guarded: Guarded) -> None:
 async def test_four_at_once_do_not_disturb_each_other(guarded: Guarded) -> None:
     codes = [f"x = {n}\nwhile {n % 2}: pass\nprint(x)" for n in range(4)]
     first = await asyncio.gather(*map(guarded.run, codes), return_exceptions=True)
-    assert [str(answer) for answer in first[::2]] == ["0\nPassed.", "2\nPassed."]
+    assert [str(answer) for answer in first[::2]] == ["0\nFinished.", "2\nFinished."]
     assert all("too long" in str(answer) for answer in first[1::2])
 
 
@@ -189,7 +189,7 @@ async def test_a_killed_process_is_replaced_and_the_call_made_again(
     task = asyncio.create_task(guarded.run("import time\ntime.sleep(1)\nprint('done')", 10))
     await guarded.until(3)
     old[who].send_signal(signal.SIGKILL)
-    assert await task == "done\nPassed."
+    assert await task == "done\nFinished."
     async with asyncio.timeout(30):
         while not all(map(is_over, old)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -208,7 +208,7 @@ async def test_a_process_killed_each_time_is_a_clear_error(guarded: Guarded) -> 
     with pytest.raises(WorkerError, match=r"The python fell over\. It was killed from outside"):
         await task
     assert len(killed) == 2
-    assert await guarded.run("print(1)", 10) == "1\nPassed."
+    assert await guarded.run("print(1)", 10) == "1\nFinished."
 
 
 async def test_it_is_limited_by_the_time_that_it_uses_not_only_by_the_clock(
@@ -228,18 +228,18 @@ async def test_doctor_can_ask_what_is_in_force(guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     ("code", "outcome"),
     [
-        ("print('hi')", "hi\nPassed."),
-        ("assert sorted([2, 1]) == [1, 2]", "Passed."),
+        ("print('hi')", "hi\nFinished."),
+        ("assert sorted([2, 1]) == [1, 2]", "Passed: 1 check."),
         ("assert 1 == 2, 'one is not two'", "Failed: AssertionError: one is not two (line 1)"),
         ("x = {}\nx['a']", "Failed: KeyError: 'a' (line 2)"),
         ("def f(:", "Failed: SyntaxError: invalid syntax"),
         ("def test_it():\n    assert 3 == 4", "Failed: AssertionError (line 2)"),
-        ("def test_it(x=1):\n    assert x", "Passed."),
+        ("def test_it(x=1):\n    assert x", "Passed: 1 check."),
         ("import sys\nsys.exit(3)", "Failed: SystemExit: 3"),
-        ("if __name__ == '__main__':\n    print('main')", "main\nPassed."),
-        ("import json, re, dataclasses, typing, collections, heapq, datetime", "Passed."),
-        ("import random\nassert random.random() != random.random()", "Passed."),
-        ("import time\ntime.sleep(0.01)\nassert time.time() > 0", "Passed."),
+        ("if __name__ == '__main__':\n    print('main')", "main\nFinished."),
+        ("import json, re, dataclasses, typing, collections, heapq, datetime", "Finished."),
+        ("import random\nassert random.random() != random.random()", "Passed: 1 check."),
+        ("import time\ntime.sleep(0.01)\nassert time.time() > 0", "Passed: 1 check."),
         ("print('Passed.')\nassert False", "Passed.\nFailed: AssertionError (line 2)"),
     ],
 )
@@ -270,7 +270,7 @@ def double(x):
     "code", [UNITTEST, UNITTEST + "if __name__ == '__main__':\n    unittest.main()\n", DOCTEST]
 )
 async def test_all_kinds_of_tests_are_run(code: str, guarded: Guarded) -> None:
-    assert (await guarded.run(code.replace("EXPECTED", "4"), 10)).endswith("Passed.")
+    assert await guarded.run(code.replace("EXPECTED", "4"), 10) == "Passed: 1 check."
     said = await guarded.run(code.replace("EXPECTED", "5"), 10)
     assert said.splitlines()[-1].startswith("Failed: ")
 
@@ -309,7 +309,7 @@ async def test_the_code_of_a_step_is_found_in_what_it_was_shown(guarded: Guarded
     shown = (
         "Result 1:\n````\nHere:\n```python\nx = 1\n```\nand\n```py\nprint(x)\n```\n````\n\nRun it."
     )
-    assert await guarded.toolbox.compute("python", shown, 5) == "1\nPassed."
+    assert await guarded.toolbox.compute("python", shown, 5) == "1\nFinished."
 
 
 def test_where_there_is_no_sandbox_there_is_no_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import pytest
 import pytest_asyncio
@@ -10,6 +11,9 @@ import pytest_asyncio
 from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import Script, ScriptedWorker
 from baton.adapters.store import Store
+from baton.adapters.tools import Toolbox, ToolWorker, sandbox
+from baton.adapters.tools.worker import PYTHON as PYTHON_TOOL
+from baton.cli.benches import executing
 from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, Usage
 from baton.domain.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
 from baton.domain.grading import Dataset, Question, Recorded
@@ -86,19 +90,20 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
     asked = Question("f", "Write f.", "", "python", tests="assert f() == 1")
     orchestra = make(says("```python\ndef f(): return 1\n```"))
 
-    async def execute(code: str) -> str:
-        printed: list[str] = []
-        exec(code, {"print": printed.append})
-        return "\n".join(printed)
+    async def execute(code: str, tests: str) -> str:
+        space: dict[str, object] = {}
+        exec(code, space)
+        exec(tests, space)
+        return "1\nPassed: 1 check."
 
-    async def refuse(code: str) -> str:
+    async def refuse(code: str, tests: str) -> str:
         raise WorkerError("It took too long.")
 
-    async def break_down(code: str) -> str:
+    async def break_down(code: str, tests: str) -> str:
         raise WorkerUnavailable("The tools fell over.")
 
-    async def ignore(code: str) -> str:
-        return "passed"
+    async def ignore(code: str, tests: str) -> str:
+        return "Passed: 1 check.\nFinished."
 
     async def score(grader: Grader) -> Played:
         return await play(orchestra, asked, SINGLE, grader)
@@ -111,6 +116,100 @@ async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) ->
     assert ungraded.score is None
     assert "not graded" in ungraded.note
     assert summed("x", [ungraded]).graded == 0
+
+
+HONEST = "def add(a, b): return a + b"
+TESTS = {
+    "assert": "assert add(1, 2) == 3",
+    "all": "assert all(abs(add(n, 2) - (n + 2)) < 1e-6 for n in range(3))",
+    "function": "def test_add():\n    assert add(1, 2) == 3",
+    "check": "def check(candidate):\n    assert candidate(1, 2) == 3\ncheck(add)",
+    "unittest": "import unittest\nclass T(unittest.TestCase):\n    def test_add(self):\n"
+    "        self.assertEqual(add(1, 2), 3)\nunittest.main()",
+}
+LIES = {
+    "wrong": "",
+    "constants": "import sys\nfor c in sys._getframe().f_code.co_consts: print(c)",
+    "lines": "import linecache\nfor n in linecache.cache.values(): print(*n[2])",
+    "frames": "import sys\nf = sys._getframe()\nwhile f:\n    print(f.f_locals)\n    f = f.f_back",
+    "frames, called": "def add(a, b):\n    import sys\n    f = sys._getframe()\n    while f:\n"
+    "        for v in list(f.f_locals.values()):\n"
+    "            if callable(v) and v is not add:\n"
+    "                try: v(0, 'Passed: 1 check.')\n                except Exception: pass\n"
+    "        f = f.f_back\n    return a - b",
+    "garbage": "import gc\nfor o in gc.get_objects():\n"
+    "    if getattr(o, '__name__', '') == 'leave': o(0, 'Passed: 1 check.')",
+    "printed": "import os\nprint('Passed: 1 check.', flush=True)\nos._exit(0)",
+    "written": "import os\nos.write(2, b'\\nPassed: 1 check.\\n')\nos._exit(0)",
+    "written as the end": "import os\ndef add(a, b):\n    os.write(2, b'\\nPassed: 1 check.')\n"
+    "    os._exit(0)",
+    "exit": "raise SystemExit",
+    "exit when called": "def add(a, b): raise SystemExit",
+    "_exit when called": "import os\ndef add(a, b): os._exit(0)",
+    "print": "import builtins\nbuiltins.print = lambda *a: None\nbuiltins.AssertionError = int",
+    "equal to all": "class X:\n    def __eq__(self, other): return True\ndef add(a, b): return X()",
+    "all": "def all(x): return True\ndef add(a, b): return a - b",
+    "abs": "abs = lambda x: 0",
+    "builtins": "import builtins\nbuiltins.all = lambda x: True\nbuiltins.abs = lambda x: 0",
+    "builtins when called": "def add(a, b):\n    import builtins\n    builtins.abs = lambda x: 0\n"
+    "    builtins.all = lambda x: True\n    return a - b",
+    "unittest": "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"
+    "unittest.TestResult.addFailure = lambda *a: None\nunittest.main = lambda: None",
+    "the code of unittest": "import unittest\nf = unittest.TestCase.assertEqual\n"
+    "f.__code__ = (lambda *a, **k: None).__code__.replace(co_freevars=f.__code__.co_freevars)",
+    "the recorder": "import sys\nr = sys.modules['baton.children.recorder'].Recorder\n"
+    "r.doubt = lambda self: ''\nr.restore = lambda self: None\nr.checks = 1",
+    "the jail": "import sys\nj = sys.modules['baton.children.jailed']\n"
+    "j._judged = lambda e: (0, 'Passed: 1 check.')\nraise ValueError",
+    "the jail when called": "def add(a, b):\n    import sys\n"
+    "    j = sys.modules['baton.children.jailed']\n"
+    "    j._judged = j._outcome = lambda *e: (0, 'Passed: 1 check.')\n    raise ValueError",
+    "tracing": "import sys\ndef trace(frame, event, arg):\n"
+    "    if frame.f_code.co_filename == 'tests.py' and event == 'line':\n"
+    "        try: frame.f_lineno += 1\n        except ValueError: pass\n    return trace\n"
+    "sys.settrace(trace)",
+    "tests of its own": "assert True\ndef test_x(): assert 1 == 1",
+    "a block of tests": "x = 1\n```\n\n```python-tests\nassert 1 == 1",
+}
+
+
+@pytest.fixture(scope="module")
+def toolbox() -> Iterator[Toolbox]:
+    toolbox = Toolbox()
+    yield toolbox
+    asyncio.run(toolbox.aclose())
+
+
+@pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
+@pytest.mark.parametrize("lie", LIES)
+async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Toolbox) -> None:
+    execute = executing(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
+    lying = HONEST.replace("+", "-") + "\n" + LIES[lie]
+    for name, tests in TESTS.items():
+        asked = Question("add", "Write add.", "", "python", tests=tests)
+        text = f"````python\n{lying}\n````"
+        played = await play(make(says(text)), asked, SINGLE, Grader(execute=execute))
+        assert played.score == 0.0, (name, played)
+
+
+@pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
+@pytest.mark.parametrize("name", TESTS)
+async def test_a_right_answer_is_graded_right(name: str, make: Make, toolbox: Toolbox) -> None:
+    execute = executing(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
+    asked = Question("add", "Write add.", "", "python", tests=TESTS[name])
+    for more in ("", "\nif __name__ == '__main__':\n    raise SystemExit(add(1, 2))"):
+        orchestra = make(says(f"```python\n{HONEST}{more}\n```"))
+        played = await play(orchestra, asked, SINGLE, Grader(execute=execute))
+        assert played.score == 1.0, played
+
+
+async def test_tests_that_assert_nothing_grade_nothing(make: Make) -> None:
+    async def execute(code: str, tests: str) -> str:
+        return "Finished."
+
+    asked = Question("f", "Write f.", "", "python", tests="f()")
+    played = await play(make(says("def f(): pass")), asked, SINGLE, Grader(execute=execute))
+    assert played.score is None
 
 
 async def test_recordings_grade_a_workers_own_text_by_what_it_was_worth(make: Make) -> None:

@@ -101,6 +101,158 @@ async def test_tests_may_be_of_code_in_the_prompt(compute: Compute) -> None:
     ]
 
 
+WRONG_ADD = "def add(a, b):\n    return a - b\n\n"
+CASE = "import unittest\nclass TestAdd(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n"  # noqa: E501
+WAYS_TO_FAIL = {
+    "plain assert": "assert add(1, 2) == 3",
+    "unittest.main": CASE + "if __name__ == '__main__':\n    unittest.main()",
+    "unittest.main in a notebook": CASE + "unittest.main(argv=['x'], exit=False)",
+    "unittest.main in a comment": CASE + "# run with unittest.main()",
+    "own runner": CASE + "unittest.TextTestRunner().run("
+    "unittest.defaultTestLoader.loadTestsFromTestCase(TestAdd))",
+    "runner that swallows": CASE + "try:\n    unittest.main()\nexcept SystemExit:\n    print('OK')",
+    "subTest": CASE.replace("        self.", "        with self.subTest('a'):\n            self."),
+    "async": "async def test_add():\n    assert add(1, 2) == 3",
+    "async that waits": "import asyncio\nasync def test_add():\n"
+    "    await asyncio.sleep(0)\n    assert add(1, 2) == 3",
+    "async TestCase": CASE.replace("TestCase", "IsolatedAsyncioTestCase").replace(
+        "    def", "    async def"
+    ),
+    "asyncio.run": "import asyncio\nasync def main():\n    assert add(1, 2) == 3\n\n\n"
+    "def test_main():\n    asyncio.run(main())",
+    "main that exits": "import sys\ndef test_add():\n    assert add(1, 2) == 3\n"
+    "def main():\n    sys.exit(0)\nmain()",
+    "swallowed at once": "try:\n    assert add(1, 2) == 3\n"
+    "except AssertionError:\n    print('test failed')",
+    "swallowed by a bare except": "try:\n    assert add(1, 2) == 3\nexcept:\n    pass\nassert 1",
+    "swallowed in a loop": "for case in [(1, 2, 3), (1, 0, 1)]:\n    try:\n"
+    "        assert add(*case[:2]) == case[2]\n    except Exception as error:\n"
+    "        print('FAIL', error)",
+    "pytest's class": "class TestAdd:\n    def test_add(self):\n        assert add(1, 2) == 3",
+    "pytest's class with setup": "class TestAdd:\n    def setup_method(self):\n        self.x = 1\n"
+    "    def test_add(self):\n        assert add(self.x, 2) == 3",
+    "runner of its own": "def test_add():\n    assert add(1, 2) == 3\ntry:\n    test_add()\n"
+    "except AssertionError:\n    print('failed')",
+    "doctest": "def f():\n    '''\n    >>> add(1, 2)\n    3\n    '''",
+    "printed as JSON's schema": "print('unusable')\nassert add(1, 2) == 3",
+    "test in a subclass": CASE + "class TestMore(TestAdd):\n    pass",
+    "setUp fails": CASE + "    def setUp(self):\n        raise ValueError('no')",
+    "unittest.main replaced": "import unittest\nunittest.main = lambda: None\n"
+    + CASE
+    + "unittest.main()\nassert add(0, 0) == 0",
+    "end forged in a line": "import os\nos.write(2, '\\nno\\u2028Passed: 9 checks.'.encode())\n"
+    "os._exit(1)\nassert add(1, 2) == 3",
+}
+FAIRLY_WRITTEN = len(WAYS_TO_FAIL) - 3
+"""All but the last three pass where the code is right."""
+WAYS_NOT_TO_TEST = {
+    "a parameter": "def test_add(a):\n    assert add(1, 2) == 3",
+    "a generator": "def test_add():\n    yield\n    assert add(1, 2) == 3",
+    "exit before": "exit()\nassert add(1, 2) == 3",
+    "raise SystemExit before": "raise SystemExit\nassert add(1, 2) == 3",
+    "os._exit before": "import os\nos._exit(0)\nassert add(1, 2) == 3",
+    "os._exit in the code": "import os\nadd = lambda a, b: os._exit(0)\nassert add(1, 2) == 3",
+    "os._exit with a forged end": "import os\nos.write(2, b'\\nPassed: 3 checks.')\n"
+    "os._exit(0)\nassert add(1, 2) == 3",
+    "exit at the end": "import atexit, os\natexit.register(os._exit, 0)\nimport sys\n"
+    "sys.exit(0)\nassert add(1, 2) == 3",
+    "pytest": "import pytest\ndef test_add():\n    assert add(1, 2) == 3\npytest.main()",
+    "swallowed by a caller": "def check():\n    assert add(1, 2) == 3\n"
+    "def run():\n    try:\n        check()\n    except AssertionError:\n        print('failed')\n"
+    "run()\nassert add(0, 0) == 0",
+    "suppressed": "import contextlib\nwith contextlib.suppress(AssertionError):\n"
+    "    assert add(1, 2) == 3\nassert add(0, 0) == 0",
+    "skip": CASE.replace("    def", "    @unittest.skip('later')\n    def"),
+    "one of two skipped": CASE.replace("    def", "    @unittest.skip('later')\n    def")
+    + "    def test_zero(self):\n        self.assertEqual(add(0, 0), 0)",
+    "expectedFailure": CASE.replace("    def", "    @unittest.expectedFailure\n    def"),
+    "if False": "if False:\n    def test_add():\n        assert add(1, 2) == 3\nassert True",
+    "if not main": "if __name__ != '__main__':\n    assert add(1, 2) == 3\nassert add(0, 0) == 0",
+    "if not __debug__": "if not __debug__:\n    assert add(1, 2) == 3\ndef test(): pass",
+    "nested": "def tests():\n    def test_add():\n        assert add(1, 2) == 3\n"
+    "assert add(0, 0) == 0",
+    "TestCase in a function": "def suite():\n    import unittest\n    class T(unittest.TestCase):\n"
+    "        def test_add(self):\n            self.assertEqual(add(1, 2), 3)\n"
+    "assert add(0, 0) == 0",
+    "no test called": "def test_add():\n    return add(1, 2) == 3",
+    "an empty test": "def test_add():\n    pass",
+    "a pair": "assert (add(1, 2) == 3, 'wrong')",
+    "a pair and more": "assert (add(1, 2) == 3, 'wrong')\nassert add(0, 0) == 0",
+    "a constant": "add(1, 2)\nassert True",
+    "TestCase replaced": "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"
+    + CASE,
+    "builtins replaced": "import builtins\nbuiltins.all = lambda x: True\n"
+    "assert all(add(a, 2) == a + 2 for a in range(3))",
+    "result replaced": "import unittest\nunittest.TestResult.addFailure = lambda *a: None\n" + CASE,
+    "equal to all": "class Any:\n    def __eq__(self, other): return True\n"
+    "add = lambda a, b: Any()\nassert add(1, 2) == 3",
+    "equal to all for unittest": "class Any:\n    def __eq__(self, other): return True\n"
+    "add = lambda a, b: Any()\n" + CASE,
+    "error swallowed": "try:\n    assert add(1, None) == 3\nexcept Exception:\n    pass\n"
+    "assert add(0, 0) == 0",
+    "recursion swallowed": "def deep():\n    try:\n        deep()\n    except RecursionError:\n"
+    "        raise SystemExit\ndeep()\nassert add(1, 2) == 3",
+    "a thread": "import threading\ndef test_add():\n    assert add(1, 2) == 3\n"
+    "threading.Thread(target=test_add).start()",
+    "a file in a TestCase": CASE.replace("self.assertEqual", "open('x'); self.assertEqual"),
+    "a failure that is expected": "def root(x):\n    assert x >= 0\n    return x ** 0.5\n"
+    "def test_root():\n    try:\n        root(-1)\n    except AssertionError as error:\n"
+    "        assert error",
+    "doctest of nothing": "def f():\n    '''\n    >>> add(1, 2)  # doctest: +SKIP\n    3\n    '''",
+}  # fmt: skip
+
+
+@needs_sandbox
+@pytest.mark.parametrize("way", WAYS_TO_FAIL)
+async def test_a_failing_test_is_found_however_it_is_written(way: str, compute: Compute) -> None:
+    text = python(WRONG_ADD + WAYS_TO_FAIL[way])
+    assert await verdicts(text, compute) == [("Python and its tests", WRONG)]
+
+
+@needs_sandbox
+@pytest.mark.parametrize("way", WAYS_NOT_TO_TEST)
+async def test_a_test_that_did_not_run_is_not_passed(way: str, compute: Compute) -> None:
+    text = python(WRONG_ADD + WAYS_NOT_TO_TEST[way])
+    assert await verdicts(text, compute) == [("Python and its tests", UNCHECKED)]
+
+
+RIGHT_ADD = "def add(a, b):\n    return a + b\n\n"
+HONEST = {
+    "assertRaises": "import unittest\ndef root(x):\n    assert x >= 0\n    return x ** 0.5\n"
+    "class T(unittest.TestCase):\n    def test_root(self):\n"
+    "        with self.assertRaises(AssertionError):\n            root(-1)\n"
+    "        self.assertEqual(root(4), 2)",
+    "should raise": "def test_add():\n    try:\n        add(1, None)\n"
+    "        assert False, 'it must refuse'\n    except TypeError as error:\n        assert error",
+    "an __eq__ of its own": "class Point:\n    def __init__(self, x): self.x = x\n"
+    "    def __eq__(self, other): return isinstance(other, Point) and self.x == other.x\n"
+    "assert Point(1) == Point(1)\nassert Point(1) != Point(2)",
+    "an __eq__ that trusts": "class Point:\n    def __init__(self, x): self.x = x\n"
+    "    def __eq__(self, other): return self.x == other.x\nassert Point(1) == Point(1)",
+    "a mock": "from unittest import mock\ndef test_add():\n    f = mock.Mock()\n    f(1)\n"
+    "    f.assert_called_once_with(1)",
+    "patched for a while": "import builtins\nfrom unittest import mock\ndef test_add():\n"
+    "    with mock.patch('builtins.print') as printed:\n        print(1)\n"
+    "    assert printed.called",
+    "future": "'''About.'''\nfrom __future__ import annotations\ndef test_add():\n"
+    "    '''Add.'''\n    global seen\n    seen = max(1, 3)\n    assert seen == 3",
+    "main that exits": "import sys\ndef test_add():\n    assert add(1, 2) == 3\n"
+    "def main():\n    test_add()\n    sys.exit(0)\nif __name__ == '__main__':\n    main()",
+    "called with parameters": "def test_add(a, b, c):\n    assert add(a, b) == c\n"
+    "test_add(1, 2, 3)",
+    "a method that is async": "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n"
+    "    async def test_add(self):\n        self.assertEqual(add(1, 2), 3)",
+}
+
+
+@needs_sandbox
+@pytest.mark.parametrize("way", [*list(WAYS_TO_FAIL)[:FAIRLY_WRITTEN], *HONEST])
+async def test_a_test_that_ran_is_passed(way: str, compute: Compute) -> None:
+    code = {**WAYS_TO_FAIL, **HONEST}[way]
+    text = python(code if way == "future" else RIGHT_ADD + code)
+    assert await verdicts(text, compute) == [("Python and its tests", RIGHT)]
+
+
 SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},

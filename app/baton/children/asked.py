@@ -11,6 +11,8 @@ MOST_CHARACTERS = 200_000
 """A longer text isn't looked at."""
 
 PYTHON = ("python", "py", "python3")
+TESTS = "python-tests"
+"""The language of a block of tests for the code in the other blocks; only these decide then."""
 
 
 def questions(text: str) -> Iterator[str]:
@@ -27,9 +29,13 @@ def questions(text: str) -> Iterator[str]:
             yield candidate
 
 
-def python_code(text: str) -> str:
-    """Return the Python code in a text, or "": blocks that say so, else the last that doesn't."""
+def python_code(text: str, language: str = "") -> str:
+    """Return the Python code in a text, or "": blocks that say so, else the last that doesn't.
+
+    With a language, such as TESTS, it is the blocks of that one.
+    """
     found = blocks(text)
-    labelled = [block.text for block in found if block.language in PYTHON]
-    bare = [block.text for block in found if not block.language]
+    wanted = (language,) if language else PYTHON
+    labelled = [block.text for block in found if block.language in wanted]
+    bare = [block.text for block in found if not block.language and not language]
     return "\n\n".join(labelled or bare[-1:])

@@ -20,24 +20,28 @@ from contextlib import suppress
 from typing import NoReturn
 
 from baton.children import sandbox
-from baton.children.asked import MOST_CHARACTERS, python_code
+from baton.children.asked import MOST_CHARACTERS, TESTS, python_code
 from baton.children.front import Failure
 
 MOST_OUTPUT = 64 * 1024
 """How many bytes code may print."""
 
 _MODULES = """
-    abc array ast base64 binascii bisect calendar cmath codecs collections collections.abc
+    abc array ast asyncio base64 binascii bisect calendar cmath codecs collections collections.abc
     colorsys contextlib contextvars copy copyreg csv dataclasses datetime decimal difflib doctest
     encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16
     encodings.utf_32 encodings.utf_8_sig enum fnmatch fractions functools graphlib hashlib heapq
     hmac html html.parser inspect io itertools json keyword linecache locale logging math
     numbers operator pprint queue random re secrets statistics string struct sys textwrap
-    threading time timeit tokenize traceback types typing unicodedata unittest unittest.mock
-    urllib.parse uuid warnings weakref xml.etree.ElementTree zlib tomllib yaml _strptime
-    jsonschema baton.children.jailed
+    threading time timeit tokenize traceback types typing unicodedata unittest unittest.async_case
+    unittest.mock urllib.parse uuid warnings weakref xml.etree.ElementTree zlib tomllib yaml
+    _strptime jsonschema baton.children.jailed
 """
 """What code can import: nothing is found any more once it is confined."""
+
+HEADER = struct.Struct("d16sI")
+"""What the jailed process reads first: the seconds that it has, the word that shows that it ended
+by itself, and the size of the code. What follows the code are tests that others wrote for it."""
 
 _STATUS = struct.Struct("i")
 
@@ -79,11 +83,13 @@ class Jailer:
         code = python_code(text)
         if not code:
             raise Failure("WorkerError", "There is no block of Python code in this.")
+        tests = python_code(text, TESTS).encode("utf-8", "replace")
+        word, encoded = os.urandom(16), code.encode("utf-8", "replace")
         source = os.memfd_create("code")
         files = [source, *os.pipe(), *os.pipe()]
         mine, theirs = socket.socketpair()
         try:
-            os.write(source, struct.pack("d", seconds) + code.encode("utf-8", "replace"))
+            os.write(source, HEADER.pack(seconds, word, len(encoded)) + encoded + tests)
             os.lseek(source, 0, os.SEEK_SET)
             self._send([source, files[2], files[4], theirs.fileno()])
             for file in (files[2], files[4]):
@@ -102,7 +108,7 @@ class Jailer:
             mine.close()
             for file in files:
                 os.close(file)
-        return _told(out, err, why or _death(status, seconds), status)
+        return _told(out, err, why or _death(status, seconds), status, word.hex())
 
     def cancel(self, number: int) -> None:
         """Have a piece of code killed, or not begun if it hasn't."""
@@ -168,8 +174,11 @@ def _death(status: int, seconds: float) -> str:
     return "time" if number == signal.SIGXCPU else signal.Signals(number).name
 
 
-def _told(out: bytes, err: bytes, why: str, status: int) -> str:
-    """Write down what was printed and how it ended. Raises Failure for what says nothing of it."""
+def _told(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
+    """Write down what was printed and how it ended. Raises Failure for what says nothing of it.
+
+    The last line is this function's: only with the word is it what the jail has found.
+    """
     reasons = {
         "time": "The code ran too long and was stopped.",
         "output": f"The code printed more than {MOST_OUTPUT // 1024} KB and was stopped.",
@@ -178,11 +187,16 @@ def _told(out: bytes, err: bytes, why: str, status: int) -> str:
     if why:
         raise Failure("WorkerError", reasons.get(why, f"The code crashed Python ({why})."))
     ended = os.waitstatus_to_exitcode(status)
-    words = err.decode("utf-8", "replace").rpartition("\n")[2].strip()
+    *_, words, last = ["", "", *err.decode("utf-8", "replace").split("\n")]
+    is_jails = last == word
+    words = " ".join(words.split()) if is_jails else ""
     if ended not in (0, 1):
         raise Failure("WorkerError", words or "The code could not be run here.")
     printed = out.decode("utf-8", "replace").strip("\n")
-    outcome = f"Failed: {words}" if ended else "Passed."
+    if ended:
+        outcome = f"Failed: {words or 'Python was ended by the code itself.'}"
+    else:
+        outcome = words if is_jails else "Not tested: The code itself ended Python."
     return f"{printed}\n{outcome}" if printed else outcome
 
 

@@ -1,31 +1,51 @@
 """Inside the jail: confine this process for good, then run the code and its tests.
 
-What runs here is at the code's mercy, and so is what it reports: nothing but text comes out.
+What runs here is at the code's mercy. That its tests passed is believed only with a word that is
+new for each run, is written after the last test, and stands in nothing that the code is given: so
+neither an exit status nor anything printed can claim it. Code that knows this module and searches
+the frames or the memory of its own process for that word can still forge it: the tests share a
+process with what they test. So can a value that lies about itself in more than `==`, such as one
+whose arithmetic always gives what is expected. Nothing but text comes out, whatever is forged.
 """
 
 from __future__ import annotations
 
 import doctest
+import gc
+import inspect
 import io
 import linecache
 import math
 import os
 import re
-import struct
 import sys
+import time
 import traceback
 import types
 import unittest
+from asyncio import BaseEventLoop, DefaultEventLoopPolicy, set_event_loop_policy
+from asyncio import run as run_async
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.machinery import BuiltinImporter, FrozenImporter
-from inspect import signature
 from typing import Any, NoReturn
 
 from baton.children import sandbox
+from baton.children.jail import HEADER
+from baton.children.recorder import Examples, Recorder
 
-NAME = "code.py"
-PASSED, FAILED, NOT_HERE = 0, 1, 3
+NAME, TESTS = "code.py", "tests.py"
+ENDED, FAILED, NOT_HERE = 0, 1, 3
+"""How the code ended, as an exit status; the words beside it say more."""
 
 _ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Failure)\b.*", re.MULTILINE)
+_JUDGES = """
+    abs all any bool callable complex dict enumerate float frozenset getattr hasattr int isinstance
+    issubclass iter len list next repr round set sorted str tuple type zip
+"""
+"""What tests judge with: code under test may not stand in for it."""
+
+Leave = Callable[[int, str], NoReturn]
 
 
 class _Wrong(Exception):
@@ -35,8 +55,9 @@ class _Wrong(Exception):
 def run(source: int, out: int, err: int) -> NoReturn:
     """Run the code in a file, with what it prints going to `out` and the last word to `err`."""
     with os.fdopen(source, "rb") as file:
-        (seconds,) = struct.unpack("d", file.read(8))
-        code = file.read().decode("utf-8")
+        seconds, word, length = HEADER.unpack(file.read(HEADER.size))
+        code = file.read(length).decode("utf-8")
+        tests = file.read().decode("utf-8")
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.close(0)
@@ -45,42 +66,106 @@ def run(source: int, out: int, err: int) -> NoReturn:
     sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
     sys.stderr = io.StringIO()
     os.environ.clear()
+    set_event_loop_policy(_Policy())
     # Files can't be read in here, so no module is looked for in them: a missing one is missing.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
+    leaving = [_leaving(word.hex())]
+    del word
     try:
         sandbox.confine(math.ceil(seconds) + 1)
     except OSError as error:
-        _leave(NOT_HERE, f"The sandbox does not work on this machine: {error.strerror}.")
-    _leave(*_outcome(code))
+        leaving.pop()(NOT_HERE, f"There is no sandbox on this machine: {error.strerror}.")
+    gc.freeze()
+    leaving.pop()(*_outcome(code, tests))  # so it is in no frame's variables meanwhile
 
 
-def _leave(status: int, words: str) -> NoReturn:
-    try:
-        sys.stdout.flush()
-    finally:
-        os.write(2, b"\n" + " ".join(words.split())[:500].encode("utf-8", "replace"))
-        os._exit(status)
+def _leaving(word: str) -> Leave:
+    """Return what ends this process; it holds all it needs, whatever the code has replaced."""
+    write, end, flush = os.write, os._exit, sys.stdout.flush
+
+    def leave(status: int, words: str) -> NoReturn:
+        with suppress(BaseException):
+            flush()
+        try:
+            said = " ".join(words.split())[:500]
+            write(2, f"\n{said}\n{word}".encode("utf-8", "replace"))
+        finally:
+            end(status)
+
+    return leave
 
 
-def _outcome(code: str) -> tuple[int, str]:
+def _outcome(code: str, tests: str) -> tuple[int, str]:
     """Run the code, then its tests; return how it ended."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [NAME]
-    linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
+    for name, text in ((NAME, code), (TESTS, tests)):
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    recorder = Recorder(TESTS if tests else NAME, sys.modules[__name__])
+    judged, doubted = _judged, recorder.doubt  # for the code may replace them
     try:
-        try:
-            exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
-        except SystemExit as end:
-            if end.code not in (None, 0, False):
-                raise _Wrong(_last_error() or f"SystemExit: {end.code}") from end
-        else:
-            _test(module, code)
+        if tests:
+            _run_answer(module, code, recorder)
+            _check_names(module, tests)
+        _play(module, tests or code, recorder)
+        if line := recorder.swallowed():
+            raise _Wrong(f"An assertion failed in line {line}, and the code went on.")
     except _Wrong as error:
         return FAILED, str(error)
     except BaseException as error:
-        return _judged(error)
-    return PASSED, ""
+        return judged(error)
+    if not recorder.checks and not tests and not _has_tests(code):
+        return ENDED, "Finished."
+    if doubt := doubted():
+        return ENDED, f"Not tested: {doubt}"
+    return ENDED, f"Passed: {recorder.checks} check{'s' * (recorder.checks != 1)}."
+
+
+def _has_tests(code: str) -> bool:
+    return bool(re.search(r"\bassert|\bdef test|>>>", code))
+
+
+def _run_answer(module: types.ModuleType, code: str, recorder: Recorder) -> None:
+    """Run code that others' tests are for: none of its own count."""
+    restore = recorder.restore
+    try:
+        exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
+    except SystemExit:
+        pass
+    finally:
+        restore()
+
+
+def _check_names(module: types.ModuleType, tests: str) -> None:
+    """Raise _Wrong where the code has put its own in the place of what its tests judge with."""
+    used = set(re.findall(r"\w+", tests)) & set(_JUDGES.split())
+    if taken := sorted(used & vars(module).keys()):
+        raise _Wrong(f"The code replaces {taken[0]}, which its tests use.")
+
+
+def _play(module: types.ModuleType, code: str, recorder: Recorder) -> None:
+    """Run code and all tests in it. Raises what they raise."""
+    try:
+        exec(recorder.compile(code), module.__dict__)
+    except SystemExit as end:
+        _raise_problem(recorder)
+        if end.code not in (None, 0, False):
+            raise _Wrong(_last_error() or f"SystemExit: {end.code}") from end
+    _raise_problem(recorder)
+    _test(module, recorder)
+    if ">>>" in code:
+        _run_examples(module, recorder)
+
+
+def _raise_problem(recorder: Recorder) -> None:
+    """Raise what the first test that failed did, under unittest's name for it."""
+    if recorder.problems:
+        test, error = recorder.problems[0]
+        status, words = _judged(error)
+        if status == NOT_HERE:
+            raise error
+        raise _Wrong(f"{test}: {words}")
 
 
 def _judged(error: BaseException) -> tuple[int, str]:
@@ -97,34 +182,106 @@ def _judged(error: BaseException) -> tuple[int, str]:
         case RuntimeError() if "new thread" in str(error):
             return NOT_HERE, "The code starts threads, which the sandbox doesn't allow."
     words = traceback.format_exception_only(error)[-1].strip()
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == NAME]
+    trace = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in trace if f.filename in (NAME, TESTS)]
     return FAILED, f"{words} (line {lines[-1]})" if lines else words
 
 
-def _test(module: types.ModuleType, code: str) -> None:
-    """Run the tests that the code has, but doesn't run itself. Raises what they raise."""
-    tests = unittest.defaultTestLoader.loadTestsFromModule(module)
-    if tests.countTestCases() and "unittest.main(" not in code:
-        result = unittest.TextTestRunner(stream=io.StringIO()).run(tests)
-        if broken := [*result.errors, *result.failures]:
-            raise _Wrong(f"{broken[0][0]}: {_last_error(broken[0][1])}")
+def _test(module: types.ModuleType, recorder: Recorder) -> None:
+    """Run the tests that the code has, but did not run itself. Raises what they raise."""
+    cases = unittest.defaultTestLoader.loadTestsFromModule(module)
+    suite = unittest.TestSuite(c for c in _flat(cases) if c.id() not in recorder.started)
+    if suite.countTestCases():
+        unittest.TextTestRunner(stream=io.StringIO()).run(suite)
+        _raise_problem(recorder)
+    _call(module, "setup_module")
     for name, test in list(vars(module).items()):
-        if name.startswith("test") and isinstance(test, types.FunctionType) and _is_plain(test):
-            test()
-    if ">>>" in code:
-        results = doctest.testmod(module, report=False)
-        if results.failed:
-            raise _Wrong(f"{results.failed} of {results.attempted} examples (doctest) failed.")
+        if not name.startswith("test") and not name.startswith("Test"):
+            continue
+        if isinstance(test, types.FunctionType) and not recorder.has_ended(test):
+            _call(module, "setup_function")
+            _run_function(test)
+            _call(module, "teardown_function")
+        elif isinstance(test, type) and not issubclass(test, unittest.TestCase):
+            _run_class(test, recorder)
 
 
-def _is_plain(test: types.FunctionType) -> bool:
-    return not any(p.default is p.empty for p in signature(test).parameters.values())
+def _flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for item in suite:
+        if isinstance(item, unittest.TestSuite):
+            yield from _flat(item)
+        else:
+            yield item
 
 
-def _last_error(text: str = "") -> str:
-    """Return the last line that names an error, of a text or of what was printed as errors."""
+def _run_class(kind: type, recorder: Recorder) -> None:
+    """Run the tests of a class as pytest does: each on an object of its own."""
+    for name in dir(kind):
+        test = getattr(kind, name)
+        if name.startswith("test") and callable(test) and not recorder.has_ended(test):
+            if "__init__" in vars(kind):  # pytest leaves out such a class, too
+                return
+            item = kind()
+            _call(item, "setup_class")
+            _call(item, "setup_method")
+            _run_function(getattr(item, name))
+            _call(item, "teardown_method")
+
+
+def _call(owner: object, name: str) -> None:
+    function = getattr(owner, name, None)
+    if callable(function) and _is_plain(function):
+        function()
+
+
+def _run_function(test: Callable[..., object]) -> None:
+    """Run a test that takes nothing; the recorder notices those that are left out."""
+    if _is_plain(test):
+        result = test()
+        if inspect.iscoroutine(result):
+            run_async(result)
+
+
+def _run_examples(module: types.ModuleType, recorder: Recorder) -> None:
+    runner = Examples(recorder)
+    for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        runner.run(test, out=lambda text: None)
+    if runner.failures:
+        raise _Wrong(f"{runner.failures} of {runner.tries} examples (doctest) failed.")
+
+
+def _is_plain(test: Callable[..., object]) -> bool:
+    parameters = inspect.signature(test).parameters.values()
+    return not any(
+        p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
+    )
+
+
+def _last_error() -> str:
+    """Return the last line that names an error, of what was printed as errors."""
     printed: Any = sys.stderr
-    if not text and isinstance(printed, io.StringIO):
-        text = printed.getvalue()
-    found = _ERROR.findall(text)
+    found = _ERROR.findall(printed.getvalue()) if isinstance(printed, io.StringIO) else []
     return found[-1] if found else ""
+
+
+class _Loop(BaseEventLoop):
+    """An event loop without files and sockets: it can only wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = self
+
+    def select(self, seconds: float | None) -> list[object]:
+        """Wait; for nothing at all, until the code's time is over."""
+        time.sleep(3600 if seconds is None else max(0.0, seconds))
+        return []
+
+    def _process_events(self, events: list[object]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+class _Policy(DefaultEventLoopPolicy):
+    _loop_factory = _Loop

@@ -128,19 +128,20 @@ class Live(Bench):
         left = None if self.budget is None else self.budget - self._spent
         limits = Limits(seed=self.options.seed, attended=False, keep=False, strategy=one.strategy)
         tools = {card.id for card in orchestra.roster if card.is_tool}
-        execute = _sandbox(orchestra.worker("python")) if "python" in tools else None
+        execute = executing(orchestra.worker("python")) if "python" in tools else None
         grader = Grader(execute=execute)
         async for played in play_all(orchestra, questions, limits, grader, left):
             self._spent += played.cost
             yield played
 
 
-def _sandbox(tool: Worker) -> Execute:
-    """Return what executes code by that tool."""
+def executing(tool: Worker) -> Execute:
+    """Return what executes code and its tests by that tool."""
 
-    async def execute(code: str) -> str:
-        block = fenced(code).replace("\n", "python\n", 1)
-        request = Request((Message(Role.USER, block),), Purpose.VERIFY)
+    async def execute(code: str, tests: str) -> str:
+        parts = (("python", code), ("python-tests", tests))
+        text = "\n\n".join(fenced(part).replace("\n", f"{name}\n", 1) for name, part in parts)
+        request = Request((Message(Role.USER, text),), Purpose.VERIFY)
         pieces = [chunk.text async for chunk in tool.stream(request) if isinstance(chunk, Text)]
         return "".join(pieces)
 

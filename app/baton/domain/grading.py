@@ -198,11 +198,6 @@ def code_in(text: str) -> str:
 _PYTHON = ("", "python", "py", "python3")
 
 
-def program(question: Question, text: str, mark: str) -> str:
-    """Return Python that prints `mark` if the code in a text passes the question's tests."""
-    return f"{code_in(text)}\n\n{question.tests}\n\nprint({mark!r})\n"
-
-
 # How sure that is
 
 

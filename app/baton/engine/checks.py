@@ -30,9 +30,11 @@ Compute = Callable[[str, str], Awaitable[str]]
 _PYTHON = ("python", "py", "python3", "pycon")
 _NO_CODE = ("text", "txt", "plaintext", "output", "console", "csv", "md", "markdown", "diff", "log")
 _TESTS = re.compile(
-    r"^assert\b|^(?:async )?def test|\bunittest\.TestCase\b|\bTestCase\)|^\s*>>> ", re.MULTILINE
+    r"^assert\b|^\s*(?:async )?def test|\b(?:unittest\.|IsolatedAsyncio)TestCase\b"
+    r"|\bTestCase\)|^\s*>>> ",
+    re.MULTILINE,
 )
-_MAIN_TESTS = re.compile(r"__main__.*?^\s+assert\b", re.MULTILINE | re.DOTALL)
+_DEFINITION = re.compile(r"@|class\b|(?:async )?def (?!(?:main|run|check|verify))")
 _PARSERS = {
     "toml": "import tomllib\ntomllib.loads({text!r})",
     "yaml": "import yaml\nlist(yaml.parse({text!r}))",
@@ -48,8 +50,9 @@ try:
     found = jsonschema.exceptions.best_match(kind(schema).iter_errors(value))
     problem = found and found.json_path + ": " + found.message
 except Exception:
-    print("unusable")
-assert not problem, problem
+    problem = ""
+assert problem != "", "unusable"
+assert problem is None, problem
 """
 _SCHEMA_WORDS = (
     "properties items required enum const anyOf oneOf allOf additionalProperties prefixItems"
@@ -119,7 +122,7 @@ class _Checker:
         )
         first: Finding | None = None
         for program in attempts:
-            found = await self._run("Python and its tests", program)
+            found = await self._run("Python and its tests", program, tested=True)
             if found.verdict is Verdict.RIGHT:
                 return found
             first = first or found
@@ -161,7 +164,10 @@ class _Checker:
         if schema is None or value == schema:
             return Finding("JSON", Verdict.RIGHT, "It can be parsed; there is no schema for it.")
         program = _SCHEMA.format(schema=json.dumps(schema), value=json.dumps(value))
-        return await self._run("JSON and its schema", program)
+        found = await self._run("JSON and its schema", program, tested=True)
+        if found.note.startswith("AssertionError: unusable "):
+            return Finding("JSON", Verdict.RIGHT, "It can be parsed; its schema can't be used.")
+        return found
 
     async def sums(self, sums: Sequence[Sum]) -> list[Finding]:
         """Recompute all sums at once."""
@@ -186,8 +192,11 @@ class _Checker:
             return [Finding("sums", Verdict.WRONG, "; ".join(wrong[:3]))]
         return [Finding("sums", Verdict.RIGHT, f"{right} recomputed.")] if right else []
 
-    async def _run(self, what: str, program: str) -> Finding:
-        """Run a program; that it can't be run says nothing of it."""
+    async def _run(self, what: str, program: str, *, tested: bool = False) -> Finding:
+        """Run a program; that it can't be run says nothing of it.
+
+        Where it is `tested`, only tests that ran and passed say that it is right.
+        """
         self._runs += 1
         if self._runs > MOST_RUNS:
             return Finding(what, Verdict.UNCHECKED, "There is too much of it.")
@@ -197,11 +206,11 @@ class _Checker:
         except (BatonError, LookupError) as error:
             message = error.message if isinstance(error, BatonError) else ""
             return Finding(what, Verdict.UNCHECKED, message or "There is no sandbox here.")
-        if said.startswith("unusable"):
-            return Finding("JSON", Verdict.RIGHT, "It can be parsed; its schema can't be used.")
-        last = said.splitlines()[-1] if said else ""
-        if last.startswith("Failed: "):
-            return Finding(what, Verdict.WRONG, last.removeprefix("Failed: "))
+        outcome, _, note = said.rpartition("\n")[2].partition(": ")
+        if outcome == "Failed":
+            return Finding(what, Verdict.WRONG, note)
+        if tested and outcome != "Passed":
+            return Finding(what, Verdict.UNCHECKED, note or "No test ran.")
         return Finding(what, Verdict.RIGHT)
 
     async def _ask(self, tool: str, text: str) -> str:
@@ -211,7 +220,16 @@ class _Checker:
 
 
 def _has_tests(code: str) -> bool:
-    return bool(_TESTS.search(code) or _MAIN_TESTS.search(code))
+    """Tell whether code looks as if it had tests: an assertion of a function's own is none."""
+    if _TESTS.search(code):
+        return True
+    is_inside = False
+    for line in code.splitlines():
+        if line[:1].strip(" \t)]}#"):
+            is_inside = bool(_DEFINITION.match(line))
+        elif not is_inside and re.match(r"\s+assert\b", line):
+            return True
+    return False
 
 
 def _runnable(code: str) -> str:

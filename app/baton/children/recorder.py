@@ -1,0 +1,396 @@
+"""Which tests of a piece of code ran, and what they checked: the one place that decides it.
+
+What counts is a check: an assertion that was evaluated and held, an `assert...` method of unittest
+or of a mock that returned, a doctest example with an expected output. The code's text says which
+tests and assertions there are, and each of them must have run. A test that merely ended, was
+skipped, was expected to fail, or whose failure somebody caught, proves nothing.
+
+All of this lives in the process of the code that it watches. It is made for tests that are written
+wrongly, not for code that attacks it: `is_tampered` notices what replaces Python's own functions,
+but code that searches the frames or the memory for this recorder can have it say anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import doctest
+import os
+import sys
+import unittest
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from types import CodeType, FunctionType
+from typing import Any
+from unittest import mock
+
+__unittest = True  # unittest leaves the frames of this module out of its tracebacks
+
+_Try = (ast.Try, ast.TryStar)
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Body = tuple[list[ast.stmt], bool, bool, bool]
+"""Statements; whether they are a test's or the module's own, within `try`, within a class."""
+
+
+class Recorder:
+    """Counts what is checked while code from `file` runs; made before any of it does.
+
+    `owners` are modules whose functions the code may not replace, besides those known here.
+    """
+
+    def __init__(self, file: str, *owners: object) -> None:
+        self.file = file
+        self._marks = [f"\0{name}\0{id(self)}" for name in ("check", "equal", "begin", "end")]
+        self._hooks = dict(zip(self._marks, self._functions(), strict=True))
+        self._written: dict[int, str] = {}
+        self._asserted: dict[int, bool] = {}
+        self._ran: set[int] = set()
+        self._ended: set[int] = set()
+        self._open: list[tuple[int, int, BaseException | None]] = []
+        self._lost: list[str] = []
+        self._caught: list[tuple[int, bool]] = []
+        self._newest: BaseException | None = None
+        self.checks = 0
+        self.problems: list[tuple[str, BaseException]] = []
+        self.started: set[str] = set()
+        self._patch()
+        self._pristine = [
+            (owner, name, value, getattr(value, "__code__", None))
+            for owner, name, value in _own_functions(owners)
+        ]
+
+    def compile(self, code: str) -> CodeType:
+        """Compile code so that what it asserts is recorded. Raises what `compile` does."""
+        try:
+            tree = ast.parse(code, self.file)
+            self._instrument(tree)
+            compiled = compile(tree, self.file, "exec", dont_inherit=True)
+        except RecursionError:  # a tree is deeper than what the compiler builds by itself
+            return compile(code, self.file, "exec", dont_inherit=True)
+        return self._hooked(compiled)
+
+    def is_tampered(self) -> bool:
+        """Tell whether the code has replaced a function that its tests are judged with."""
+        return bool(sys.gettrace() or sys.getprofile()) or any(
+            vars(owner).get(name) is not value or getattr(value, "__code__", None) is not code
+            for owner, name, value, code in self._pristine
+        )
+
+    def restore(self) -> None:
+        """Put back what was replaced, and forget what was recorded: other code's turn begins."""
+        sys.settrace(None)
+        sys.setprofile(None)
+        for owner, name, value, code in self._pristine:
+            if code is not None and getattr(value, "__code__", None) is not code:
+                setattr(value, "__code__", code)  # noqa: B010
+            if vars(owner).get(name) is not value:
+                setattr(owner, name, value)
+        self.checks = 0
+        self.problems.clear()
+        self.started.clear()
+        self._lost.clear()
+        self._caught.clear()
+
+    def has_ended(self, test: object) -> bool:
+        """Tell whether a test function was run to its end already."""
+        return isinstance(test, FunctionType) and test.__code__.co_firstlineno in self._ended
+
+    def lose(self, reason: str) -> None:
+        """Note why a test can't be counted."""
+        self._lost.append(reason)
+
+    def swallowed(self) -> int:
+        """Return the line of an assertion that failed where the code itself caught that, or 0."""
+        return next((line for line, guarded in self._caught if guarded), 0)
+
+    def doubt(self) -> str:
+        """Return why what ran is no proof, or "" if it is one."""
+        if self.is_tampered():
+            return "The code replaces functions that its tests are judged with."
+        if self._caught:
+            return f"An assertion failed in line {self._caught[0][0]}, and the code went on."
+        if self._lost:
+            return self._lost[0]
+        missing = {n: name for n, name in self._written.items() if n not in self._ended}
+        if missing:
+            line, name = next(iter(missing.items()))
+            return f"The test {name} (line {line}) did not run to its end."
+        if lines := [
+            line for line, must in self._asserted.items() if must and line not in self._ran
+        ]:
+            return f"The assertion in line {lines[0]} did not run."
+        return "" if self.checks else "No test ran."
+
+    def failed(self, line: int, *, guarded: bool = False) -> None:
+        """Note a failure: if the code goes on nevertheless, this was caught."""
+        self._caught.append((line, guarded))
+
+    def forgive(self) -> None:
+        """Note that the newest failure was what a test expected."""
+        del self._caught[-1:]
+
+    def _functions(self) -> Iterator[Callable[..., object]]:
+        def check(line: int, guarded: bool, value: object) -> bool:
+            self._ran.add(line)
+            held = bool(value)
+            if held:
+                self.checks += 1
+            else:
+                self.failed(line, guarded=guarded)
+            return held
+
+        def equal(line: int, guarded: bool, left: object, right: object) -> bool:
+            held = check(line, guarded, left == right)
+            if held and (_equals_anything(left) or _equals_anything(right)):
+                self.lose(f"What is compared in line {line} says that it equals anything.")
+            return held
+
+        def begin(line: int) -> None:
+            self._open.append((line, self.checks, _handled()))
+
+        def end(line: int) -> None:
+            opened, before, handled = self._open.pop() if self._open else (0, 0, None)
+            if opened == line and self.checks > before and _handled() is handled:
+                self._ended.add(line)
+
+        yield from (check, equal, begin, end)
+
+    # What is written
+
+    def _instrument(self, tree: ast.Module) -> None:
+        todo: list[_Body] = [(tree.body, True, False, False)]
+        while todo:
+            body, must, guarded, in_class = todo.pop()
+            for statement in body:
+                if isinstance(statement, ast.Assert):
+                    self._watch(statement, must, guarded)
+                todo.extend(self._within(statement, must, guarded, in_class))
+        ast.fix_missing_locations(tree)
+
+    def _within(
+        self, statement: ast.stmt, must: bool, guarded: bool, in_class: bool
+    ) -> Iterator[_Body]:
+        if isinstance(statement, _Function):
+            yield list(statement.body), False, False, False
+            if statement.name.startswith("test") and _checks(statement):
+                self._enclose(statement)
+            return
+        if isinstance(statement, ast.ClassDef):
+            yield statement.body, must, guarded, True
+            return
+        caught = guarded or (isinstance(statement, _Try) and _catches(statement))
+        for name in ("body", "orelse", "finalbody"):
+            yield (
+                getattr(statement, name, []),
+                must,
+                caught if name == "body" else guarded,
+                in_class,
+            )
+        for inner in [*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]:
+            yield inner.body, must and isinstance(inner, ast.match_case), guarded, in_class
+
+    def _watch(self, statement: ast.Assert, must: bool, guarded: bool) -> None:
+        test, line = statement.test, statement.lineno
+        if isinstance(test, ast.Tuple) and test.elts:
+            self.lose(f"The assertion in line {line} is always true: it asserts a pair.")
+            return
+        if isinstance(test, ast.Constant):
+            if test.value:
+                return
+            must = False  # a place that must not be reached
+        self._asserted[line] = self._asserted.get(line, False) or must
+        check, equal = self._marks[:2]
+        given: list[ast.expr] = [ast.Constant(line), ast.Constant(guarded)]
+        match test:
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+                call = ast.Call(ast.Constant(equal), [*given, left, right], [])
+            case _:
+                call = ast.Call(ast.Constant(check), [*given, test], [])
+        statement.test = ast.copy_location(call, test)
+
+    def _enclose(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Have a test function say when it begins and ends."""
+        line = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+        self._written[line] = function.name
+        begin, end = (
+            ast.copy_location(
+                ast.Expr(ast.Call(ast.Constant(mark), [ast.Constant(line)], [])), function.body[0]
+            )
+            for mark in self._marks[2:]
+        )
+        described = ast.get_docstring(function, clean=False) is not None
+        head, rest = function.body[:described], function.body[described:]
+        tried = ast.Try(body=rest or [ast.Pass()], handlers=[], orelse=[], finalbody=[end])
+        function.body = [*head, begin, ast.copy_location(tried, function.body[0])]
+
+    def _hooked(self, code: CodeType) -> CodeType:
+        """Put the recorder's own functions where the code calls them: they have no names."""
+        constants = tuple(
+            self._hooked(value)
+            if isinstance(value, CodeType)
+            else self._hooks.get(value, value)
+            if isinstance(value, str)
+            else value
+            for value in code.co_consts
+        )
+        return code.replace(co_consts=constants)
+
+    # What libraries check
+
+    def _patch(self) -> None:
+        raising: Any = type(unittest.TestCase().assertRaises(AssertionError))  # noqa: PT027
+        raising.__exit__ = self._expecting(raising.__exit__)
+        for owner in (unittest.TestCase, mock.NonCallableMock):
+            for name in [name for name in vars(owner) if name.startswith("assert")]:
+                setattr(owner, name, self._counting(getattr(owner, name)))
+        for name in ("assertEqual", "assertEquals"):
+            if hasattr(unittest.TestCase, name):
+                setattr(unittest.TestCase, name, self._comparing(getattr(unittest.TestCase, name)))
+        result: Any = unittest.TestResult
+        result.startTest = self._noting(result.startTest, lambda test: self.started.add(test.id()))
+        result.addError = self._noting(result.addError, self._problem)
+        result.addFailure = self._noting(result.addFailure, self._problem)
+        result.addSubTest = self._noting(result.addSubTest, self._problem)
+        for name, why in (
+            ("addSkip", "was skipped"),
+            ("addExpectedFailure", "is expected to fail"),
+            ("addUnexpectedSuccess", "was expected to fail"),
+        ):
+            setattr(result, name, self._noting(getattr(result, name), self._losing(why)))
+
+    def _problem(self, test: unittest.TestCase, *rest: Any) -> None:
+        if (error := rest[-1]) is not None:  # of a sub-test that succeeded
+            self.problems.append((str(test), error[1]))
+
+    def _losing(self, why: str) -> Callable[..., object]:
+        return lambda test, *_: self.lose(f"The test {test} {why}.")
+
+    def _noting(
+        self, method: Callable[..., object], note: Callable[..., object]
+    ) -> Callable[..., object]:
+        @wraps(method)
+        def noted(result: object, *arguments: object) -> object:
+            note(*arguments)
+            return method(result, *arguments)
+
+        return noted
+
+    def _counting(self, method: Callable[..., object]) -> Callable[..., object]:
+        @wraps(method)
+        def counted(*arguments: object, **named: object) -> object:
+            before = self.checks
+            try:
+                returned = method(*arguments, **named)
+            except AssertionError as error:
+                if error is not self._newest:  # a method that calls another
+                    self.failed(_line(self.file))
+                self._newest = error
+                raise
+            self.checks = before + 1
+            return returned
+
+        return counted
+
+    def _comparing(self, method: Callable[..., object]) -> Callable[..., object]:
+        @wraps(method)
+        def compared(case: object, first: object, second: object, *rest: Any, **named: Any) -> None:
+            method(case, first, second, *rest, **named)
+            if _equals_anything(first) or _equals_anything(second):
+                self.lose("What is compared in a test says that it equals anything.")
+
+        return compared
+
+    def _expecting(self, leave: Callable[..., object]) -> Callable[..., object]:
+        @wraps(leave)
+        def left(context: object, kind: Any, *rest: object) -> object:
+            answer = leave(context, kind, *rest)
+            if answer and kind is not None and issubclass(kind, AssertionError):
+                self.forgive()
+            return answer
+
+        return left
+
+
+class Examples(doctest.DocTestRunner):
+    """Runs doctest's examples without a word; those with an expected output count as checks."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(verbose=False)
+        self._recorder = recorder
+
+    def report_success(self, out: Any, test: Any, example: doctest.Example, got: str) -> None:
+        """Count an example whose output is as expected."""
+        if example.want:
+            self._recorder.checks += 1
+
+    def report_failure(self, out: Any, test: Any, example: doctest.Example, got: str) -> None:
+        """Say nothing: the runner counts it."""
+
+    def report_unexpected_exception(self, out: Any, test: Any, example: Any, error: Any) -> None:
+        """Say nothing: the runner counts it."""
+
+
+class _Stranger:
+    """Equals nothing but itself."""
+
+
+def _equals_anything(value: object) -> bool:
+    """Tell whether a value's own comparison holds with what it can't know."""
+    compare = type(value).__eq__
+    if not isinstance(compare, FunctionType):
+        return False
+    try:
+        return bool(compare(value, _Stranger()) is not NotImplemented) and bool(
+            value == _Stranger()
+        )
+    except Exception:
+        return False
+
+
+def _handled() -> BaseException | None:
+    return sys.exception()
+
+
+def _line(file: str) -> int:
+    """Return the line of the code in `file` that is being run."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == file:
+            return int(frame.f_lineno)
+        frame = frame.f_back
+    return 0
+
+
+def _checks(function: ast.AST) -> bool:
+    """Tell whether anything is asserted in a function."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Attribute) and node.attr.startswith(("assert", "fail", "raises")):
+            return True
+    return False
+
+
+def _catches(statement: ast.Try | ast.TryStar) -> bool:
+    """Tell whether a failed assertion is caught for good by a statement that tries."""
+    for handler in statement.handlers:
+        named = ast.unparse(handler.type) if handler.type is not None else "BaseException"
+        if any(name in named for name in ("AssertionError", "Exception")):
+            return not any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    return False
+
+
+def _own_functions(others: Iterable[Any]) -> Iterator[tuple[Any, str, object]]:
+    """Return the functions that tests are judged with, by where they stand."""
+    owners: tuple[Any, ...] = (
+        builtins, unittest, unittest.TestCase, unittest.TestResult, unittest.TextTestResult,
+        unittest.TextTestRunner, unittest.TestSuite, unittest.TestLoader, unittest.case,
+        unittest.suite, unittest.result, mock.NonCallableMock, doctest, doctest.DocTestRunner,
+        doctest.OutputChecker, Recorder, *others,
+    )  # fmt: skip
+    for owner in owners:
+        for name, value in list(vars(owner).items()):
+            if callable(value) and name != "sortTestMethodsUsing":  # that is often set to None
+                yield owner, name, value
+    yield os, "_exit", os._exit
+    yield os, "write", os.write
