@@ -254,6 +254,11 @@ class Paths:
         return self.data / "ledger.db"
 
     @property
+    def ledger_records(self) -> Path:
+        """How far each ledger had come: tells of one that is lost or older than it was."""
+        return self.state / "ledgers"
+
+    @property
     def models(self) -> Path:
         """The models that were fetched, each in a folder of its own."""
         return self.data / "models"

@@ -421,6 +421,36 @@ def _schema(connection: Connection) -> list[tuple[str, ...]]:
     return sorted(tuple(map(str, row)) for row in connection.execute(query))
 
 
+def has_past(path: Path) -> bool:
+    """Tell whether there was a database at this path before, whatever is there now.
+
+    An empty file alone is no sign of one: a first start that is killed leaves it.
+    """
+    left = (
+        found
+        for kind in ("broken", "before")
+        for found in path.parent.glob(f"{path.name}.{kind}-*")
+    )
+    return stamp(path).exists() or any(left) or has_lost_log(path)
+
+
+def has_lost_log(path: Path) -> bool:
+    """Tell whether the log of a database is there without the database: SQLite would delete it.
+
+    The log is looked at first, since a new database has its first page before it has a log.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    return not is_empty(log) and is_empty(path)
+
+
+def is_empty(path: Path) -> bool:
+    """Tell whether there is no file at this path, or one without a byte."""
+    try:
+        return not path.stat().st_size
+    except FileNotFoundError:
+        return True
+
+
 def set_aside(path: Path) -> Path:
     """Give a file and what belongs to it another name, and return that: nothing is deleted."""
     base = f"{path.name}.broken-{time.strftime('%Y%m%d-%H%M%S')}"

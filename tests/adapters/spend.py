@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from baton.adapters.ledger import Ledger
@@ -145,6 +148,27 @@ def call_until_killed(path: Path, bills: Path) -> None:
             print("settled", hold.call, cost, flush=True)
 
     asyncio.run(main())
+
+
+def migrate_until_killed(path: Path, number: int, statement: int) -> None:
+    """Open a ledger, and die before a statement of a migration, both counted from 0."""
+    from baton.adapters.ledger import opening
+    from baton.adapters.ledger.progress import Memory
+    from baton.adapters.ledger.schema import MIGRATIONS
+
+    class Killing(tuple[str, ...]):
+        def __iter__(self) -> Iterator[str]:
+            for at, text in enumerate(super().__iter__()):
+                if at == statement:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield text
+
+    migrations = list(MIGRATIONS)
+    migrations[number] = replace(
+        migrations[number], statements=Killing(migrations[number].statements)
+    )
+    vars(opening)["MIGRATIONS"] = tuple(migrations)
+    opening.open_ledger(Memory(path))
 
 
 def process(call: str) -> subprocess.Popen[str]:

@@ -336,7 +336,9 @@ def test_a_ledger_that_is_gone_beside_a_broken_one_begins_frozen(
 ) -> None:
     """However the new file comes about, it doesn't know what was spent."""
     shutil.copy(sound_ledger, tmp_path / "ledger.db.broken-20260101-000000")
-    assert asyncio.run(use(tmp_path / "ledger.db")) == ("", False)
+    warning, spent = asyncio.run(use(tmp_path / "ledger.db"))
+    assert warning.startswith("The ledger was emptied or removed, so the cloud is frozen")
+    assert not spent
 
 
 def test_sums_that_do_not_add_up_are_damage(tmp_path: Path, sound_ledger: Path) -> None:
@@ -377,7 +379,7 @@ def test_the_ledger_of_a_newer_baton_is_left_alone(tmp_path: Path, sound_ledger:
     shutil.copy(sound_ledger, path)
     connection = sqlite.connect(path)
     connection.execute("INSERT INTO migrations VALUES ('9999_future', 0)")
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
     with pytest.raises(StoreError, match="written by a newer Baton; nothing was changed"):
         asyncio.run(use(path))

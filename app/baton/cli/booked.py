@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from baton.adapters.ledger import Ledger
 from baton.cli.output import talk
+from baton.compose import open_ledger
 from baton.settings import find_paths
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ T = TypeVar("T")
 @asynccontextmanager
 async def opened() -> AsyncIterator[Ledger]:
     """Open this person's ledger; what is wrong with it is said on stderr once."""
-    ledger = Ledger.open(find_paths().ledger)
+    ledger = open_ledger(find_paths())
     try:
         if ledger.warning:
             talk(f"baton: {ledger.warning}")

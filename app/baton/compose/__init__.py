@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from baton.engine.orchestra import Orchestra
     from baton.engine.ports import Template, Worker
 
-__all__ = ["NOTHING_HERE", "Baton", "appoint", "card_of", "compose", "library", "skill_table"]
+__all__ = [
+    "NOTHING_HERE",
+    "Baton",
+    "appoint",
+    "card_of",
+    "compose",
+    "library",
+    "open_ledger",
+    "skill_table",
+]
 
 
 _changing = threading.Lock()
@@ -209,13 +218,12 @@ def compose(
     if warm is not None:
         router.warm()
 
-    from baton.adapters.ledger import Ledger
     from baton.adapters.store import Store
     from baton.engine.orchestra import Orchestra
     from baton.engine.pacing import Pacing
     from baton.engine.policy import Terms
 
-    ledger = Ledger.open(paths.ledger)
+    ledger = open_ledger(paths)
     store = Store.open(paths.database if history else None)
     gateway, outside = outside_workers(settings, paths, ledger)
     if warm is not None and warm in outside:
@@ -250,6 +258,13 @@ def compose(
     orchestra.templates = partial(_templates, paths)
     orchestra.on_offline = partial(_go_offline, [stock, *([gateway] if gateway else [])])
     return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router, missed)
+
+
+def open_ledger(paths: Paths) -> Ledger:
+    """Begin to open this person's ledger, and all that would remember a lost one."""
+    from baton.adapters.ledger import Ledger
+
+    return Ledger.open(paths.ledger, records=paths.ledger_records, history=paths.database)
 
 
 def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple[str, str]:

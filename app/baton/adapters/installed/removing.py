@@ -23,7 +23,7 @@ _PUT_DOWN = {"_baton", "baton.fish", "baton.svg", "baton.desktop"}
 """What the installer puts down besides the program, and bash's `completions/baton`."""
 
 _HISTORY = ("baton.db*", "ledger.db*", "router/*.npz")
-_STATE = ("log/crash-*.txt", "recommended.json", "models-later")
+_STATE = ("ledgers/*", "log/crash-*.txt", "recommended.json", "models-later")
 _SETTINGS = ("config.toml", ".config.toml.*", "catalogue.toml", "templates/*.toml")
 
 
@@ -101,7 +101,8 @@ class Belongings:
         """Take away the folders that are empty now; return those that aren't."""
         folders = [
             *(self._place.staging, self._place.home, self._state / OWN, self._cache / "app"),
-            *(self._data / "models", self._data / "router", self._state / "log"),
+            *(self._data / "models", self._data / "router"),
+            *(self._state / "log", self._state / "ledgers"),
             *(self._config / "templates", self._cache, self._state, self._data, self._config),
         ]
         for folder in folders:

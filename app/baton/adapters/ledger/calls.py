@@ -60,7 +60,7 @@ def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
     """Return what would be held. Raises BudgetExceeded."""
     names = {Scope.RUN: clean(bill.run), Scope.SESSION: clean(bill.session)}
     rooms = _rooms(connection, bill.ceilings, names, here)
-    reason, workers = _freeze(connection)
+    reason, workers = _freezes(connection)
     if bill.price.is_free and clean(bill.worker) not in workers:
         reason = ""  # it can't spend, whatever went wrong elsewhere
     return decide(bill, rooms, reason)
@@ -72,7 +72,7 @@ def standing(
     """Return how the scopes stand."""
     names = {} if session is None else {Scope.SESSION: clean(session)}
     rooms = _rooms(connection, ceilings, names, here)
-    return Standing(tuple(rooms), _freeze(connection)[0])
+    return Standing(tuple(rooms), frozen_by(connection))
 
 
 def _dates(now: float) -> tuple[str, str]:
@@ -104,7 +104,12 @@ def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | Non
     return {Scope(row["scope"]): row["amount"] for row in rows}
 
 
-def _freeze(connection: Connection) -> tuple[str, set[str]]:
+def frozen_by(connection: Connection) -> str:
+    """Return why the cloud is frozen, or ""."""
+    return _freezes(connection)[0]
+
+
+def _freezes(connection: Connection) -> tuple[str, set[str]]:
     """Return why the cloud is frozen, or "", and the workers that were meant to be free."""
     rows = connection.execute(
         """SELECT reason, worker FROM freezes
@@ -228,7 +233,7 @@ def freeze(connection: Connection, reason: str, now: float, worker: str = "") ->
 
 def thaw(connection: Connection, now: float) -> bool:
     """Lift a freeze; return whether there was one."""
-    frozen = bool(_freeze(connection)[0])
+    frozen = bool(frozen_by(connection))
     if frozen:
         freeze(connection, "", now)
     return frozen

@@ -14,6 +14,7 @@ from baton.adapters.ledger import calls, reading
 from baton.adapters.ledger.calls import Here
 from baton.adapters.ledger.opening import LEDGER, is_there, open_ledger
 from baton.adapters.ledger.owner import Owner, is_alive, this_process
+from baton.adapters.ledger.progress import Memory, Progress, progress_of
 from baton.adapters.ledger.reading import By
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.ledger import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
@@ -35,21 +36,37 @@ class Ledger:
     never waits for the disk.
     """
 
-    def __init__(self, path: Path | None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        records: Path | None = None,
+        history: Path | None = None,
+    ) -> None:
         self._path = path
         self._clock = clock
+        self._memory = None if path is None else Memory(path, records, history)
         self._thread = ThreadPoolExecutor(1, "baton-ledger")
-        self._opened = self._thread.submit(open_ledger, path)
+        self._opened = self._thread.submit(open_ledger, self._memory)
         self._thread.submit(self._recover)
 
     @classmethod
-    def open(cls, path: Path | None, clock: Callable[[], float] = time.time) -> Ledger:
+    def open(
+        cls,
+        path: Path | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        records: Path | None = None,
+        history: Path | None = None,
+    ) -> Ledger:
         """Begin to open the ledger at this path (None: in memory, forgotten at the end).
 
         Returns at once. What goes wrong is raised by whatever is called first. A ceiling that is
-        set from now on, by whichever Baton, rules over those that bills bring along.
+        set from now on, by whichever Baton, rules over those that bills bring along. A folder of
+        `records` and the `history` remember a ledger that is lost or set back.
         """
-        return cls(path, clock)
+        return cls(path, clock, records=records, history=history)
 
     @property
     def warning(self) -> str:
@@ -77,22 +94,30 @@ class Ledger:
         return await self._do(reads)
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
-        def writes(connection: Connection) -> T:
-            with transaction(connection):
-                return work(connection)
+        return await self._do(partial(self._commit, work))
 
-        return await self._do(writes)
+    def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
+        """Change the ledger, then record elsewhere how far it has come."""
+        with transaction(connection):
+            done = work(connection)
+            self._progress = progress_of(connection)
+        if self._memory is not None:
+            self._memory.record(self._progress)
+        return done
 
     # What a call needs (engine.ports.Ledger)
 
     async def hold(self, bill: Bill) -> Hold:
         """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
 
+        def hold(connection: Connection) -> Hold:
+            self._must_have_grown(connection)
+            return calls.hold(connection, bill, self._here())
+
         def work(connection: Connection) -> Hold:
             self._must_be_there()
             self._take_over(connection)
-            with transaction(connection):
-                return calls.hold(connection, bill, self._here())
+            return self._commit(hold, connection)
 
         return await self._do(work)
 
@@ -218,6 +243,10 @@ class Ledger:
     # On the background thread
 
     @cached_property
+    def _progress(self) -> Progress:
+        return self._opened.result().progress
+
+    @cached_property
     def _owner(self) -> Owner:
         return this_process()
 
@@ -232,6 +261,14 @@ class Ledger:
                 "Start Baton again.",
             )
 
+    def _must_have_grown(self, connection: Connection) -> None:
+        """Spend nothing by a file that forgot what this process wrote. Raises StoreError."""
+        if progress_of(connection).rows < self._progress.rows:
+            raise StoreError(
+                "The ledger was replaced by an older one while it was in use, so nothing was sent.",
+                "Start Baton again.",
+            )
+
     def _recover(self) -> None:
         """End what killed processes left on its way; what goes wrong shows at the next call."""
         if self._opened.exception() is None:
@@ -241,8 +278,7 @@ class Ledger:
         """End the calls of processes that are gone. Until then they count as held."""
         for owner in calls.owners(connection):
             if owner != self._owner and not is_alive(owner):
-                with transaction(connection):
-                    calls.take_over(connection, owner, self._clock())
+                self._commit(partial(calls.take_over, owner=owner, now=self._clock()), connection)
 
     def _close(self) -> None:
         if self._opened.exception() is None:

@@ -1,15 +1,19 @@
 """Opening the ledger, whatever state it is in.
 
-A damaged one is kept aside and a new one is begun, which knows nothing of what was spent: so it is
-frozen from its first moment.
+Money may only be spent by a ledger that knows what was spent before. One that is damaged is kept
+aside; the new one in its place is frozen from its first moment, like one in the place of a ledger
+that was emptied or removed. One that is older than the last one used is frozen when it is opened.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from baton.adapters.ledger.calls import freeze, frozen_by
+from baton.adapters.ledger.progress import Memory, Progress, Recollection, progress_of
 from baton.adapters.ledger.schema import MIGRATIONS, WRONG_SUMS
 from baton.domain.errors import StoreError
 from baton.sqlite import (
@@ -20,9 +24,12 @@ from baton.sqlite import (
     connect,
     create,
     explained,
+    has_lost_log,
+    is_empty,
     migrate,
     open_file,
     set_aside,
+    transaction,
     weakness,
 )
 
@@ -33,53 +40,85 @@ LEDGER = Subject(
 )
 
 _FREEZE = """INSERT INTO freezes (at, reason, worker) VALUES (unixepoch('subsec'),
-    'the ledger was damaged, so what was spent before is not known.', '')"""
+    'an earlier ledger was damaged or lost, so what was spent before is not known.', '')"""
+
+_WAY_OUT = (
+    "Look up what was spent at your providers, set ceilings for what is left, then lift the freeze "
+    "with `baton budget release --freeze`."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
     """An open ledger. `file` is the one at its path (None: in memory), `since` the newest ceiling
-    in it; `warning` is a sentence, or empty.
+    in it, `progress` how far it had come; `warning` is a sentence, or empty.
     """
 
     connection: Connection
     file: os.stat_result | None
     since: int
+    progress: Progress
     warning: str = ""
 
 
-def open_ledger(path: Path | None) -> Opened:
-    """Open the ledger at this path (None: in memory), made or begun anew as needed.
+def open_ledger(memory: Memory | None) -> Opened:
+    """Open the ledger that is remembered so (None: in memory), made or begun anew as needed.
 
     Raises StoreError where that is impossible; the file is then as it was.
     """
+    path = None if memory is None else memory.path
     with explained(path, LEDGER):
-        if path is None:
+        if memory is None or path is None:
             connection = connect(None)
             migrate(connection, MIGRATIONS)
             return _opened(connection, None)
         if weakness():
             raise StoreError(weakness(LEDGER), "Run scripts/baton, which installs it.")
+        recollection = memory.recall()
+        lost = is_empty(path) and recollection.past
+        log = set_aside(path) if has_lost_log(path) else None
         create(path)
         before = path.stat()
         try:
-            return _opened(_open(path), before)
+            opened = _opened(_open(path, recollection.past), before)
         except Damaged:
-            return _replace(path, before)
+            opened = _replace(path, before)
+        else:
+            opened = replace(opened, warning=_loss(log) if lost else _freeze(opened, recollection))
+        memory.record(progress_of(opened.connection))
+        return opened
+
+
+def _loss(log: Path | None) -> str:
+    kept = f"what was left of it is kept as {log}" if log is not None else "nothing of it is left"
+    return (
+        f"The ledger was emptied or removed, so the cloud is frozen; {kept}, and history and "
+        f"local workers are as they were. {_WAY_OUT}"
+    )
+
+
+def _freeze(opened: Opened, recollection: Recollection) -> str:
+    """Freeze a ledger that doesn't know all that was spent, once; return what to say of it."""
+    doubt = recollection.doubt(opened.connection, opened.progress)
+    if not doubt or frozen_by(opened.connection):
+        return ""
+    with transaction(opened.connection):
+        freeze(opened.connection, doubt, time.time())
+    return f"The cloud is frozen: {doubt} The ledger itself is kept. {_WAY_OUT}"
 
 
 def _opened(connection: Connection, file: os.stat_result | None, warning: str = "") -> Opened:
     since: int = connection.execute("SELECT coalesce(max(key), 0) FROM ceilings").fetchone()[0]
-    return Opened(connection, file, since, warning)
+    return Opened(connection, file, since, progress_of(connection), warning)
 
 
-def _open(path: Path) -> Connection:
-    return open_file(path, _migrations(path), LEDGER, _must_add_up)
+def _open(path: Path, past: bool) -> Connection:
+    return open_file(path, _migrations(past), LEDGER, _must_add_up)
 
 
-def _migrations(path: Path) -> tuple[Migration, ...]:
-    """Return how to make a ledger: one beside a broken one is born frozen, whoever makes it."""
-    if not any(path.parent.glob(f"{path.name}.broken-*")):
+def _migrations(past: bool) -> tuple[Migration, ...]:
+    """Return how to make a ledger: one where there was one before is born frozen, by anyone."""
+    if not past:
         return MIGRATIONS
     first, *rest = MIGRATIONS
     return (replace(first, statements=(*first.statements, _FREEZE)), *rest)
@@ -108,9 +147,8 @@ def _replace(path: Path, before: os.stat_result) -> Opened:
         aside = set_aside(path)
         warning = (
             f"The ledger was damaged, so the cloud is frozen; the file is kept as {aside}. "
-            "Look up what was spent at your providers, set ceilings for what is left, then lift "
-            "the freeze with `baton budget release --freeze`."
+            f"{_WAY_OUT}"
         )
     create(path)  # unless another Baton did all this a moment ago
     file = path.stat()
-    return _opened(_open(path), file, warning)
+    return _opened(_open(path, past=True), file, warning)

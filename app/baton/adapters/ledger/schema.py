@@ -24,13 +24,19 @@ def _amounts(row: str) -> list[str]:
     return [f"({row}.status = '{name}') * {row}.{column}" for name, column in _SUMS.items()]
 
 
-def _add_up(amounts: Iterable[str]) -> str:
+def _add_up(amounts: Iterable[str], run: str = "new.run") -> str:
     """Return what adds a call's amounts to the sums of its scopes."""
     amount = ", ".join(amounts)
-    rows = ", ".join(f"('{scope}', new.{scope}, {amount})" for scope in _SCOPES)
+    names = {scope: run if scope == "run" else f"new.{scope}" for scope in _SCOPES}
+    rows = ", ".join(f"('{scope}', {name}, {amount})" for scope, name in names.items())
     sums = ", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)
     return f"INSERT INTO totals VALUES {rows} ON CONFLICT (scope, name) DO UPDATE SET {sums};"
 
+
+_CHANGES = [" - ".join(both) for both in zip(_amounts("new"), _amounts("old"), strict=True)]
+
+_ROOT = "coalesce({0}root, {0}run)"
+"""The run that a call counts for: the first one of those that went on with it."""
 
 _ENTRY = """INSERT INTO entries (call, at, status, held, charged, tokens_in, tokens_out)
     VALUES (new.id, new.changed, new.status, new.held, new.charged, new.tokens_in, new.tokens_out);
@@ -129,7 +135,7 @@ _FIRST = Migration(
         END""",
         f"""CREATE TRIGGER calls_moved AFTER UPDATE OF status, charged ON calls BEGIN
             {_ENTRY}
-            {_add_up(map(" - ".join, zip(_amounts("new"), _amounts("old"), strict=True)))}
+            {_add_up(_CHANGES)}
         END""",
         """CREATE TRIGGER calls_stay BEFORE DELETE ON calls BEGIN
             SELECT RAISE(ABORT, 'what happened is never changed');
@@ -146,12 +152,34 @@ _FIRST = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+_PROGRESS = Migration(
+    "0002_progress",
+    (
+        # Which ledger this is: records elsewhere tell by it how far the ledger had come.
+        "CREATE TABLE identity (id TEXT NOT NULL) STRICT",
+        "INSERT INTO identity VALUES (hex(randomblob(8)))",
+        *_keep("identity"),
+        # `root` is the run that this call's run goes on with, whose ceiling it shares; NULL: none.
+        "ALTER TABLE calls ADD COLUMN root TEXT",
+        "DROP TRIGGER calls_held",
+        "DROP TRIGGER calls_moved",
+        f"""CREATE TRIGGER calls_held AFTER INSERT ON calls BEGIN
+            {_ENTRY}
+            {_add_up(_amounts("new"), _ROOT.format("new."))}
+        END""",
+        f"""CREATE TRIGGER calls_moved AFTER UPDATE OF status, charged ON calls BEGIN
+            {_ENTRY}
+            {_add_up(_CHANGES, _ROOT.format("new."))}
+        END""",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS)
 
 _SUMS_OF_CALLS = " UNION ALL ".join(
-    f"SELECT '{scope}', {scope}, {', '.join(f'sum({a})' for a in _amounts('calls'))} "
-    f"FROM calls GROUP BY {scope}"
-    for scope in _SCOPES
+    f"SELECT '{scope}', {name}, {', '.join(f'sum({a})' for a in _amounts('calls'))} "
+    f"FROM calls GROUP BY {name}"
+    for scope, name in {**dict(zip(_SCOPES, _SCOPES, strict=True)), "run": _ROOT.format("")}.items()
 )
 
 WRONG_SUMS = (
