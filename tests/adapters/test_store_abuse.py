@@ -279,6 +279,28 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     assert asyncio.run(use(path)) == ("", 1)
 
 
+@pytest.mark.parametrize("lost", ["emptied", "removed", "only a log is left"])
+def test_a_history_that_was_lost_is_reported_once(
+    tmp_path: Path, sound_database: Path, lost: str
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    assert asyncio.run(use(path)) == ("", 25)
+    if lost == "emptied":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+    if lost == "only a log is left":
+        stamp(path).unlink()
+        path.with_name("baton.db-wal").write_bytes(b"7 pages")
+    warning, conversations = asyncio.run(use(path))
+    assert warning.startswith("The history file was emptied or removed")
+    assert conversations == 0
+    kept = [file.read_bytes() for file in tmp_path.glob("baton.db.broken-*-wal")]
+    assert kept == ([b"7 pages"] if lost == "only a log is left" else [])
+    assert asyncio.run(use(path)) == ("", 1)
+
+
 def test_damage_that_shows_later_is_looked_for_at_the_next_start(
     tmp_path: Path, sound_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

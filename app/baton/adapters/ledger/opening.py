@@ -75,7 +75,7 @@ def open_ledger(memory: Memory | None) -> Opened:
         if weakness():
             raise StoreError(weakness(LEDGER), "Run scripts/baton, which installs it.")
         recollection = memory.recall()
-        lost = is_empty(path) and recollection.past
+        lost = recollection.past and is_empty(path)
         log = set_aside(path) if has_lost_log(path) else None
         create(path)
         before = path.stat()

@@ -19,6 +19,9 @@ from baton.sqlite import (
     connect,
     create,
     explained,
+    has_lost_log,
+    has_past,
+    is_empty,
     migrate,
     open_file,
     set_aside,
@@ -48,12 +51,22 @@ def open_database(path: Path | None) -> Opened:
             return Opened(connection)
         if weakness():
             raise StoreError(weakness(), "Run scripts/baton, which installs it.")
+        lost = has_past(path) and is_empty(path)
+        log = set_aside(path) if has_lost_log(path) else None
         create(path)
         before = path.stat()
         try:
-            return Opened(_open(path))
+            return Opened(_open(path), _loss(path, log) if lost else "")
         except Damaged:
             return _replace(path, before)
+
+
+def _loss(path: Path, log: Path | None) -> str:
+    kept = f"what was left of it is kept as {log}" if log is not None else "nothing of it is left"
+    return (
+        f"The history file was emptied or removed, so a new one was begun; {kept}, and the ledger "
+        f"is as it was. A backup can take the place of {path} while no Baton runs."
+    )
 
 
 def _open(path: Path) -> Connection:
