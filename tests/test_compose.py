@@ -13,14 +13,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from adapters.spend import bill
 from baton.adapters import local
 from baton.adapters.shelf import FolderShelf
-from baton.compose import card_of, compose, library
+from baton.compose import card_of, compose, library, open_ledger
 from baton.domain.chat import Prompt
-from baton.domain.errors import ModelFileError
+from baton.domain.errors import BudgetExceeded, ModelFileError
 from baton.domain.labels import Label
 from baton.domain.ledger import Room, Scope, Standing, Thrift
 from baton.domain.library import Held, Record, Stamp
+from baton.domain.money import NANO, parse_usd
 from baton.engine.policy import Limits
 from baton.secrets import hide
 from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths, load, write
@@ -289,3 +291,29 @@ async def test_closing_goes_on_where_a_part_fails_to(
     with pytest.raises(OSError, match="no more"):
         await baton.aclose()
     assert {type(baton.library), type(worker), type(baton.ledger), type(baton.store)} <= {*closed}
+
+
+@pytest.mark.parametrize(("ceiling", "allowed"), [("0", False), ("0.0001", False), ("2", True)])
+async def test_a_ceiling_that_is_changed_during_a_start_is_obeyed(
+    tmp_path: Path, ceiling: str, allowed: bool
+) -> None:
+    """Another Baton sets it after the settings were read, and before the ledger is open."""
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    write(paths.config_file, {"budget": {"day": "1"}})
+    settings = load(paths.config_file)
+    write(paths.config_file, {"budget": {"day": ceiling}})
+    other = open_ledger(paths)
+    await other.set_ceiling(Scope.DAY, parse_usd(ceiling))
+    baton = compose(settings, paths, history=False)
+    standing = await baton.orchestra.standing()
+    assert [room.ceiling for room in standing.rooms] == [min(parse_usd(ceiling), NANO), None]
+    for _ in range(2):
+        if allowed:
+            await baton.ledger.hold(bill(settings.budget.ceilings))
+        else:
+            with pytest.raises(BudgetExceeded):
+                await baton.ledger.hold(bill(settings.budget.ceilings))
+    await other.set_ceiling(Scope.DAY, 2 * NANO)  # from now on as ever
+    await baton.ledger.hold(bill(settings.budget.ceilings))
+    await other.aclose()
+    await baton.aclose()

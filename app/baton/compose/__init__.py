@@ -12,18 +12,20 @@ from baton.adapters.local import LocalWorker
 from baton.compose.local import NOTHING_HERE, LocalWorkers, library
 from baton.compose.outside import card_of, doubts, outside_workers
 from baton.domain.catalogue import Role
-from baton.domain.errors import StoreError
+from baton.domain.errors import ConfigError, StoreError
 from baton.domain.library import State
 from baton.settings import LocalWorker as LocalSettings
 from baton.settings import Paths, Settings, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
 
     from baton.adapters.cloud import Gateway
     from baton.adapters.ledger import Ledger
     from baton.adapters.router import LearnedRouter
     from baton.adapters.store import Store
+    from baton.domain.ledger import Scope
     from baton.domain.library import Held
     from baton.engine.learning import Tutor
     from baton.engine.library import Library
@@ -264,7 +266,20 @@ def open_ledger(paths: Paths) -> Ledger:
     """Begin to open this person's ledger, and all that would remember a lost one."""
     from baton.adapters.ledger import Ledger
 
-    return Ledger.open(paths.ledger, records=paths.ledger_records, history=paths.database)
+    return Ledger.open(
+        paths.ledger,
+        records=paths.ledger_records,
+        history=paths.database,
+        reread=partial(_ceilings, paths.config_file),
+    )
+
+
+def _ceilings(file: Path) -> Mapping[Scope, int]:
+    """Return the ceilings in the settings; a file that can't be read now was read before."""
+    try:
+        return load(file).budget.ceilings
+    except ConfigError:
+        return {}
 
 
 def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple[str, str]:

@@ -21,11 +21,16 @@ from baton.sqlite import Connection, Row, clean
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """This moment in this process: ceilings with a key above `since` are newer than its own."""
+    """This moment in this process: ceilings with a key above `since` are newer than its own.
+
+    `reread` are the settings' ceilings as they were once the ledger was open: a ceiling that was
+    lowered while this process started counts too.
+    """
 
     now: float
     owner: Owner
     since: int
+    reread: Mapping[Scope, int]
 
 
 def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
@@ -85,7 +90,8 @@ def _rooms(
 ) -> list[Room]:
     day, month = _dates(here.now)
     names = {**names, Scope.DAY: day, Scope.MONTH: month}
-    rules = {**ceilings, **_newer_ceilings(connection, here.since)}
+    lowest = {s: min(ceilings.get(s, amount), amount) for s, amount in here.reread.items()}
+    rules = {**ceilings, **lowest, **_newer_ceilings(connection, here.since)}
     rooms = []
     for scope, name in names.items():
         row = connection.execute(

@@ -43,12 +43,14 @@ class Ledger:
         *,
         records: Path | None = None,
         history: Path | None = None,
+        reread: Callable[[], Mapping[Scope, int]] = dict,
     ) -> None:
         self._path = path
         self._clock = clock
         self._memory = None if path is None else Memory(path, records, history)
         self._thread = ThreadPoolExecutor(1, "baton-ledger")
         self._opened = self._thread.submit(open_ledger, self._memory)
+        self._reread = self._thread.submit(reread)
         self._thread.submit(self._recover)
 
     @classmethod
@@ -59,14 +61,16 @@ class Ledger:
         *,
         records: Path | None = None,
         history: Path | None = None,
+        reread: Callable[[], Mapping[Scope, int]] = dict,
     ) -> Ledger:
         """Begin to open the ledger at this path (None: in memory, forgotten at the end).
 
         Returns at once. What goes wrong is raised by whatever is called first. A ceiling that is
-        set from now on, by whichever Baton, rules over those that bills bring along. A folder of
+        set once the ledger is open, by any Baton, rules over those that bills bring along. Before
+        that it is in the settings, which `reread` returns: the lower of both rules. A folder of
         `records` and the `history` remember a ledger that is lost or set back.
         """
-        return cls(path, clock, records=records, history=history)
+        return cls(path, clock, records=records, history=history, reread=reread)
 
     @property
     def warning(self) -> str:
@@ -251,7 +255,8 @@ class Ledger:
         return this_process()
 
     def _here(self) -> Here:
-        return Here(self._clock(), self._owner, self._opened.result().since)
+        since, reread = self._opened.result().since, self._reread.result()
+        return Here(self._clock(), self._owner, since, reread)
 
     def _must_be_there(self) -> None:
         """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""
