@@ -1,13 +1,34 @@
 """No text can make a terminal do anything."""
 
+import sys
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.domain.sanitise import one_line, sanitise
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
+EVERYTHING = "".join(map(chr, range(sys.maxunicode + 1)))
+JOINERS = "\u200c\u200d"
+NUMBER_SIGNS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u0890\u0891\u08e2\U000110bd\U000110cd"
+"""Of category Cf, but visible: Unicode's Prepended_Concatenation_Mark, without the Syriac one."""
+
+EMOJI_STYLES = "\ufe0e\ufe0f"
+IGNORABLE = (
+    "\xad \u034f \u061c \u115f-\u1160 \u17b4-\u17b5 \u180b-\u180f \u200b-\u200f \u202a-\u202e "
+    "\u2060-\u206f \u3164 \ufe00-\ufe0f \ufeff \uffa0 \ufff0-\ufff8 \U0001bca0-\U0001bca3 "
+    "\U0001d173-\U0001d17a \U000e0000-\U000e0fff"
+)
+"""Unicode's Default_Ignorable_Code_Point: what is not drawn where it isn't understood."""
+
+ORDINARY = st.text(
+    st.characters(
+        categories=("L", "N", "P", "S", "Zs"), exclude_characters="\u115f\u1160\u3164\uffa0"
+    ),
+    max_size=60,
+)
 BIDI = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
 
 
@@ -16,6 +37,45 @@ def test_nothing_a_terminal_obeys_is_left(text: str) -> None:
     for char in sanitise(text):
         assert char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cs"}
         assert unicodedata.bidirectional(char) not in BIDI
+
+
+def test_of_all_characters_no_format_character_is_left_that_cannot_be_seen() -> None:
+    formats = {char for char in sanitise(EVERYTHING) if unicodedata.category(char) == "Cf"}
+    assert formats - set(NUMBER_SIGNS) == set(JOINERS)
+
+
+def test_of_all_characters_no_ignorable_one_is_left_but_what_emoji_and_scripts_need() -> None:
+    spans = [span.partition("-") for span in IGNORABLE.split(" ")]
+    ignorable = {
+        char
+        for first, _, last in spans
+        for char in EVERYTHING[ord(first) : ord(last or first) + 1]
+        if char not in JOINERS + EMOJI_STYLES
+    }
+    assert sanitise("".join(sorted(ignorable))) == "�" * len(ignorable)
+
+
+@pytest.mark.parametrize(
+    "char",
+    [
+        "\u200b",
+        "\u2060",
+        "\ufeff",
+        "\xad",
+        "\u2063",
+        "\u206a",
+        "\U000e0041",
+        "\U000e0100",
+        "\u3164",
+    ],
+)
+def test_what_does_not_show_is_shown(char: str) -> None:
+    assert sanitise(f"a{char}b") == "a�b"
+
+
+@pytest.mark.parametrize("text", ["❤️", "👩\u200d🚀", "می\u200cخواهم", "بسم ۝١"])  # noqa: RUF001
+def test_emoji_and_scripts_keep_what_they_need(text: str) -> None:
+    assert sanitise(text) == text
 
 
 @given(ANYTHING, st.integers(0, 60))
@@ -28,7 +88,7 @@ def test_cleaning_twice_changes_nothing(text: str) -> None:
     assert sanitise(sanitise(text)) == sanitise(text)
 
 
-@given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=60))
+@given(ORDINARY)
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert sanitise(text) == text
 

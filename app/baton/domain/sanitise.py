@@ -1,8 +1,9 @@
 """The one gate through which all outside text passes before it reaches a terminal.
 
 Models, files, error messages, worker names, history, pasted text: any of them may hold escape
-sequences that would write to the clipboard, forge the window's title or move the cursor. Every
-rule looks at single characters, so text may be cleaned in chunks split anywhere.
+sequences that would write to the clipboard, forge the window's title or move the cursor, or text
+that doesn't show but is copied along. Every rule looks at single characters, so text may be cleaned
+in chunks split anywhere.
 """
 
 from __future__ import annotations
@@ -16,19 +17,23 @@ _UNSAFE = re.compile(
     "\x00-\x08\x0b-\x1f\x7f"  # C0 but tab and newline, DEL
     "\x80-\x9f"  # C1: a terminal may read \x9b as ESC [
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi marks and overrides
-    "\ufff9-\ufffb"  # interlinear annotation
-    "\U000e0000-\U000e007f"  # tags: text that nobody sees
+    "\xad\u180e\u200b\u2060-\u2065\u206a-\u206f\ufeff"  # no width: soft hyphen, spaces, joiners
+    "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # joiner and letters that have no glyph
+    "\u180b-\u180d\u180f\ufe00-\ufe0d"  # variation selectors but those of emoji (VS15, VS16)
+    "\u070f\ufff0-\ufffb\U00013430-\U0001343f"  # marks for annotations and layout
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # the same for shorthand and music
+    "\U000e0000-\U000e0fff"  # tags and more variation selectors: whole texts that don't show
     "\ud800-\udfff"  # lone surrogates can't be encoded
     "]"
 )
 
 
 def sanitise(text: str) -> str:
-    """Return the text with nothing in it that a terminal would obey.
+    """Return the text with nothing in it that a terminal would obey, and nothing invisible.
 
     Carriage returns vanish (so that CRLF becomes a plain line break), exotic line separators become
     line breaks, and every other unsafe character is replaced by U+FFFD, so that the person sees
-    that something was there.
+    that something was there. The two joiners that scripts and emoji need (U+200C, U+200D) stay.
     """
     if text.isascii() and text.isprintable():
         return text
