@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adapters.spend import CENT, DAY, DOLLAR, MINI, NOON, bill
 from baton import sqlite
@@ -217,6 +222,96 @@ async def test_a_day_ends_at_the_persons_midnight(ledger: Ledger, clock: Clock) 
     assert await amounts(ledger, Scope.MONTH) == (0, 0, 0)
     assert await amounts(ledger, Scope.SESSION) == (0, HELD, 0)
     assert [row.name for row in await ledger.usage("day")] == ["2026-03-31"]
+
+
+ZONES = (
+    "UTC",
+    "Pacific/Kiritimati",
+    "Pacific/Pago_Pago",
+    "America/New_York",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(ZONES), st.floats(-20, 30), st.booleans()),
+        min_size=5,
+        max_size=25,
+    ),
+    st.sampled_from([(2026, 3, 29), (2026, 6, 1), (2026, 10, 31), (2026, 12, 31)]),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_day_has_one_ceiling_in_all_time_zones(
+    moves: list[tuple[str, float, bool]], date: tuple[int, int, int]
+) -> None:
+    """The clock is set on and back as well. What counts is checked by the calendar's own words."""
+    start = datetime(*date, 12, tzinfo=UTC).timestamp()
+    try:
+        asyncio.run(_spend_in_zones(start, moves))
+    finally:
+        os.environ.pop("TZ", None)
+        time.tzset()
+
+
+async def _spend_in_zones(start: float, moves: list[tuple[str, float, bool]]) -> None:
+    clock = Clock()
+    clock.now = start
+    ledger = Ledger.open(None, clock)
+    ceilings = {Scope.DAY: 2 * HELD, Scope.MONTH: 4 * HELD}
+    for zone, hours, ends in moves:
+        os.environ["TZ"] = zone
+        time.tzset()
+        clock.now += hours * 3600
+        try:
+            hold = await ledger.hold(bill(ceilings))
+        except BudgetExceeded:
+            continue
+        if ends:
+            await ledger.leave(hold.call)
+        today = datetime.fromtimestamp(clock.now, ZoneInfo(zone)).date()
+        charges = await ledger.charges()
+        dates = [datetime.fromtimestamp(one.at, ZoneInfo(zone)).date() for one in charges]
+        assert sum(c.held for c, d in zip(charges, dates, strict=True) if d == today) <= 2 * HELD
+        month = (today.year, today.month)
+        spent = [c.held for c, d in zip(charges, dates, strict=True) if (d.year, d.month) == month]
+        assert sum(spent) <= 4 * HELD
+        for scope in (Scope.DAY, Scope.MONTH):
+            rooms = (await ledger.standing(ceilings)).rooms
+            [room] = [room for room in rooms if room.scope is scope]
+            assert room.used <= ceilings[scope]
+    await ledger.aclose()
+
+
+async def test_another_time_zone_is_no_other_day(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ceilings = {Scope.DAY: HELD}
+    try:
+        for zone in ("UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            if zone == "UTC":
+                await ledger.leave((await ledger.hold(bill(ceilings))).call)
+            with pytest.raises(BudgetExceeded, match="today"):
+                await ledger.hold(bill(ceilings))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+async def test_a_clock_that_is_set_on_and_back_opens_no_other_day(
+    ledger: Ledger, clock: Clock
+) -> None:
+    ceilings = {Scope.DAY: HELD}
+    clock.now += 24 * 3600
+    await ledger.hold(bill(ceilings))
+    clock.now -= 24 * 3600
+    with pytest.raises(BudgetExceeded, match="today"):
+        await ledger.hold(bill(ceilings))
+    clock.now += 48 * 3600
+    await ledger.hold(bill(ceilings))
 
 
 async def test_a_ceiling_that_is_set_rules_in_every_baton_at_once(path: Path) -> None:

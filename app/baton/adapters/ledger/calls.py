@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 
 from baton.adapters.ledger.owner import Owner
 from baton.adapters.ledger.rows import price_of, price_text
+from baton.adapters.ledger.schema import SUMS
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.ledger import Bill, Hold, Room, Scope, Standing, Status
 from baton.domain.money import format_usd
@@ -17,6 +19,8 @@ from baton.domain.prices import Used
 from baton.domain.sanitise import one_line
 from baton.domain.spending import MOST, decide
 from baton.sqlite import Connection, Row, clean
+
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,38 @@ def _rooms(
             "SELECT settled, held, unconfirmed FROM totals WHERE scope = ? AND name = ?",
             [scope.value, name],
         ).fetchone()
-        rooms.append(Room(scope, rules.get(scope), *(row or (0, 0, 0))))
+        amounts = zip(row or (0, 0, 0), _dated_otherwise(connection, scope, here.now), strict=True)
+        rooms.append(Room(scope, rules.get(scope), *map(sum, amounts)))
     return rooms
+
+
+def _dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequence[int]:
+    """Return the sums of calls of this day or month that have another date.
+
+    Another time zone gave it to them, or a clock that was up to a day ahead: neither is another
+    day's money.
+    """
+    if scope not in (Scope.DAY, Scope.MONTH):
+        return (0, 0, 0)
+    today = date.fromtimestamp(now)
+    if scope is Scope.DAY:
+        begin, end = today, today + _DAY
+        # Two zones are at most 26 hours apart.
+        names = [str(today + days * _DAY) for days in (-2, -1, 1, 2, 3)]
+    else:
+        begin = today.replace(day=1)
+        end = (begin + 31 * _DAY).replace(day=1)
+        names = [f"{day:%Y-%m}" for day in (begin - _DAY, end)]
+    row: Row = connection.execute(
+        f"SELECT {SUMS} FROM calls WHERE {scope.value} IN ({', '.join('?' * len(names))}) "
+        "AND at >= ? AND at < ?",
+        [*names, _midnight(begin), _midnight(end + _DAY)],
+    ).fetchone()
+    return [amount or 0 for amount in row]
+
+
+def _midnight(day: date) -> float:
+    return time.mktime((day.year, day.month, day.day, 0, 0, 0, 0, 0, -1))
 
 
 def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | None]:

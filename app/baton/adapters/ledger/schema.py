@@ -159,6 +159,8 @@ _PROGRESS = Migration(
         "CREATE TABLE identity (id TEXT NOT NULL) STRICT",
         "INSERT INTO identity VALUES (hex(randomblob(8)))",
         *_keep("identity"),
+        "CREATE INDEX calls_by_day ON calls (day, at)",
+        "CREATE INDEX calls_by_month ON calls (month, at)",
         # `root` is the run that this call's run goes on with, whose ceiling it shares; NULL: none.
         "ALTER TABLE calls ADD COLUMN root TEXT",
         "DROP TRIGGER calls_held",
@@ -176,9 +178,11 @@ _PROGRESS = Migration(
 
 MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS)
 
+SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
+"""What calls come to: settled, held, unconfirmed."""
+
 _SUMS_OF_CALLS = " UNION ALL ".join(
-    f"SELECT '{scope}', {name}, {', '.join(f'sum({a})' for a in _amounts('calls'))} "
-    f"FROM calls GROUP BY {name}"
+    f"SELECT '{scope}', {name}, {SUMS} FROM calls GROUP BY {name}"
     for scope, name in {**dict(zip(_SCOPES, _SCOPES, strict=True)), "run": _ROOT.format("")}.items()
 )
 
