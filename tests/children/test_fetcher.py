@@ -9,8 +9,11 @@ import ipaddress
 import json
 import os
 import random
+import socket
 import ssl
+import threading
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +292,44 @@ def test_the_token_is_for_the_hub_alone() -> None:
     source = Source("a/b", "x y/ü#?.gguf", "main")
     where = "https://mirror.example.org:8443/hf/a/b/resolve/main/x%20y/%C3%BC%23%3F.gguf"
     assert web.address(source) == where
+
+
+def test_a_token_that_somebody_put_in_goes_to_no_other_host() -> None:
+    with Hub() as hub:
+        hub.add("a/b", {"m.gguf": SMALL})
+        with closing(wire.Web({"HF_ENDPOINT": "https://hub.example.org"})) as web:
+            url = f"{hub.url}/a/b/resolve/main/m.gguf"
+            with web.open(url, headers={"Authorization": "Bearer hf_canary"}) as response:
+                assert response.status_code == 200
+        assert hub.log
+        assert not any("authorization" in seen.headers for seen in hub.log)
+
+
+def test_a_compressed_answer_is_refused_and_its_connection_closed() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        listening.settimeout(30)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+        refused: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                with web.open(url):
+                    pass
+            except wire.Astray as error:
+                refused.append(error)  # kept, as the frames that hold the answer are
+
+        with closing(wire.Web({})) as web:
+            asking = threading.Thread(target=ask)
+            asking.start()
+            connection, _ = listening.accept()
+            with connection:
+                connection.settimeout(30)
+                assert connection.recv(65536)
+                head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 99\r\n\r\n"
+                connection.sendall(head)
+                asking.join(30)
+                assert "packed" in str(refused[0])
+                assert connection.recv(1) == b""
 
 
 @pytest.mark.parametrize("endpoint", ["example.org", "ftp://x", "https://u:p@x", "https://x/?a=b"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import socket
 import threading
@@ -347,6 +348,32 @@ def test_two_versions_are_never_mixed(hub: Hub, target: Path) -> None:
     hub.add(REPO, {FILE: new})
     fetch(hub, unvouched(hub), target)
     assert target.read_bytes() == new
+
+
+def test_a_part_from_before_the_machine_was_started_is_not_used(hub: Hub, target: Path) -> None:
+    hub.fault(Fault(cut=200_000, stall=True))
+    with pytest.raises(Stopped):
+        fetch(hub, unvouched(hub), target, Told(200_000), patience=60)
+    [partial] = target.parent.glob("*.partial")
+    size = partial.stat().st_size
+    partial.write_bytes(bytes(size))  # what a power cut may leave: the length, and no contents
+    os.utime(partial, (1, 1))
+    fetch(hub, unvouched(hub), target)
+    assert target.read_bytes() == CONTENT
+    assert hub.contents()[-1].headers.get("range") is None
+
+
+def test_a_part_of_another_version_throws_the_old_part_away(hub: Hub, target: Path) -> None:
+    """A server that ignores If-Range sends the rest of a newer file."""
+    hub.fault(Fault(cut=200_000, stall=True))
+    with pytest.raises(Stopped):
+        fetch(hub, unvouched(hub), target, Told(200_000), patience=60)
+    new = CONTENT[::-1]
+    hub.add(REPO, {FILE: new})
+    hub.fault(Fault(careless=True))
+    fetch(hub, unvouched(hub), target)
+    assert target.read_bytes() == new
+    assert [seen.headers.get("range") for seen in hub.contents()][-2:] == ["bytes=200000-", None]
 
 
 def test_without_a_version_it_begins_anew(hub: Hub, target: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import random
+import struct
 import tracemalloc
 from collections.abc import Iterable
 
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from baton.adapters.local import starter
-from baton.domain.gguf import BLOCKS, Cut, Header, Malformed, read, read_on
+from baton.domain.gguf import BLOCKS, LONGEST_TEXT, Cut, Header, Malformed, read, read_on
+from baton.domain.metadata import MOST_LAYERS
 from support.gguf import Tensor, Typed, Value, facts, header, hostile, mutated, vocabulary, whole
 
 texts = some.text(max_size=30)
@@ -246,6 +248,37 @@ def test_parts_and_alignment() -> None:
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=why):
         read(data, len(data))
+
+
+@pytest.mark.parametrize("dimensions", [5, 6, 2**32 - 1])
+def test_a_tensor_has_at_most_four_dimensions(dimensions: int) -> None:
+    good = header(facts(), [Tensor("w", (32, 1, 1, 1))])
+    assert read(good, None).weights == 128
+    shape = struct.pack("<I4Q", 4, 32, 1, 1, 1)
+    bad = good.replace(shape, struct.pack("<I4Q", dimensions, 32, 1, 1, 1) + bytes(64))
+    with pytest.raises(Malformed, match=f"a tensor of {dimensions:,} dimensions"):
+        read(bad, None)
+
+
+def test_an_array_longer_than_a_model_has_layers_is_stepped_over() -> None:
+    for count, kept in ((MOST_LAYERS, True), (MOST_LAYERS + 1, False), (1_000_000, False)):
+        data = header(facts() | {"llama.attention.head_count": [1] * count})
+        with pytest.raises(Malformed) if not kept else contextlib.nullcontext():
+            read(data, None)  # without its values it has no number for each layer
+    tracemalloc.start()
+    with contextlib.suppress(Malformed):
+        read(data, None)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1_000_000, "a million numbers take 8 MB and more"
+
+
+def test_a_template_that_is_too_long_is_left_out() -> None:
+    def template(length: int) -> str:
+        return read(header(facts() | {"tokenizer.chat_template": "x" * length}), None).template
+
+    assert template(LONGEST_TEXT) == "x" * LONGEST_TEXT
+    assert template(LONGEST_TEXT + 1) == ""
 
 
 def outcome(data: bytes, size: int | None) -> str:

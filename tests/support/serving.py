@@ -35,7 +35,8 @@ class Fault:
     `rate` sends so many bytes per second, `cut` ends after so many bytes of this answer (`reset` as
     a crashed machine would, `stall` by silence), `length` is added to the true Content-Length,
     `unsized` leaves it out, `wrong` flips the byte at that offset of the file, `whole` answers a
-    range with 200 and everything, `shift` moves what Content-Range claims.
+    range with 200 and everything, `shift` moves what Content-Range claims, `careless` ignores
+    If-Range, so that the part may be of another version.
     """
 
     status: int = 0
@@ -54,6 +55,7 @@ class Fault:
     wrong: int | None = None
     whole: bool = False
     shift: int = 0
+    careless: bool = False
 
 
 FINE = Fault()
@@ -233,7 +235,9 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.ranges:
             headers["Accept-Ranges"] = "bytes"
             if not fault.whole:
-                status, start, end = _ranged(seen.headers, headers.get("ETag", ""), size)
+                asked = {k: v for k, v in seen.headers.items() if k != "if-range"}
+                asked = asked if fault.careless else seen.headers
+                status, start, end = _ranged(asked, headers.get("ETag", ""), size)
         if status == 206:
             first, last = start + fault.shift, end - 1 + fault.shift
             headers["Content-Range"] = f"bytes {first}-{last}/{size}"
