@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta
@@ -26,6 +25,7 @@ from baton.domain.chat import Message, Request, Role, Text, Usage, fenced
 from baton.domain.errors import WorkerError
 from baton.domain.labels import Label
 from baton.domain.prices import FREE
+from support.processes import wait_until_over
 
 NOW = datetime(2026, 11, 21, 14, 50, tzinfo=UTC)
 
@@ -289,13 +289,6 @@ async def test_its_environment_holds_no_key() -> None:
         await worker.aclose()
 
 
-def is_over(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 PARENT = """
 import asyncio, sys
 from baton.adapters.tools import tools
@@ -323,10 +316,7 @@ def test_no_process_outlives_its_parent() -> None:
         family = [child, *child.children(recursive=True)]
         parent.kill()
         parent.wait()
-        deadline = time.monotonic() + 30
-        while not all(map(is_over, family)):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until_over(family)
 
 
 def test_the_front_loads_no_engine_of_the_tools() -> None:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
+import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +21,10 @@ import psutil
 import pytest
 
 from baton.adapters.tools import Toolbox, sandbox, tools
+from baton.children.sandbox import _ALLOWED, MEMORY_BYTES, _filter
 from baton.domain.errors import WorkerError
 from children.attacks import ATTACKS
+from support.processes import wait_until_over
 from support.strangers import let_look
 
 pytestmark = pytest.mark.skipif(not sandbox(), reason="no sandbox here, so nothing is executed")
@@ -81,13 +87,6 @@ class Guarded:
         async with asyncio.timeout(seconds):
             while len(self.family()) != processes:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-
-
-def is_over(process: psutil.Process) -> bool:
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +189,118 @@ async def test_a_killed_process_is_replaced_and_the_call_made_again(
     await guarded.until(3)
     old[who].send_signal(signal.SIGKILL)
     assert await task == "done\nFinished."
-    async with asyncio.timeout(30):
-        while not all(map(is_over, old)):  # noqa: ASYNC110
+    await asyncio.to_thread(wait_until_over, old)
+
+
+async def running_code(guarded: Guarded) -> psutil.Process:
+    """Wait until code runs, and return its process once that is confined."""
+    await guarded.until(3)
+    (code,) = guarded.family()[2:]
+    async with asyncio.timeout(60):
+        while facts(code, "status").get("Seccomp") != "2":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+    return code
+
+
+def facts(process: psutil.Process, name: str) -> dict[str, str]:
+    """Return what the kernel says of a process, by name: lines of /proc/PID/status or limits."""
+    lines = Path(f"/proc/{process.pid}/{name}").read_text().splitlines()
+    pairs = (re.split(r":\s*|\s{2,}", line, maxsplit=1) for line in lines)
+    return {pair[0]: " ".join(pair[1].split()) for pair in pairs if len(pair) == 2}
+
+
+def assert_confined(code: psutil.Process, seconds: int) -> None:
+    """Assert each limit by itself: the filter hides that one of the others is missing."""
+    limits, status = facts(code, "limits"), facts(code, "status")
+    wanted = {
+        "Max cpu time": f"{seconds} {seconds} seconds",
+        "Max file size": "0 0 bytes",
+        "Max core file size": "0 0 bytes",
+        "Max processes": "0 0 processes",
+        "Max address space": f"{MEMORY_BYTES} {MEMORY_BYTES} bytes",
+    }
+    assert limits.items() >= wanted.items()
+    assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
+    if os.geteuid() == 0:
+        assert set(status["Uid"].split()) | set(status["Gid"].split()) == {"65534"}
+        assert status["Groups"] == ""
+    assert {status[name] for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {"0" * 16}
+
+
+async def test_code_is_held_to_its_limits(guarded: Guarded) -> None:
+    task = asyncio.create_task(guarded.run("import time\ntime.sleep(1000)", 30))
+    assert_confined(await running_code(guarded), 31)
+    task.cancel()
+
+
+CONFINED = """
+import os, resource, time
+from baton.children.sandbox import confine
+if os.geteuid() == 0:
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
+    os.setgroups([1, 2])
+confine(7)
+os.write(1, b".")
+time.sleep(1000)
+"""
+
+
+def test_a_process_is_confined_whatever_it_was_allowed_before() -> None:
+    command = [sys.executable, "-P", "-c", CONFINED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as code:
+        try:
+            assert code.stdout is not None
+            assert code.stdout.read(1) == b"."
+            assert_confined(psutil.Process(code.pid), 7)
+        finally:
+            code.kill()
+
+
+async def test_code_ends_with_its_jailer(guarded: Guarded) -> None:
+    """It sleeps, so neither its time on the processor nor a full pipe would end it."""
+    task = asyncio.create_task(guarded.run("import time\ntime.sleep(1000)", 300))
+    code = await running_code(guarded)
+    guarded.family()[1].kill()
+    await asyncio.to_thread(wait_until_over, [code])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+KILL, REFUSE, ALLOW = 0x80000000, 0x00050001, 0x7FFF0000
+
+
+def decide(program: bytes, number: int, machine: int) -> int:
+    """Run the filter as the kernel does, for one system call."""
+    steps = list(struct.iter_unpack("HBBI", program))
+    at = loaded = 0
+    while True:
+        code, yes, no, value = steps[at]
+        match code:
+            case 0x20:
+                loaded = {0: number, 4: machine}[value]
+            case 0x15:
+                at += yes if loaded == value else no
+            case 0x06:
+                return int(value)
+            case _:
+                raise AssertionError(code)
+        at += 1
+
+
+@pytest.mark.parametrize(("machine", "kind"), [("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)])
+def test_calls_of_another_machine_kill(
+    machine: str, kind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not every kernel has the other table, so the filter itself is asked, for every number."""
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    program = _filter()
+    column = ("x86_64", "aarch64").index(machine)
+    allowed = {numbers[column] for numbers in _ALLOWED.values()}
+    for number in (*range(600), 0x40000000, 0x40000001, 2**32 - 1):
+        assert decide(program, number, kind) == (ALLOW if number in allowed else REFUSE)
+        for other in {0x40000003, 0x40000028, 0xC000003E, 0xC00000B7, 0} - {kind}:
+            assert decide(program, number, other) == KILL
 
 
 async def test_a_process_killed_each_time_is_a_clear_error(guarded: Guarded) -> None:

@@ -1,0 +1,26 @@
+"""Whether other processes are over, by whoever started them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import psutil
+
+
+def is_over(process: psutil.Process) -> bool:
+    """Whether a process has ended, be it that its parent has not noticed yet."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def wait_until_over(processes: Iterable[psutil.Process], seconds: float = 30) -> None:
+    """Wait until all of them have ended. Raises TimeoutError."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        while not is_over(process):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{process} has not ended.")
+            time.sleep(0.01)
