@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,29 @@ def test_what_is_done_is_kept_and_the_rest_is_done(call: Call, scripted: Scripte
     again = call("resume")
     assert again.code == 2
     assert "No run was interrupted" in again.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "bounds", "said"),
+    [
+        ([], {"offline": True}, "This run began offline, so it goes on offline."),
+        (["--offline"], {"offline": True}, "This run began offline, so it goes on offline."),
+        ([], {"budget": 10**7}, "This run began with a ceiling of $0.01, which still holds"),
+        (["--budget", "0.02"], {"budget": 10**7}, "with a ceiling of $0.01, which still holds"),
+        (["--budget", "0.005"], {"budget": 10**7}, ""),
+        ([], {}, ""),
+    ],
+)
+def test_a_run_goes_on_within_its_bounds(
+    call: Call, scripted: Scripted, typed: list[str], bounds: dict[str, Any], said: str
+) -> None:
+    scripted(small=lambda _: [Text("It is "), Text("well.")], large=None)
+    stored(*(replace(e, **bounds) if isinstance(e, ev.Routed) else e for e in INTERRUPTED))
+    done = call("resume", *typed)
+    assert (done.code, done.out) == (0, "It is well.\n")
+    assert (said in done.err) if said else not done.err
+    kept = [e for e in json.loads(call("trace", "--json").out)["events"] if e["event"] == "Routed"]
+    assert kept[0].get("offline", False) is bounds.get("offline", False)
 
 
 def test_a_run_that_fails_again_can_be_resumed_again(call: Call, scripted: Scripted) -> None:

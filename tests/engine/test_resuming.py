@@ -9,23 +9,27 @@ import sys
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from adapters.spend import bill
 from baton.domain import events as ev
 from baton.domain.chat import Chunk, Prompt, Request
-from baton.domain.errors import ConfigError
+from baton.domain.errors import BudgetExceeded, ConfigError
 from baton.domain.labels import Label
-from baton.domain.ledger import Policy
+from baton.domain.ledger import Policy, Scope
 from baton.domain.money import NANO
 from baton.domain.plan import DIRECT, Outcome, Plan, Step, single
-from baton.engine.policy import Limits
+from baton.engine.policy import ANYTHING, Limits
 from baton.engine.ports import Desk, Place, Proposal
 from support.acting import (
     DOWN,
     Actor,
+    House,
     cloud,
     echoes,
+    fails,
     house,
     local,
     says,
@@ -263,3 +267,93 @@ async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
         small.act, small.requests = echoes, []
         view = await here.watch(here.orchestra.resume(await here.record()))
         assert (view.answer, len(small.requests)) == ("Two.", 1)
+
+
+# Within the bounds with which it began
+
+
+async def interrupted(here: House, limits: Limits = ANYTHING) -> None:
+    """Stop a run in its second step; from then on only the worker elsewhere can answer."""
+    plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
+    view = await here.watch(
+        here.begin(plan, limits=limits), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
+    )
+    assert statuses(view) == ["done", "loading"]
+    here.actors["small"].act = fails(DOWN)
+
+
+@pytest.mark.parametrize(("bound", "free"), [("mode", "auto"), ("offline", False)])
+@pytest.mark.parametrize("bounded", [True, False])
+async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
+    bound: str, free: object, bounded: bool
+) -> None:
+    terms: dict[str, Any] = {bound: "local" if bound == "mode" else True} if bounded else {}
+    async with house(
+        Actor(local(), stops_at("Two.")), Actor(cloud()), policy=Policy.BUDGET, **terms
+    ) as here:
+        await interrupted(here)
+        changes: dict[str, Any] = {bound: free}
+        here.orchestra.terms = replace(here.orchestra.terms, **changes)
+        for _ in range(2):  # the second goes on with what the first left
+            view = await here.watch(here.orchestra.resume(await here.record()))
+            if bounded:
+                assert (view.status, here.actors["far"].requests) == ("failed", [])
+                assert not any(isinstance(e, ev.Offered) for e in here.events)
+            else:
+                assert len(here.actors["far"].requests) == 1
+                break
+
+
+async def test_a_resumed_run_keeps_the_ceiling_it_began_with() -> None:
+    async with house(Actor(cloud()), policy=Policy.BUDGET) as here:
+        plan = Plan((step("far", "One."),), (1,))
+        view = await here.play(plan, limits=Limits(budget=1000))
+        assert (view.status, here.actors["far"].requests) == ("failed", [])
+        for budget in (None, NANO):
+            limits = Limits(budget=budget)
+            view = await here.watch(here.orchestra.resume(await here.record(), limits))
+            assert (view.status, here.actors["far"].requests) == ("failed", [])
+            assert "The ceiling of $0.000001 for this prompt" in str(here.events[-1])
+
+
+async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:
+    plan = Plan((step("far", "One."),), (1,))
+    async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
+        far = here.actors["far"]
+        await here.play(plan, limits=Limits(budget=NANO))
+        [charge] = await here.ledger.charges()
+        assert charge.charged == charge.held > 0
+        far.act, far.requests = echoes, []
+        first, enough = await here.record(), Limits(budget=charge.held)
+        for record in (first, first, await here.record()):
+            view = await here.watch(here.orchestra.resume(record, enough))
+            assert (view.status, far.requests) == ("failed", [])
+            assert "for this prompt is used up" in str(here.events[-1])
+
+
+async def test_runs_that_go_on_with_one_share_its_ceiling() -> None:
+    plan = Plan((step("far", "One."),), (1,))
+    async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
+        await here.play(plan, limits=Limits(budget=NANO))
+        first = await here.record()
+        for record in (first, first):
+            await here.watch(here.orchestra.resume(record))
+        await here.watch(here.orchestra.resume(await here.record()))
+        charges = await here.ledger.charges()
+        assert len({charge.run for charge in charges}) == 4
+        ceilings = {Scope.RUN: sum(charge.charged for charge in charges)}
+        asked = replace(bill(ceilings, run="another", typed=True), root=first.id)
+        with pytest.raises(BudgetExceeded, match="this prompt is used up"):
+            await here.ledger.hold(asked)
+
+
+@pytest.mark.parametrize("bounds", [{"mode": "local"}, {"offline": True}])
+async def test_help_that_would_leave_is_not_offered_to_a_run_that_began_here_alone(
+    bounds: dict[str, Any],
+) -> None:
+    async with house(Actor(local(), says("")), Actor(cloud()), choice="cloud") as here:
+        here.orchestra.terms = replace(here.orchestra.terms, **bounds)
+        await here.watch(here.begin(None, "Why?"), lambda e: isinstance(e, ev.StepStarted))
+        here.orchestra.terms = replace(here.orchestra.terms, mode="auto", offline=False)
+        await here.watch(here.orchestra.resume(await here.record(), ask=here.person))
+        assert (here.person.asked, here.actors["far"].requests) == ([], [])

@@ -20,13 +20,16 @@ from baton.cli.options import (
 from baton.cli.output import talk
 from baton.cli.steps import told_numbers, view_of
 from baton.domain.errors import ConfigError
-from baton.domain.money import parse_usd
+from baton.domain.money import format_usd, parse_usd
 from baton.settings import find_paths, load
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from baton.adapters.store import Store
     from baton.cli.play import Manner
     from baton.compose import Baton
+    from baton.domain.events import Routed
     from baton.domain.history import RunRecord
     from baton.domain.view import RunView
     from baton.engine.policy import Limits
@@ -58,7 +61,8 @@ def resume(
 ) -> int:
     """Go on with an interrupted run, or play a plan that `baton plan` drew.
 
-    What finished steps wrote is kept, and not paid for again. RUN is the run's id or the beginning
+    What finished steps wrote is kept, and not paid for again. The run's own --offline and --budget
+    hold on; what it was charged counts. RUN is the run's id or the beginning
     of it; without one it is the latest that was interrupted or only planned.
     """
     if as_json and as_events:
@@ -93,8 +97,14 @@ def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: L
 
 async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits) -> int:
     from baton.cli.play import show
+    from baton.engine.orchestra import routed_as
 
     record = await _find(baton.store, named)
+    routed = routed_as(record)
+    if routed.offline:
+        baton.orchestra.go_offline(True)
+    for bound in () if manner.quiet else _bounds(routed, limits):
+        talk(f"baton: {bound}")
 
     def begin(ask: Ask) -> Run:
         return baton.orchestra.resume(record, limits, ask)
@@ -102,6 +112,15 @@ async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits
     if not manner.quiet and os.isatty(2):
         talk(_beginning(record))
     return await show(begin, manner)
+
+
+def _bounds(routed: Routed, limits: Limits) -> Iterator[str]:
+    """Say which bounds of a run hold on though they weren't typed again."""
+    if routed.offline:
+        yield "This run began offline, so it goes on offline."
+    if routed.budget is not None and (limits.budget is None or limits.budget > routed.budget):
+        ceiling = f"a ceiling of ${format_usd(routed.budget)}"
+        yield f"This run began with {ceiling}, which still holds; ask again to allow more."
 
 
 def _is_open(record: RunRecord) -> bool:

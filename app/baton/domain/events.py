@@ -38,8 +38,10 @@ class Started:
 class Routed:
     """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy.
 
-    Whoever goes on with the run later does so within its bounds: `worker` answers unless a plan
-    says otherwise, `alone` if so, and in the `mode` local nobody elsewhere.
+    A run that goes on with this one keeps within its bounds: `worker` answers unless a plan says
+    otherwise, `alone` if so; in the `mode` local or `offline` no remote worker does. `budget` is
+    the ceiling for the prompt in nano-dollars, which all such runs share with the first, `root`
+    ("": this one is the first).
     """
 
     at: float
@@ -50,6 +52,9 @@ class Routed:
     worker: str = ""
     alone: bool = False
     mode: str = ""
+    offline: bool = False
+    budget: int | None = None
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)

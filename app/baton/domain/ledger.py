@@ -87,6 +87,7 @@ class Bill:
     ceiling comes from `--budget`. `typed` is whether a person typed that one, which allows spending
     where nothing else is set. `share` is among how many calls that are ready the headroom is
     divided. `keep` is whether what is sent may stay in the egress log (not with `--no-history`).
+    `root` is the first of the runs that this one goes on with ("": none): all share one ceiling.
     """
 
     run: str
@@ -102,6 +103,7 @@ class Bill:
     typed: bool = False
     share: int = 1
     keep: bool = True
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)

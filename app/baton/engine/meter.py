@@ -64,7 +64,8 @@ Record = Callable[[Tally], Coroutine[Any, Any, None]]
 class Purse:
     """The money of one run, and what else stands between its texts and workers elsewhere.
 
-    `run` and `session` (its conversation) are known once the run is recorded.
+    `run` and `session` (its conversation) are known once the run is recorded. `root` is the first
+    of the runs that this one goes on with, or "".
     """
 
     ledger: Ledger
@@ -73,6 +74,7 @@ class Purse:
     limits: Limits
     run: str = ""
     session: str = ""
+    root: str = ""
 
     def bill(self, card: Card, request: Request, share: int = 1) -> Bill:
         """Return what the ledger must know of a call; the request as it will be sent.
@@ -96,6 +98,7 @@ class Purse:
             typed=self.limits.budget is not None,
             share=share,
             keep=self.limits.keep,
+            root=self.root,
         )
 
     async def redacted(self, card: Card, request: Request) -> tuple[Request, tuple[Hidden, ...]]:

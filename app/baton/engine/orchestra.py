@@ -164,44 +164,57 @@ class Orchestra:
         """
         prompt = replace(prompt, files=named_apart(prompt.files))
         name = limits.strategy or ("single" if limits.alone else by_mode(self.terms.mode))
+        purse = self._purse(limits, self.terms)
         if plan is not None:
-            return self._run(prompt, place, limits, ask, worker, "plan", Outcome(plan))
-        return self._run(prompt, place, limits, ask, worker, name, None)
+            return self._run(prompt, place, purse, ask, worker, "plan", Outcome(plan))
+        return self._run(prompt, place, purse, ask, worker, name, None)
 
     def resume(self, record: RunRecord, limits: Limits = ANYTHING, ask: Ask = take_default) -> Run:
         """Go on with a run that ended before its plan did; what its steps wrote is kept.
 
-        The answer is a new one beside the old. Raises ConfigError where there is nothing to go on
-        with.
+        The answer is a new one beside the old. What the run was allowed to spend and where it was
+        allowed to go holds on: the stricter of then and now. Raises ConfigError where there is
+        nothing to go on with.
         """
         kept = left_over(record)
-        routed = next((e for e in record.events if isinstance(e, Routed)), Routed(0, "", ""))
+        routed = routed_as(record)
         name = limits.strategy or routed.strategy or "plan"
         # Whatever the strategy remembers of its own way is gone: it sees the outcome.
         place = Place(record.conversation, again=record.prompt)
         worker = routed.worker if routed.worker in self._workers else None
-        limits = replace(limits, alone=limits.alone or routed.alone)
-        terms = replace(self.terms, mode="local") if routed.mode == "local" else self.terms
-        return self._run(Prompt(""), place, limits, ask, worker, name, kept, terms)
+        budgets = [one for one in (limits.budget, routed.budget) if one is not None]
+        budget = min(budgets, default=None)
+        limits = replace(limits, alone=limits.alone or routed.alone, budget=budget)
+        terms = replace(
+            self.terms,
+            mode="local" if routed.mode == "local" else self.terms.mode,
+            offline=self.terms.offline or routed.offline,
+        )
+        purse = self._purse(limits, terms, routed.root or record.id)
+        return self._run(Prompt(""), place, purse, ask, worker, name, kept)
+
+    def _purse(self, limits: Limits, terms: Terms, root: str = "") -> Purse:
+        return Purse(self._ledger, self._redactor, terms, limits, root=root)
 
     def _run(
         self,
         prompt: Prompt,
         place: Place,
-        limits: Limits,
+        purse: Purse,
         ask: Ask,
         worker: str | None,
         name: str,
         kept: Outcome | None,
-        terms: Terms | None = None,
     ) -> Run:
-        chosen = self.worker(worker).card.id
-        helper = None if limits.alone else self.stronger(worker, limits.label)
+        card, limits = self.worker(worker).card, purse.limits
+        helper = None
+        if not limits.alone:
+            helper = stronger(card, self.roster, limits.label, purse.terms)
         task = Task(
             prompt,
             place,
             limits,
-            chosen,
+            card.id,
             helper.id if helper is not None and helper.is_outside else "",
             name,
             None if name == "plan" else self._strategy(name),
@@ -219,7 +232,6 @@ class Orchestra:
             self.conductor,
             self.prefer,
         )
-        purse = Purse(self._ledger, self._redactor, terms or self.terms, limits)
         return Run(task, house, purse, ask)
 
     def _strategy(self, name: str) -> Strategy:
@@ -236,6 +248,11 @@ class Orchestra:
             for part in (*self._workers.values(), self.router):
                 if part is not None:
                     closing.push_async_callback(part.aclose)
+
+
+def routed_as(record: RunRecord) -> Routed:
+    """Return how a run was routed, within which bounds."""
+    return next((e for e in record.events if isinstance(e, Routed)), Routed(0, "", ""))
 
 
 def left_over(record: RunRecord) -> Outcome:

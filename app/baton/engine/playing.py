@@ -116,6 +116,9 @@ class Playing:
                 situation.worker,
                 task.limits.alone,
                 situation.mode,
+                offline=self.stage.purse.terms.offline,
+                budget=task.limits.budget,
+                root=self.stage.purse.root,
             )
         )
         await self._adopt_first(replace(proposal, why=""))

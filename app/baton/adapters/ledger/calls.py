@@ -48,6 +48,7 @@ def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
         "day": day,
         "month": month,
         "run": clean(bill.run),
+        "root": clean(bill.root) or None,
         "session": clean(bill.session),
         "worker": clean(bill.worker),
         "provider": clean(bill.provider),
@@ -67,7 +68,7 @@ def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
 
 def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
     """Return what would be held. Raises BudgetExceeded."""
-    names = {Scope.RUN: clean(bill.run), Scope.SESSION: clean(bill.session)}
+    names = {Scope.RUN: clean(bill.root or bill.run), Scope.SESSION: clean(bill.session)}
     rooms = _rooms(connection, bill.ceilings, names, here)
     reason, workers = _freezes(connection)
     if bill.price.is_free and clean(bill.worker) not in workers:
