@@ -15,6 +15,8 @@ import hypothesis
 import psutil
 import pytest
 
+from support import home_network
+
 # A runner in the background may have been started with Ctrl+C and others ignored, and so would all
 # that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -62,6 +64,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say what was left out: a green run must not look like more than it is."""
     for name, count in _left_out.items():
         terminalreporter.write_line(f"Left out: {count} {name} ({ASIDE[name]})")
+    if home_network.replaced:
+        count = len(home_network.replaced)
+        terminalreporter.write_line(f"No network namespaces here: {count} used 127.0.0.2 as lan")
 
 
 @pytest.fixture(autouse=True)

@@ -67,6 +67,22 @@ def test_the_lattice() -> None:
         ("http://8.8.8.8", Label.CLOUD),
         ("http://[::ffff:8.8.8.8]/", Label.CLOUD),
         ("http://134744072/", Label.CLOUD),
+        ("http://[fe80::1%25eth0]:80", Label.LAN),
+        ("http://172.31.255.255", Label.LAN),
+        ("http://172.32.0.1", Label.CLOUD),
+        ("http://[2001:0:4136:e378:8000:63bf:3fff:fdd2]", Label.CLOUD),  # Teredo
+        ("http://[2001::1]", Label.CLOUD),
+        ("http://[2002:a00:1::1]", Label.CLOUD),  # 6to4
+        ("http://[64:ff9b::a00:1]", Label.CLOUD),  # NAT64
+        ("http://[64:ff9b:1::a00:1]", Label.CLOUD),
+        ("http://[2001:db8::1]", Label.CLOUD),
+        ("http://[::ffff:10.0.0.1]/", Label.LAN),
+        ("http://[::10.0.0.1]/", Label.CLOUD),
+        ("http://[fec0::1]/", Label.CLOUD),
+        ("http://198.51.100.1", Label.CLOUD),
+        ("http://198.18.0.1", Label.CLOUD),
+        ("http://240.0.0.1", Label.CLOUD),
+        ("http://0.0.0.0", Label.CLOUD),
         ("http://0x8080808/", Label.CLOUD),
         ("http://localhost.example.org", Label.CLOUD),
         ("http://127.0.0.1.example.org", Label.CLOUD),

@@ -50,6 +50,7 @@ class Cloud:
     models: tuple[str, ...] = ("kit-1",)
     journal: Path | None = None
     port: int = 0
+    host: str = "127.0.0.1"
 
     def __post_init__(self) -> None:
         self.received: list[Received] = []
@@ -67,7 +68,7 @@ class Cloud:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def base(self, provider: str) -> str:
         """Return a provider's base address here; requests to it are answered as by that one."""
@@ -142,7 +143,7 @@ class Cloud:
             self.trapped.append(await reader.read(65536))
             writer.close()
 
-        server = await asyncio.start_server(accept, "127.0.0.1", self.port)
+        server = await asyncio.start_server(accept, self.host, self.port)
         other = await asyncio.start_server(trap, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         self.manner = replace(self.manner, trap=other.sockets[0].getsockname()[1])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlsplit
+
+from baton.domain.labels import Label, reach, strictest
 
 PATHS = {"chat": "/chat/completions", "responses": "/responses", "messages": "/v1/messages"}
 
@@ -33,54 +37,102 @@ def is_usable(base_url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine, as `domain.labels.reach` does: no name is looked up."""
-    host = host.strip("[]").rstrip(".")
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    if address.version == 6 and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
-
-
 def on_loopback(url: str) -> list[str]:
     """Return the numeric addresses on this machine to try in turn; none if it is elsewhere."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
-    if not is_loopback(host):
+    if reach(url) is not Label.LOCAL:
         return []
-    port = f":{parts.port}" if parts.port else ""
-    hosts = (
-        ("127.0.0.1", "[::1]") if host == "localhost" else (f"[{host}]" if ":" in host else host,)
-    )
-    return [parts._replace(netloc=numeric + port).geturl() for numeric in hosts]
+    return at(url, ("127.0.0.1", "::1") if host == "localhost" else (host,))
 
 
-def proxy_for(url: str, chosen: str, environ: Mapping[str, str]) -> str | None:
-    """Return the proxy that the person set for an address: `chosen`, else the environment's."""
+def at(url: str, hosts: Iterable[str]) -> list[str]:
+    """Return an address with each of these numeric hosts in place of its own."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback(host):
+    port = f":{parts.port}" if parts.port else ""
+    numeric = (f"[{host}]" if ":" in host else host for host in hosts)
+    return [parts._replace(netloc=host + port).geturl() for host in numeric]
+
+
+def is_name_at_home(url: str) -> bool:
+    """Tell whether an address counts as one of the home network by its name alone."""
+    host = urlsplit(url).hostname or ""
+    return reach(url) is Label.LAN and not _is_numeric(host)
+
+
+async def at_home(url: str) -> list[str]:
+    """Return the numeric addresses that a name of the home network stands for.
+
+    Raises Elsewhere if it stands for another place as well, and OSError if for none.
+    """
+    parts = urlsplit(url)
+    found = await asyncio.get_running_loop().getaddrinfo(
+        parts.hostname, parts.port, type=socket.SOCK_STREAM
+    )
+    hosts = list(dict.fromkeys(str(place[0]) for *_, place in found))
+    for numeric, host in zip(at(url, hosts), hosts, strict=True):
+        if reach(numeric) is Label.CLOUD:
+            raise Elsewhere(host)
+    return at(url, hosts)
+
+
+class Elsewhere(Exception):
+    """A name of the home network stands for an address that is not in it: the text."""
+
+
+def proxy_for(
+    url: str, chosen: str, environ: Mapping[str, str], privacy: Label = Label.CLOUD
+) -> str | None:
+    """Return the proxy for an address: `chosen` by the person, else the environment's.
+
+    What may not travel as far as the cloud (by the address, or by its worker's `privacy`) never
+    goes through a proxy that only the environment names.
+    """
+    parts = urlsplit(url)
+    near = strictest((reach(url), privacy))
+    if reach(url) is Label.LOCAL:
         return None
-    if chosen:
-        return chosen
+    if chosen or near is not Label.CLOUD:
+        return chosen or None
     excepted = _variable(environ, "NO_PROXY").replace(" ", "").split(",")
-    if any(_covers(name, host) for name in excepted if name):
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if any(_covers(name.lower(), parts.hostname or "", port) for name in excepted if name):
         return None
     named = _variable(environ, f"{parts.scheme.upper()}_PROXY")
     return named or _variable(environ, "ALL_PROXY") or None
+
+
+def way(url: str, proxy: str | None) -> str:
+    """Return where a request goes, for the egress log: host and port, and the proxy's."""
+    there = urlsplit(url).netloc
+    if proxy is None:
+        return there
+    return f"{there} through {proxy.rpartition('//')[2].rpartition('@')[2]}"
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
     return environ.get(name.lower()) or environ.get(name) or ""
 
 
-def _covers(name: str, host: str) -> bool:
+def _covers(name: str, host: str, port: int) -> bool:
+    """Tell whether an entry of NO_PROXY covers a host: a name, a network or *, with a port."""
     if name == "*":
         return True
-    name = name.split(":")[0].lstrip(".").lower()
-    return host == name or host.endswith(f".{name}")
+    if _is_numeric(host):
+        try:
+            return ipaddress.ip_address(host) in ipaddress.ip_network(
+                name.strip("[]"), strict=False
+            )
+        except ValueError:
+            return False
+    name, _, only = name.partition(":")
+    name = name.removeprefix("*").lstrip(".")
+    return only in ("", str(port)) and (host == name or host.endswith(f".{name}"))
+
+
+def _is_numeric(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -17,11 +17,11 @@ class Call:
     `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
     whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
     of text the request may have, `context` the worker's, `first` how many seconds it may take to
-    the first word (a model may think that long in silence), `most` the highest prices in dollars
-    per million tokens, for OpenRouter, which asks others whose prices differ. `schema` is the JSON
-    Schema that the answer shall keep to, "" where none can be asked for. `announce` tells the
-    front what will be sent; nothing is until `go` is set. `ended_well` is whether all of the answer
-    came.
+    the first word (a model may think that long in silence). `privacy` is the worker's label, `most`
+    the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
+    differ. `schema` is the JSON Schema that the answer shall keep to, "" where none can be asked
+    for. `announce` reports to the front what will be sent; nothing is until `go` is set.
+    `ended_well` is whether all of the answer came.
     """
 
     id: int
@@ -40,6 +40,7 @@ class Call:
     temperature: float | None
     seed: int | None
     announce: Callable[[str, bytes], None]
+    privacy: str = "cloud"
     most: dict[str, float] | None = None
     schema: str = ""
     dialect: str = "chat"

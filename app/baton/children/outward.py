@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from baton import __version__, secrets
-from baton.children import refusals, wire
-from baton.children.addresses import address, is_usable, on_loopback, proxy_for
+from baton.children import addresses, refusals, wire
 from baton.children.calls import Call
 from baton.children.front import Failure
 from baton.domain.errors import ConfigError
+from baton.domain.labels import Label
 
 KEY_SECONDS = 60.0
 """How long a key is remembered: asking a keyring for it takes a moment."""
@@ -63,6 +63,12 @@ class Outward:
         if call.needs_key:
             call.key = await self._key(call)
 
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
     def warm(self) -> None:
         """Read the certificates that are trusted, which takes a moment."""
         self._client(None)
@@ -73,10 +79,14 @@ class Outward:
         `call` knows afterwards what was counted and whether it ended well. Raises Failure.
         """
         targets = self._targets(call)
+        proxy = self._proxy(call, targets[0])
+        if proxy is None and addresses.is_name_at_home(targets[0]):
+            targets = await self._at_home(call, targets[0])
+        client = self._connector(call, proxy)
         self._check(call, body)
-        call.announce(urlsplit(targets[0]).netloc, body)
+        call.announce(addresses.way(call.base_url, proxy), body)
         await call.go.wait()
-        response = await self._send(call, targets, body)
+        response = await self._send(client, call, targets, body)
         try:
             if response.status_code in (401, 403):
                 self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
@@ -103,16 +113,16 @@ class Outward:
             ) from error
 
     def _targets(self, call: Call) -> list[str]:
-        """Return the addresses to try: several only for this machine's two names."""
-        if not is_usable(call.base_url):
+        """Return the addresses to try: several only for this machine's two."""
+        if not addresses.is_usable(call.base_url):
             raise Failure(
                 "ConfigError",
                 f"{call.who} has no address that can be used.",
                 "It begins with http:// or https://, and holds no password, ? or #: "
                 "`baton config edit`.",
             )
-        url = address(call.base_url, call.dialect, call.model)
-        local = on_loopback(url)
+        url = addresses.address(call.base_url, call.dialect, call.model)
+        local = addresses.on_loopback(url)
         if self._rules.offline and not local:
             raise Failure(
                 "WorkerError",
@@ -121,10 +131,51 @@ class Outward:
             )
         return local or [url]
 
-    async def _send(self, call: Call, targets: list[str], body: bytes) -> httpx.Response:
+    def _proxy(self, call: Call, target: str) -> str | None:
+        """Return the proxy for a call. Raises Failure for one that would read the call's key."""
+        proxy = addresses.proxy_for(
+            target, self._rules.proxy, self._rules.proxies, Label(call.privacy)
+        )
+        if proxy and call.key and urlsplit(target).scheme == "http":
+            through = addresses.way(target, proxy).rpartition(" through ")[2]
+            raise Failure(
+                "ConfigError",
+                f"{call.who} has an http:// address, so the proxy {through} would read its key."
+                " Nothing was sent.",
+                "Use an https:// address, or go there without a proxy: `cloud.proxy`, NO_PROXY.",
+            )
+        return proxy
+
+    async def _at_home(self, call: Call, target: str) -> list[str]:
+        """Return where a name of the home network leads. Raises Failure if to another place."""
+        try:
+            async with asyncio.timeout(self._rules.connect):
+                return await addresses.at_home(target)
+        except addresses.Elsewhere as error:
+            raise Failure(
+                "WorkerError",
+                f"{call.who} has a name of the home network, but its address {error} is not in"
+                " the home network. Nothing was sent.",
+                "Check the name, or enter the address itself: `baton config edit`.",
+            ) from error
+        except (OSError, UnicodeError) as error:
+            raise refusals.of_error(call, httpx.ConnectError("its name is not known")) from error
+
+    def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncClient:
+        try:
+            return self._client(proxy)
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            raise Failure(
+                "ConfigError",
+                f"The proxy for {call.who} can't be used. Nothing was sent.",
+                "It is http:// or https://, in `cloud.proxy` or in HTTPS_PROXY.",
+            ) from error
+
+    async def _send(
+        self, client: httpx.AsyncClient, call: Call, targets: list[str], body: bytes
+    ) -> httpx.Response:
         host = urlsplit(call.base_url).netloc
         for target in targets:
-            client = self._client(proxy_for(target, self._rules.proxy, self._rules.proxies))
             headers = {**_headers(call), "host": host}
             names = {"sni_hostname": urlsplit(call.base_url).hostname}
             try:

@@ -142,7 +142,7 @@ def _row(one: Egress) -> list[str]:
         when(one.at),
         one.run[:8],
         one_line(one.worker, 24),
-        one_line(one.destination, 40),
+        one_line(one.destination, 80),
         show_size(one.size),
         _cost(one),
     ]

@@ -209,8 +209,8 @@ class _Spans:
 
 
 def _server(host: str) -> dict[str, Value]:
-    """Return the attributes of an address: a name, with or without a port."""
-    parts = urlsplit(f"//{host}")
+    """Return the attributes of an address: a name, with or without a port (and a proxy)."""
+    parts = urlsplit(f"//{host.partition(' through ')[0]}")
     port = {"server.port": parts.port} if parts.port else {}
     return {"server.address": parts.hostname or host, **port}
 

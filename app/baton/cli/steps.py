@@ -70,7 +70,9 @@ def told_place(step: StepView, view: RunView) -> str:
     if not host:
         return Label.LOCAL.value
     is_paid = any(call.held for call in view.calls if call.step == step.number)
-    label = Label.CLOUD if is_paid else reach(f"https://{host}")
+    on_the_way = {reach(f"https://{place}") for place in host.split(" through ")}
+    farthest = next(label for label in reversed(Label) if label in on_the_way)
+    label = Label.CLOUD if is_paid else farthest
     return f"{label} ({one_line(host)})"
 
 

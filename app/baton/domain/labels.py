@@ -24,6 +24,15 @@ class Label(StrEnum):
 
 
 _HOME = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
+_HOME_NETWORKS = (
+    "10.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "fc00::/7",
+    "fe80::/10",
+)
+"""Every other network counts as cloud: also tunnels through others (Teredo, 6to4, NAT64)."""
 
 
 def reach(url: str) -> Label:
@@ -37,7 +46,7 @@ def reach(url: str) -> Label:
 
     try:
         host = (urlsplit(url).hostname or "").rstrip(".").lower()
-    except ValueError:  # no address at all; whoever would connect says so
+    except ValueError:  # no address at all, which a connection to it reports
         return Label.CLOUD
     try:
         address = ipaddress.ip_address(host)
@@ -51,7 +60,8 @@ def reach(url: str) -> Label:
         address = address.ipv4_mapped
     if address.is_loopback:
         return Label.LOCAL
-    return Label.LAN if address.is_private or address.is_link_local else Label.CLOUD
+    is_near = any(address in ipaddress.ip_network(network) for network in _HOME_NETWORKS)
+    return Label.LAN if is_near else Label.CLOUD
 
 
 _RANK = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}

@@ -226,7 +226,7 @@ def totals(run: RunView, roster: Roster) -> Content:
         parts.append(f"Held {at_least(held)}, charged {show_usd(run.cost)}{doubt}.")
     if run.sent:
         size = sum(sent.size for sent in run.sent)
-        hosts = ", ".join(dict.fromkeys(one_line(sent.destination, 40) for sent in run.sent))
+        hosts = ", ".join(dict.fromkeys(one_line(sent.destination, 80) for sent in run.sent))
         parts.append(f"Sent to {hosts}: {size:,} bytes (e shows them).")
     return Content("\n").join([*lines, Content(" ".join(parts))] if parts else lines)
 

@@ -160,6 +160,7 @@ class CloudWorker:
             "seed": request.seed,
             "schema": _clean(request.shape.schema) if request.shape else "",
             "most": _most(card),
+            "privacy": card.privacy.value,
         }
 
     def _usage(self, frame: framing.Frame, request: Request, said: str) -> Usage:

@@ -96,7 +96,7 @@ class SentScreen(Overlay[None]):
         facts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
         money = charge_words(sent.status, sent.held, sent.charged)
         about = Content.assemble(
-            (f"To {one_line(sent.destination, 60)}", "bold"),
+            (f"To {one_line(sent.destination, 80)}", "bold"),
             ("\n" + " · ".join([*facts, money]), "$muted"),
             (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
         )
@@ -109,7 +109,7 @@ def _describe(sent: Egress) -> Content:
     at = time.strftime("%d %b %H:%M", time.localtime(sent.at))
     money = charge_words(sent.status, sent.held, sent.charged)
     return Content.assemble(
-        (one_line(sent.destination, 40), "bold"),
+        (one_line(sent.destination, 80), "bold"),
         (f"  {at}", "$muted"),
         f"\n{one_line(sent.worker, 30)} · {sent.size:,} bytes · {money}",
     )
