@@ -1,10 +1,103 @@
-"""What a folder holds outlasts a power cut only once the folder itself was brought to the disk."""
+"""Files that only this person can read, and that a crash or a power cut leaves whole.
+
+    replace_file(path, text)                # the old text or the new one, never a part
+    with replacing(path) as file: ...       # the same, piece by piece
+    create_file(path, text)                 # a new one; FileExistsError where one is
+
+Each file is made with the mode 0600 and each folder with 0700: a `chmod` afterwards would leave a
+moment in which others can open it. All raise OSError.
+"""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+STALE_SECONDS = 60
+"""After how long a draft that nobody finished is removed: a write takes milliseconds."""
+
+_ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+def open_private(path: str | Path, flags: int) -> int:
+    """Return a descriptor of a file; one that the flags make is private from its first moment.
+
+    Fits `open(..., opener=open_private)`.
+    """
+    return os.open(path, flags | _ALWAYS, PRIVATE_FILE)
+
+
+def create_file(path: Path, text: str | bytes) -> None:
+    """Write a new file; where that fails, nothing of it stays."""
+    descriptor = open_private(path, _NEW)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _write_through(file, text)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def replace_file(path: Path, text: str | bytes, *, mode: int = PRIVATE_FILE) -> None:
+    """Write a file that is the old one or the new one at any moment."""
+    with replacing(path, mode=mode) as file:
+        file.write(text.encode() if isinstance(text, str) else text)
+
+
+@contextmanager
+def replacing(
+    path: Path, *, mode: int = PRIVATE_FILE, draft: Path | None = None
+) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of the one at `path` at the end, if there was no error.
+
+    `mode` is what it has then; until then it is private. `draft` is where it is written, else a
+    free name beside it. A link stays and its target is replaced; a pipe or a device is written to.
+    """
+    path = path.resolve()
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        with path.open("wb") as file:
+            yield file
+        return
+    draft = draft or _free_draft(path)
+    descriptor = open_private(draft, _NEW)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            _write_through(file)
+            if mode != PRIVATE_FILE:
+                draft.chmod(mode)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+    settle(path.parent)
+
+
+def _free_draft(path: Path) -> Path:
+    """Return a free name beside a file; what a killed Baton began there is removed."""
+    begun = f".baton-{sha256(path.name.encode('utf-8', 'replace')).hexdigest()[:8]}-"
+    with suppress(OSError):
+        for left in path.parent.glob(f"{begun}*.part"):
+            if time.time() - left.stat().st_mtime > STALE_SECONDS:
+                left.unlink(missing_ok=True)
+    return path.with_name(f"{begun}{os.urandom(8).hex()}.part")
+
+
+def _write_through(file: BinaryIO, text: str | bytes = b"") -> None:
+    file.write(text.encode() if isinstance(text, str) else text)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def settle(folder: Path) -> None:
@@ -18,8 +111,10 @@ def settle(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only this person can open, where there is none. Raises OSError."""
-    if not folder.is_dir():
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        settle(folder.parent)
+    """Make a folder that only this person can open, and those above it, where there are none."""
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_folder(folder.parent)
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    settle(folder.parent)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from baton.domain.errors import ConfigError
+from baton.durable import make_folder, replace_file
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -357,24 +358,14 @@ def _parsed(file: Path, raw: bytes) -> dict[str, str]:
 def _write(file: Path, keys: Mapping[str, str]) -> None:
     """Replace the file as a whole; at no moment can others read it."""
     import json
-    import tempfile
 
     lines = [f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in keys.items()]
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(file.parent)
         if file.parent.stat().st_mode & 0o077:
             file.parent.chmod(0o700)
         if not keys:
             return file.unlink(missing_ok=True)
-        descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # 0600
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-                opened.write(_HEAD + "".join(lines))
-                opened.flush()
-                os.fsync(descriptor)
-            Path(part).replace(file)
-        except BaseException:
-            Path(part).unlink(missing_ok=True)
-            raise
+        replace_file(file, _HEAD + "".join(lines))
     except OSError as error:
         raise ConfigError(f"{file} can't be written: {error.strerror}.", "Check it.") from error

@@ -19,6 +19,7 @@ from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS, Kind
+from baton.durable import PRIVATE_FILE, make_folder, replace_file
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -316,7 +317,8 @@ def write(file: Path, changes: Mapping[str, Any]) -> None:
         text = tomlkit.dumps(document)
         _combined((str(file), document.unwrap()))
         try:
-            _replace(file.resolve(), text)  # behind a link, so that the link stays
+            mode = file.stat().st_mode & 0o777 if file.exists() else PRIVATE_FILE
+            replace_file(file, text, mode=mode)
         except OSError as error:
             raise _unwritable(file, error) from error
 
@@ -332,7 +334,7 @@ def _alone(file: Path) -> Iterator[None]:
     path = file.with_name(f".{file.name}.lock")
     lock = FileLock(path, mode=0o600, poll_interval=0.01)
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(file.parent)
         lock.acquire(timeout=_PATIENCE)
     except Timeout as error:
         raise ConfigError(
@@ -367,25 +369,6 @@ def _change(table: Any, changes: Mapping[str, Any]) -> None:
             table.pop(key, None)
         else:
             table[key] = value
-
-
-def _replace(file: Path, text: str) -> None:
-    """Put a text in a file's place; a new file is its owner's alone."""
-    import tempfile
-
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, part = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(descriptor)
-            if file.exists():
-                Path(part).chmod(file.stat().st_mode & 0o777)
-        Path(part).replace(file)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
 
 
 def _combined(*sources: tuple[str, dict[str, Any]]) -> Settings:

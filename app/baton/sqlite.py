@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.domain.errors import StoreError
+from baton.durable import make_folder, open_private
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite3
@@ -272,8 +273,8 @@ def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
 
 def create(path: Path) -> None:
     """Make sure that the file is there, and was at no moment readable by others."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    make_folder(path.parent)
+    os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)  # SQLite gives its side files the same mode
 
@@ -344,7 +345,7 @@ def _back_up(connection: Connection, path: Path, migration: str) -> None:
         if version(connection) > seen:
             return  # the other one has made the copy, and the migration too
         part.unlink(missing_ok=True)
-        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(open_private(part, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         with closing(connect(path)) as source, closing(sqlite3.connect(part)) as copy:
             source.backup(copy)
         part.replace(path.with_name(f"{path.name}.before-{migration}"))
@@ -379,7 +380,7 @@ def _is_recent(age: float | None) -> bool:
 
 def _mark_sound(path: Path) -> None:
     if not _is_recent(_age(path)):
-        os.close(os.open(stamp(path), os.O_WRONLY | os.O_CREAT, 0o600))
+        os.close(open_private(stamp(path), os.O_WRONLY | os.O_CREAT))
         os.utime(stamp(path))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import msgspec
 
 from baton.domain.errors import ConfigError, StoreError
+from baton.durable import open_private
 from baton.engine.bench import Played
 
 
@@ -80,7 +82,7 @@ class Results:
         """Write down how one more question went."""
         line = msgspec.json.encode(_Line(setting, played)) + b"\n"
         try:
-            with self.path.open("r+b" if self.path.exists() else "x+b") as file:
+            with _opened(self.path) as file:
                 _forget_broken_end(file.fileno())
                 file.seek(0, os.SEEK_END)
                 file.write(line)
@@ -89,6 +91,11 @@ class Results:
                 f"{self.path} can't be written: {error.strerror}; what is in it is kept.",
                 "Make room, or name another file with --out.",
             ) from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    mode = "r+b" if path.exists() else "x+b"
+    return cast(BinaryIO, open(path, mode, opener=open_private))
 
 
 def _forget_broken_end(file: int) -> None:

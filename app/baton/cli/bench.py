@@ -17,6 +17,7 @@ from baton.cli.failures import complain
 from baton.cli.output import emit, emit_json
 from baton.domain.errors import BudgetExceeded, ConfigError
 from baton.domain.sanitise import one_line
+from baton.durable import replace_file
 
 if TYPE_CHECKING:
     from baton.cli.rounds import Bench
@@ -226,6 +227,6 @@ def _show(bench: Bench, rows: Sequence[Row], as_json: bool, svg: Path | None) ->
 
 def _write(file: Path, text: str) -> None:
     try:
-        file.write_text(text, "utf-8")
+        replace_file(file, text)
     except OSError as error:
         raise ConfigError(f"{file} can't be written: {error.strerror}.", "Check --svg.") from error

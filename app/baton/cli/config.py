@@ -16,6 +16,7 @@ import msgspec
 
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
+from baton.durable import create_file, make_folder
 from baton.secrets import hide
 from baton.settings import Settings, find_paths, load
 
@@ -224,9 +225,8 @@ def _toml(value: Any) -> str:
 
 def _create(file: Path) -> None:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as new:
-            new.write(TEMPLATE)
+        make_folder(file.parent)
+        create_file(file, TEMPLATE)
     except FileExistsError:
         return
     except OSError as error:

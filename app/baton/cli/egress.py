@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from baton.domain.ledger import Egress, Status
 from baton.domain.money import format_usd, show_usd
 from baton.domain.sanitise import one_line
 from baton.domain.sizes import show_size
+from baton.durable import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,9 +93,10 @@ def export(file: Path | None, force: bool) -> None:
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as into:
-            count = with_ledger(lambda ledger: _each(ledger, lambda s: into.write(s + "\n")))
+        with replacing(file) as into:
+            count = with_ledger(
+                lambda ledger: _each(ledger, lambda s: into.write(f"{s}\n".encode()))
+            )
     except OSError as error:
         raise BatonError(f"{file} can't be written: {error.strerror}.") from error
     talk(f"{count:,} requests are written to {file}. It holds what you sent: keep it to yourself.")

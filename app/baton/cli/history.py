@@ -27,6 +27,7 @@ from baton.domain.sanitise import one_line
 from baton.domain.signals import RATINGS, Signal
 from baton.domain.signals import rating as rating_of
 from baton.domain.transcript import to_markdown
+from baton.durable import replace_file
 from baton.settings import find_paths
 
 
@@ -130,7 +131,7 @@ def export(
     if file is None:
         return emit(text)
     try:
-        file.write_text(text + "\n", "utf-8")
+        replace_file(file, text + "\n")
     except OSError as error:
         raise BatonError(f"{file} can't be written: {error.strerror}.") from error
     talk(f"Written to {file}.")

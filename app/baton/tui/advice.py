@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from baton.domain.catalogue import Role
 from baton.domain.sanitise import one_line
 from baton.domain.sizes import show_memory, show_size
+from baton.durable import make_folder
 from baton.engine.ports import Choice
 
 if TYPE_CHECKING:
@@ -135,5 +136,5 @@ def put_off(state: Path | None) -> None:
     """Remember that models can wait; where that can't be kept, it is asked again."""
     if state is not None:
         with suppress(OSError):
-            state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _mark(state).touch()
+            make_folder(state)
+            _mark(state).touch(0o600)

@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 from baton import __version__
+from baton.durable import make_folder, replace_file
 
 
 def write_report(folder: Path, error: BaseException) -> Path:
@@ -19,12 +20,11 @@ def write_report(folder: Path, error: BaseException) -> Path:
 
     Neither local variables nor the messages of errors are in it: those quote what was worked on.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     system = f"{platform.system()} {platform.release()}"  # platform.platform() starts `uname`
     lines = [f"Baton {__version__}, Python {platform.python_version()}, {system}", *_trace(error)]
-    path.touch(mode=0o600)
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    replace_file(path, "\n".join(lines) + "\n")
     return path
 
 

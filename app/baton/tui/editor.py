@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from baton.domain.errors import ConfigError
+from baton.durable import create_file
 
 
 def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ) -> str:
@@ -24,7 +25,7 @@ def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.env
         raise ConfigError(f"The editor {named!r} has a quote too few.", "Set $EDITOR.") from error
     with tempfile.TemporaryDirectory(prefix="baton-") as folder:  # 0700
         path = Path(folder, name)
-        path.write_text(text, "utf-8")
+        create_file(path, text)
         try:
             code = subprocess.run([*command, str(path)], check=False).returncode
         except OSError as error:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from baton.domain.errors import ConfigError
+from baton.durable import create_file, make_folder
 
 
 def free_path(folder: Path, title: str) -> Path:
@@ -30,8 +31,7 @@ def save(path: Path, text: str) -> None:
     if path.exists():
         raise ConfigError(f"{path} is there already.", "Choose another name.")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600, exist_ok=False)
-        path.write_text(text, "utf-8")
+        make_folder(path.parent)
+        create_file(path, text)
     except OSError as error:
         raise ConfigError(f"{path} can't be written: {error.strerror}.", "Try another.") from error

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.durable import make_folder
+from baton.durable import make_folder, open_private
 from baton.sqlite import Connection, connect, has_past, sqlite3
 
 _PROGRESS = """SELECT (SELECT id FROM identity), (SELECT coalesce(max(key), 0) FROM entries)
@@ -124,7 +124,7 @@ def _read(file: Path) -> Progress | None:
 
 def _write(file: Path, progress: Progress) -> None:
     """Overwrite in place, in one write of one length: a kill leaves the old or the new."""
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+    handle = open_private(file, os.O_WRONLY | os.O_CREAT)
     try:
         size = os.write(handle, f"{progress.ledger} {progress.rows:019d}\n".encode())
         os.ftruncate(handle, size)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from baton.domain.errors import StoreError
+from baton.durable import create_file, make_folder
 
 KEPT = 5
 """How many earlier versions can be gone back to."""
@@ -49,7 +50,7 @@ class Versions:
         Raises StoreError.
         """
         with _told(self._folder):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._folder)
             for left in self._folder.glob(_UNDECIDED):
                 with suppress(FileNotFoundError):  # another Baton's, which is done with it
                     if time.time() - left.stat().st_mtime > STALE_SECONDS:
@@ -107,8 +108,7 @@ class Versions:
 def _copy(source: Path, target: Path) -> None:
     """Copy a file to a place where there is none, with its time."""
     data, status = source.read_bytes(), source.stat()
-    target.touch(0o600, exist_ok=False)
-    target.write_bytes(data)
+    create_file(target, data)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from baton.adapters.shelf.names import DRAFT, LOCK
 from baton.domain.errors import ConfigError, ModelFileError
-from baton.durable import make_folder, settle
+from baton.durable import make_folder, replacing
 
 PATIENCE = 10.0
 """How many seconds another Baton may take to change the folder; it needs a few milliseconds."""
-
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 @contextmanager
@@ -55,18 +53,8 @@ def told(folder: Path) -> Iterator[None]:
 def replace_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is the old one or the new one, whatever happens meanwhile."""
     draft = path.with_name(f"{DRAFT}{os.urandom(8).hex()}.json")
-    try:
-        handle = os.open(draft, _WRITE, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
-    settle(path.parent)
+    with replacing(path, draft=draft) as file:
+        file.write(data)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from baton.children.fetching.wire import Stopped
-from baton.durable import settle
+from baton.durable import open_private, settle
 
 POLL = 0.1
 """How often to look whether another Baton is done, in seconds."""
@@ -132,7 +132,8 @@ class Partial:
             if self.closed:
                 raise Stopped
             if etag:
-                self._etag.write_text(etag, "utf-8")
+                with open(self._etag, "w", encoding="utf-8", opener=open_private) as file:
+                    file.write(etag)
             else:
                 self._etag.unlink(missing_ok=True)
 
@@ -213,5 +214,4 @@ def locked(
 
 
 def _private(path: str, flags: int) -> int:
-    flags |= os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    return os.open(path, flags, 0o600)
+    return open_private(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from baton.children.routing import RouterFileError
 from baton.children.routing.votes import Floats
 from baton.domain.naming import canonical
 from baton.domain.routing import Candidate, Learned, Rated
+from baton.durable import replacing
 
 FORMAT = 1
 
@@ -113,20 +113,12 @@ class Personal:
 
     def save(self, target: Path) -> None:
         """Write a file, all of it or nothing. Raises OSError."""
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
         arrays: dict[str, Any] = {
             "format": np.array(FORMAT), "workers": np.array(self.workers or ("",)),
             "level": self.level.astype(np.float32), "worth": self.worth.astype(np.float32),
         }  # fmt: skip
-        try:
-            private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(private, "wb") as file:
-                np.savez(file, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        with replacing(target) as file:
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, file: Path) -> Personal:

@@ -13,6 +13,7 @@ from pathlib import Path
 from baton.built import built
 from baton.cli.doctor.finding import Finding
 from baton.domain.errors import StoreError
+from baton.durable import make_folder
 from baton.settings import Paths, find_paths
 
 ROOM = 16 << 20
@@ -57,7 +58,7 @@ def _folder(own: Paths) -> Path:
     for place in (None, own.cache):
         try:
             if place is not None:
-                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_folder(place)
             made = Path(tempfile.mkdtemp(prefix=_NAME, dir=place)).resolve()
         except OSError as error:
             refused.append(error.strerror or "they can't be used")

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import socket
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from baton import __version__
 from baton.built import built
 from baton.cli.doctor.finding import Finding, State
 from baton.domain.errors import BatonError, StoreError
+from baton.durable import replace_file
 from baton.settings import find_paths, load
 
 HIDDEN = "[hidden]"
@@ -77,20 +77,9 @@ def write(
     text = _json(clean, scrubber) if as_json else _text(clean, scrubber)
     refuse_early(file)  # minutes may have passed
     try:
-        _put(file, text)
+        replace_file(file, text)
     except OSError as error:
         raise _unwritable(file, error.strerror or str(error)) from error
-
-
-def _put(file: Path, text: str) -> None:
-    descriptor, part = tempfile.mkstemp(prefix=".baton-report-", dir=file.absolute().parent)  # 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(text)
-        Path(part).replace(file)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
 
 
 def _facts() -> dict[str, str]:

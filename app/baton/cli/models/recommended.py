@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from baton.cli.output import talk
 from baton.domain.catalogue import Role
+from baton.durable import make_folder, replace_file
 from baton.settings import Settings, find_paths
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def keep(found: Recommendation) -> None:
     """Remember what was recommended; where that can't be kept, it is found out again."""
     picks = [{"id": pick.entry.id, "roles": list(pick.roles)} for pick in found.picks]
     with suppress(OSError):
-        _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _file().write_text(json.dumps({"at": time.time(), "models": picks}), "utf-8")
+        make_folder(_file().parent)
+        replace_file(_file(), json.dumps({"at": time.time(), "models": picks}))
 
 
 def kept(known: Collection[str]) -> Picked:
