@@ -38,6 +38,7 @@ ROUTER = (
     "heads.json",
     "heads.npz",
     "kinds.npz",
+    "lengths.npz",
     "skills.json",
     "tokenizer.json",
 )

@@ -3,6 +3,7 @@
     scripts/bench_router --data DIR                    5 splits (half an hour, or more)
     scripts/bench_router --data DIR --quick            one split
     scripts/bench_router split feedback --data DIR     some of it
+    scripts/bench_router lengths --data DIR            answers within their p99
     scripts/bench_router --data DIR --markdown FILE    the table as the README has it
 
 DIR holds files as scripts/routing_rows.py reads them; they are no part of Baton. For each seed a
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -40,11 +42,12 @@ from routing_pairs import (
 )
 from routing_rows import Floats, Holdout, Rows
 from score_router import candidate, scores
-from train_router import SHIPPED, Shelf, train
+from train_router import SHIPPED, Shelf, kind_of, known_answers, train
 
 from baton.children.routing.learning import Personal
 from baton.children.routing.model import RouterModel
 from baton.children.routing.votes import grouped
+from baton.domain.plan import KINDS
 from baton.domain.routing import Rated
 from baton.engine.pacing import share_controller
 
@@ -149,7 +152,72 @@ class Carried:
         return cls(float(sent.mean()), float(over.max()), 100 * (best - reached))
 
 
-PARTS = ("split", "tasks", "workers", "files", "feedback", "speed")
+FEW = 100
+"""Of fewer answers no share is shown."""
+
+
+@dataclass
+class Covered:
+    """Answers to hidden questions, and which of them are no longer than expected at most.
+
+    An entry of each for each answer: its split, set of questions, kind and worker, whether it was
+    covered, and the tokens that were expected at most.
+    """
+
+    groups: dict[str, list[str]] = field(
+        default_factory=lambda: {"kind": [], "set": [], "worker": []}
+    )
+    splits: list[int] = field(default_factory=list)
+    within: list[bool] = field(default_factory=list)
+    expected: list[int] = field(default_factory=list)
+
+    def add(self, model: RouterModel, hidden: Sequence[Rows], seed: int) -> None:
+        """Add the answers of a split."""
+        for rows in hidden:
+            answers = known_answers(rows)
+            if not len(answers.tokens):
+                continue
+            most = np.array([one.tokens_p99 for one in model.estimates(rows.texts, ())])
+            asked = answers.rows
+            self.groups["kind"] += [kind_of(rows.groups[row]) for row in asked]
+            self.groups["set"] += [rows.name] * len(asked)
+            self.groups["worker"] += answers.workers
+            self.splits += [seed] * len(asked)
+            self.within += (answers.tokens <= most[asked]).tolist()
+            self.expected += most[asked].tolist()
+
+    def lines(self) -> Iterator[str]:
+        """Return the table."""
+        yield "| answers to hidden questions | how many | within the p99 | by split | median p99 |"
+        yield "| --- | --- | --- | --- | --- |"
+        everything = np.ones(len(self.within), bool)
+        yield self._line("all", everything)
+        for kind in KINDS:
+            yield self._line(kind, np.array(self.groups["kind"]) == kind)
+        for name in sorted(set(self.groups["set"])):
+            yield self._line(f"set {name}", np.array(self.groups["set"]) == name)
+        names = np.array(self.groups["worker"])
+        shares = {
+            name: float(np.array(self.within)[names == name].mean())
+            for name in sorted(set(names))
+            if (names == name).sum() >= FEW
+        }
+        for name in sorted(shares, key=shares.__getitem__)[:3]:
+            yield self._line(f"worker {name} (one of the 3 least)", names == name)
+
+    def _line(self, name: str, own: NDArray[np.bool_]) -> str:
+        count = int(own.sum())
+        if count < FEW:
+            return f"| {name} | {count} | too few | | |"
+        within, splits = np.array(self.within)[own], np.array(self.splits)[own]
+        shares = [100 * float(within[splits == split].mean()) for split in sorted(set(splits))]
+        return (
+            f"| {name} | {count} | {100 * within.mean():.2f} % | {min(shares):.2f} to "
+            f"{max(shares):.2f} % | {np.median(np.array(self.expected)[own]):.0f} |"
+        )
+
+
+PARTS = ("split", "lengths", "tasks", "workers", "files", "feedback", "speed")
 
 
 # One training after the other
@@ -163,6 +231,7 @@ class Bench:
         self.figures: dict[str, tuple[Pair, Figures]] = {}
         self.carried: dict[str, list[Carried]] = {}
         self.taught: list[tuple[float, float]] = []
+        self.covered = Covered()
 
     def model(self, visible: Sequence[Rows], seed: int) -> RouterModel:
         """Return what the project's training makes of that."""
@@ -175,8 +244,8 @@ class Bench:
     def run(self, seed: int, parts: Sequence[str]) -> None:
         """Measure one split and what is left out, as far as it is among the parts."""
         salt = f"bench {seed}"
-        if "split" in parts:
-            self._train("split", salt, seed, Holdout(), SEEN)
+        if {"split", "lengths"} & set(parts):
+            self._train("split", salt, seed, Holdout(), SEEN if "split" in parts else ())
         if "tasks" in parts:
             unseen = of_unseen_groups(self.data, seed)
             groups = frozenset(f"{pair.file}:{group}" for pair in unseen for group in pair.groups)
@@ -205,6 +274,8 @@ class Bench:
                 score = scores(model, rows, pair.local, pair.cloud, pair.team(rows))
                 _, figures = self.figures.setdefault(pair.name, (pair, Figures()))
                 figures.add(score, rows, pair, visible)
+        if what == "split":
+            self.covered.add(model, hidden, seed)
         if holdout.files:
             self._carry(f"all others to {what}", model, pairs[0], hidden, seed)
         done = time.monotonic()
@@ -304,6 +375,9 @@ def tables(bench: Bench, speed: tuple[float, float] | None) -> Iterator[str]:
             f"{LABELS} labels of feedback, MMLU prior to GSM8K: APGR {before:.3f} before, "
             f"{after:.3f} after (**{np.mean(gains):+.3f}** ± {np.std(gains):.3f}; must +.030)."
         )
+        yield ""
+    if bench.covered.within:
+        yield from bench.covered.lines()
         yield ""
     if speed:
         yield (

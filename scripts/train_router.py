@@ -13,6 +13,10 @@ A router is tried on questions that it never saw: with a salt three in ten are l
 `baton bench --router DIR --held-out SALT` plays just those.
 
     scripts/train_router --data DIR --out DIR --held-out SALT
+
+The head of the answers' lengths alone is fitted again on the other heads that --out holds with
+
+    scripts/train_router --data DIR --out DIR --lengths
 """
 
 from __future__ import annotations
@@ -26,9 +30,11 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -36,10 +42,10 @@ import routing_rows
 from routing_rows import Rows
 from routing_skills import skill_table
 
-from baton.children.routing import fitting, kinds
+from baton.children.routing import fitting, kinds, lengths
 from baton.children.routing.encoder import WIDTH, Encoder
 from baton.children.routing.features import NAMES, features
-from baton.children.routing.heads import Floats
+from baton.children.routing.heads import Basis, Floats, Heads
 from baton.children.routing.teams import fit_agreement
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate
@@ -73,6 +79,13 @@ USABLE = 0.35
 
 SEVERAL = 5
 
+CHARS_PER_TOKEN = 3.0
+"""Characters that count as a token. In the mean cl100k, o200k and Anthropic's older tokenizer
+need 2.9 for the questions of MATH, and 4.1 to 4.3 for those of GSM8K and MMLU-Pro."""
+
+BASE = re.compile(r"-base$")
+"""Workers that write on after their answer: nobody chats with those."""
+
 PARTS = 3
 """So many parts are held out in turn, for stage B to see how good stage A is."""
 
@@ -84,6 +97,7 @@ def main() -> None:
     options.add_argument("--out", type=Path, required=True, help="the folder to write")
     options.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
     options.add_argument("--held-out", metavar="SALT", help="leave out what a bench is played on")
+    options.add_argument("--lengths", action="store_true", help="fit only the answers' lengths")
     options.add_argument("--kinds", type=Path, default=KINDS_FILE, help="texts of known kinds")
     options.add_argument("--vectors", type=Path, help="keep the texts' vectors in this file")
     chosen = options.parse_args()
@@ -98,7 +112,10 @@ def main() -> None:
         shelf.vectors(rows.texts)
     shelf.keep()
     read = time.monotonic()
-    train(data, chosen.out, chosen.seed, shelf, chosen.kinds)
+    if chosen.lengths:
+        length_head(data, shelf, Heads.load(chosen.out).basis).save(chosen.out)
+    else:
+        train(data, chosen.out, chosen.seed, shelf, chosen.kinds)
     count = sum(map(len, data))
     done = time.monotonic()
     print(f"{count} questions read in {read - began:.0f} s, fitted in {done - read:.1f} s")
@@ -117,6 +134,7 @@ def train(
         if not (out / name).exists():
             shutil.copyfile(SHIPPED / name, out / name)
     heads.save(out)
+    length_head(data, shelf, heads.basis).save(out)
     agreement.save(out)
     kind_head([*examples(kinds_file), *some_of(data)], shelf).save(out)
     skills = skill_table(
@@ -186,6 +204,50 @@ def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:
         middle,
         np.array([KINDS.index(kind_of(group)) for group in rows.groups], np.int64),
         not UNSHOWN.search(rows.name),
+    )
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers whose length is known: the row of its question, its worker, its tokens."""
+
+    rows: NDArray[np.int64]
+    workers: tuple[str, ...]
+    tokens: Floats
+
+
+def known_answers(rows: Rows) -> Answers:
+    """Return the answers of a file whose length is known.
+
+    One that was cut counts with the length at which it was: it has at least that. One of which
+    nothing is visible is left out, as those of base models are.
+    """
+    found = []
+    for worker, column in sorted(rows.lengths.items()):
+        if not BASE.search(worker):
+            found += [(row, worker, column[row]) for row in np.flatnonzero(column > 0)]
+    places = np.array([row for row, _, _ in found], np.int64)
+    characters = np.array([length for _, _, length in found], np.float64)
+    return Answers(places, tuple(name for _, name, _ in found), characters / CHARS_PER_TOKEN)
+
+
+def length_head(data: Sequence[Rows], shelf: Shelf, basis: Basis) -> lengths.LengthHead:
+    """Fit the head of the answers' lengths; the same question is in the same part everywhere."""
+    designs, places, tokens, parts = [], [], [], []
+    first = 0
+    for rows in data:
+        answers = known_answers(rows)
+        if len(answers.tokens):
+            designs.append(basis.design(shelf.vectors(rows.texts), figures(rows.texts)))
+            places.append(first + answers.rows)
+            tokens.append(answers.tokens)
+            parts += [int(key_of(key), 16) % lengths.PARTS for key in rows.qhash]
+            first += len(rows)
+    if not designs:
+        empty = np.zeros((0, lengths.COLUMNS))
+        return lengths.fit(empty, np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+    return lengths.fit(
+        np.vstack(designs), np.concatenate(places), np.concatenate(tokens), np.array(parts)
     )
 
 

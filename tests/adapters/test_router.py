@@ -102,6 +102,7 @@ async def test_an_estimate_leads_where_the_rule_would_not(make: Make) -> None:
     assert found.scores["quality"] == pytest.approx(0.4)
     assert found.scores["gain"] == pytest.approx(0.55)
     assert (found.scores["novelty"], found.scores["tokens"]) == (0.0, len("Name a colour."))
+    assert found.scores["tokens_p99"] == found.estimate.tokens_p99 == 3 * len("Name a colour.")
 
 
 async def test_a_tool_that_answers_alone_needs_no_estimate(make: Make) -> None:
@@ -155,7 +156,7 @@ async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> N
 # When it can't
 
 
-ODD = ["nan", "huge", "text", "none", "stranger", "missing", "kinds"]
+ODD = ["nan", "huge", "text", "none", "stranger", "missing", "kinds", "endless", "unsaid"]
 
 
 @pytest.mark.parametrize("text", ODD)

@@ -53,6 +53,12 @@ def called(cost: int, held: int, confirmed: bool = True) -> ev.Called:
     )
 
 
+def test_a_call_says_how_long_its_text_was_expected_to_get() -> None:
+    call = called(NANO // 500, NANO // 100)
+    assert "wrote 2 (at most 1,640 expected)," in told(replace(call, expected_tokens=1640))
+    assert "wrote 2, first word" in told(call)
+
+
 def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     offer = ev.Offered(
         0.1, "gpt", "you chose it", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT

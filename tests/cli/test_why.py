@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,16 @@ def test_an_ordinary_answer_is_two_lines() -> None:
         "It stayed on this machine (strategy hybrid): It is short.",
         "small (local) answered.",
     ]
+
+
+def test_the_length_that_bounded_what_was_held_is_told() -> None:
+    call = replace(called(3, "gpt", 3.0, NANO // 500, NANO // 100), expected_tokens=1640)
+    lines = reasons(record(*(call if event == EVENTS[-5] else event for event in EVENTS)))
+    line = "gpt (cloud (api.openai.com)) did step 3, for $0.002."
+    assert f"{line} Its text was expected to have at most 1,640 tokens." in lines
+    free = replace(called(1, "small", 1.2), expected_tokens=1640)
+    lines = reasons(record(*(free if event == BEGUN[7] else event for event in EVENTS)))
+    assert "small (local) did step 1." in lines, "nothing is held for it"
 
 
 GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` goes on."

@@ -45,8 +45,8 @@ class Adversary:
             return None
         kinds = {self._random.choice([*KINDS, "nonsense"]): self._figure()}
         quality, gain, nearby = ({name: self._figure() for name in self._some(ids)} for _ in "123")
-        tokens = self._random.choice([-1, 0, 5, 10**9])
-        return Estimate(kinds, quality, gain, nearby, tokens, self._figure())
+        tokens, most = (self._random.choice([-1, 0, 5, 10**9]) for _ in "12")
+        return Estimate(kinds, quality, gain, nearby, tokens, self._figure(), most)
 
     async def judge(
         self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]

@@ -58,7 +58,8 @@ class OddModel:
         if text == "missing":
             quality.clear()
         kinds = {"reasoning": 0.9, "chat": 0.1} if text != "kinds" else {"sorcery": 1.0}
-        return Estimate(kinds, quality, gain, {}, len(text), 0.0)
+        most: Any = {"endless": float("inf"), "unsaid": "many"}.get(text, 3 * len(text))
+        return Estimate(kinds, quality, gain, {}, len(text), 0.0, most)
 
     def judge(
         self,

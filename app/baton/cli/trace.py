@@ -204,7 +204,7 @@ def _call(call: ev.Called) -> str:
     parts = [
         f"{step}called {one_line(call.worker)} ({call.purpose}): {call.seconds:.2f} s",
         f"read {call.tokens_in:,} tokens ({call.cached:,} known already)",
-        f"wrote {call.tokens_out:,}",
+        f"wrote {call.tokens_out:,}{_expected(call)}",
     ]
     if call.loading:
         parts.append(f"loading {call.loading:.2f} s")
@@ -213,6 +213,10 @@ def _call(call: ev.Called) -> str:
     if not call.confirmed:
         parts.append("ended early")
     return ", ".join(parts) + _charged(call)
+
+
+def _expected(call: ev.Called) -> str:
+    return f" (at most {call.expected_tokens:,} expected)" if call.expected_tokens else ""
 
 
 def _charged(call: ev.Called) -> str:

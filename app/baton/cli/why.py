@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -123,11 +124,19 @@ def _workers(view: RunView) -> list[str]:
         price = f", for {show_usd(cost)}" if cost else ""
         verb = "did" if len(view.steps) > 1 else "answered"
         what = f" {told_numbers(numbers)}" if len(view.steps) > 1 else ""
-        lines.append(f"{one_line(worker)} ({place}) {verb}{what}{price}.")
+        lines.append(f"{one_line(worker)} ({place}) {verb}{what}{price}.{_expected(numbers, view)}")
     kept = [step.number for step in view.steps if step.status == "done" and step.began is None]
     if kept:
         lines.append(f"What {told_numbers(kept)} wrote was there already, from an earlier run.")
     return lines + [told for step in view.steps if (told := _lacking(step, view))]
+
+
+def _expected(numbers: Sequence[int], view: RunView) -> str:
+    """Say how long the texts of some steps were expected to get, which bounds what is held."""
+    asked = [call for call in view.calls if call.step in numbers and call.held]
+    most = max((call.expected_tokens for call in asked), default=0)
+    whose = "Each of its texts" if len(numbers) > 1 else "Its text"
+    return f" {whose} was expected to have at most {most:,} tokens." if most else ""
 
 
 def _lacking(step: StepView, view: RunView) -> str:

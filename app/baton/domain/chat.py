@@ -57,7 +57,8 @@ class Request:
 
     `label` is the strictest of everything in the messages: without one they stay on this machine.
     `call` is the id under which the ledger knows this use, once money is held for it. `shape` is
-    what the text must look like.
+    what the text must look like. `expected_tokens` is the 99th percentile of its length, None where
+    nothing is known of it.
     """
 
     messages: tuple[Message, ...]
@@ -68,6 +69,7 @@ class Request:
     label: Label = Label.LOCAL
     call: str = ""
     shape: Shape | None = None
+    expected_tokens: int | None = None
 
 
 # What a worker yields, in order: any Loading, Reading and Sent, then any Thinking, then Text and

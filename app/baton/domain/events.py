@@ -188,7 +188,8 @@ class Called:
     `first_token` counts from the call; `loading` is the part of it spent on loading the model.
     `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
     where it isn't `confirmed`, that is all that was `held`. `call` is its id in the ledger. A call
-    of step 0 belongs to no step: planning, checks.
+    of step 0 belongs to no step: planning, checks. `expected_tokens` is the 99th percentile of the
+    text's length, 0 where nothing was known of it.
     """
 
     at: float
@@ -207,6 +208,7 @@ class Called:
     finish: Finish | None
     held: int = 0
     call: str = ""
+    expected_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ class Estimate:
     `kinds` are the probabilities of the twelve task kinds, `quality` by candidate the chance of a
     good answer, `gain` by candidate how much likelier it is than by the first one (predicted by
     itself, so not just the difference). `nearby` is the quality among the most similar questions
-    with known outcomes. `tokens` is how long the answer likely gets. `novelty` goes from 0 (like
+    with known outcomes. `tokens` is how long the answer likely gets, `tokens_p99` what 99 of 100
+    answers don't exceed (0: unknown). `novelty` goes from 0 (like
     what the heads were fitted on) to 1 (nothing like it): the heads have yielded that much to
     length and kind.
     """
@@ -44,6 +45,7 @@ class Estimate:
     nearby: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
     novelty: float = 1.0
+    tokens_p99: int = 0
 
 
 @dataclass(frozen=True, slots=True)

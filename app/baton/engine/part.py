@@ -40,6 +40,7 @@ from baton.engine.meter import Metered
 from baton.engine.offer import Withdrawn
 from baton.engine.policy import check
 from baton.engine.ports import Choice, Question
+from baton.engine.sizes import tokens_p99
 
 if TYPE_CHECKING:
     from baton.engine.playing import Playing
@@ -201,6 +202,9 @@ class Part:
             temperature,
             seed,
             begun.label,
+            expected_tokens=tokens_p99(
+                self.step, playing.material, playing.situation.route, answers
+            ),
         )
 
     @property

@@ -450,4 +450,5 @@ def _called(number: int, tally: Tally) -> ev.Called:
         finish=usage.finish if usage else None,
         held=tally.held,
         call=tally.request.call,
+        expected_tokens=tally.request.expected_tokens or 0,
     )

@@ -182,6 +182,7 @@ def figures(estimate: Estimate, roster: Sequence[Card]) -> dict[str, float]:
         "gain": max(gains, default=0.0),
         "novelty": estimate.novelty,
         "tokens": float(estimate.tokens),
+        "tokens_p99": float(estimate.tokens_p99),
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from baton.domain.chat import Card, about_tokens, text_bound, with_files
+from baton.domain.chat import Card, Role, about_tokens, text_bound, with_files
+from baton.domain.kind_lengths import copied_tokens, usual_tokens_p99
 from baton.domain.plan import FILE, HISTORY, PROMPT, Material, Step, single
 from baton.domain.prices import Used
 from baton.engine.ports import Route
@@ -18,6 +19,9 @@ _FRAME = 1024 + 128
 
 _STEP = 256
 """Sizes are rounded up to this, so that pieces of one document count as equal."""
+
+_LONGER = 2
+"""An answer may be so many times as long as the longest before it in its conversation."""
 
 
 class Size(NamedTuple):
@@ -45,6 +49,22 @@ def likely_cost(card: Card, material: Material, route: Route) -> int:
     size = step_size(step, material)
     written = (route.estimate.tokens if route.estimate else 0) or size.written
     return card.price.cost(Used(size.read, min(written, card.max_output)))
+
+
+def tokens_p99(step: Step, material: Material, route: Route, answers: bool) -> int:
+    """Return how many tokens a step's text has at most in 99 of 100 cases.
+
+    By what the router expects of the prompt, where the step answers that; else by its kind. What it
+    reworks, and the longest answer of the conversation so far, may raise that.
+    """
+    expected = route.estimate.tokens_p99 if route.estimate is not None and answers else 0
+    read = sum(_visible(name, material)[0] for name in step.access if name != HISTORY)
+    usual = usual_tokens_p99(step.need.kind, read)
+    if expected > 0 and step.is_direct:
+        usual = max(expected, copied_tokens(step.need.kind, read))
+    written = [about_tokens(turn.text) for turn in material.turns if turn.role is Role.ASSISTANT]
+    earlier = max(written, default=0) if HISTORY in step.access else 0
+    return max(usual, expected, _LONGER * earlier)
 
 
 def _visible(name: str, material: Material | None) -> tuple[int, int]:

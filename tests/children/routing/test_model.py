@@ -17,7 +17,10 @@ from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"
-FILES = ("encoder.onnx", "tokenizer.json", "heads.json", "heads.npz", "kinds.npz", "agreement.json")
+FILES = (
+    "encoder.onnx", "tokenizer.json", "heads.json", "heads.npz", "kinds.npz", "lengths.npz",
+    "agreement.json",
+)  # fmt: skip
 
 LOCAL = Candidate("local", "Llama-3.1-8B-Instruct-Q4_K_M.gguf", 8.0)
 CLOUD = Candidate("cloud", "gpt-4o-2024-08-06", outside=True, dollars=10.0)
@@ -41,6 +44,7 @@ def check(found: Estimate) -> None:
     assert found.gain[LOCAL.id] == 0.0
     assert 0.0 <= found.novelty <= 1.0
     assert found.tokens >= 1
+    assert 16 <= found.tokens_p99 <= 8192
 
 
 @given(st.text(st.characters(codec=None), max_size=400))
@@ -93,6 +97,21 @@ def test_hard_arithmetic_gains_more_than_a_simple_one(model: RouterModel) -> Non
     )
     gain = model.rank([easy, hard], Candidate("mixtral-8x7b"), Candidate("gpt-4-1106"))
     assert gain[1] > gain[0]
+
+
+def test_the_longest_answer_is_told_of_what_was_measured_and_usual_of_the_rest(
+    model: RouterModel,
+) -> None:
+    def expected(text: str) -> int:
+        return model.estimate(text, []).tokens_p99
+
+    choice = "Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase\nD. Polymerase"
+    assert expected(choice) < 1000 < expected("Explain how DNA is copied in a cell.")
+    simple = "Tom has 3 apples and buys 2 more. How many apples does he have?"
+    hard = "Find all positive integers $n$ such that $n^4 + 4^n$ is prime. Prove your answer."
+    assert expected(simple) < 1000 < expected(hard)
+    essay = "Write an essay about the causes and the consequences of the French Revolution."
+    assert expected(essay) > 2500
 
 
 def test_no_candidates(model: RouterModel) -> None:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows  # noqa: E402
 import train_router  # noqa: E402
 
-WRITTEN = (ARRAYS, WORDS, "agreement.json", "kinds.npz", "skills.json")
+WRITTEN = (ARRAYS, WORDS, "agreement.json", "kinds.npz", "lengths.npz", "skills.json")
 
 EASY = ("What is {} plus {}?", "Name a city that has {} bridges and {} parks.")
 HARD = (

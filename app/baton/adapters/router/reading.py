@@ -75,7 +75,7 @@ def rated_sent(rated: Sequence[Rated]) -> list[dict[str, Any]]:
 
 def estimate_in(value: object, workers: Collection[str]) -> Estimate:
     """Return an estimate of those workers. Raises Died."""
-    fields = _fields(value, "kinds", "quality", "gain", "nearby", "tokens", "novelty")
+    fields = _fields(value, "kinds", "quality", "gain", "nearby", "tokens", "novelty", "tokens_p99")
     kinds = _shares(fields["kinds"], KINDS)
     quality = _shares(fields["quality"], workers)
     if quality.keys() != set(workers):
@@ -87,6 +87,7 @@ def estimate_in(value: object, workers: Collection[str]) -> Estimate:
         _shares(fields["nearby"], workers),
         int(_number(fields["tokens"], 0, 10**9)),
         _number(fields["novelty"]),
+        int(_number(fields["tokens_p99"], 0, 10**9)),
     )
 
 

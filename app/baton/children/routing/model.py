@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import numpy as np
 from baton.children.routing import RouterFileError, learning
 from baton.children.routing.agreement import Agreement
 from baton.children.routing.encoder import WIDTH, Encoder, Vectors
-from baton.children.routing.features import features
+from baton.children.routing.features import NAMES, features
 from baton.children.routing.heads import Floats, Heads, Reading
 from baton.children.routing.kinds import KindHead
 from baton.children.routing.learning import Personal, Texts
+from baton.children.routing.lengths import LengthHead
+from baton.domain.kind_lengths import TOKENS_P99
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
 
@@ -27,6 +30,13 @@ _USUAL = {
 }  # fmt: skip
 """How many tokens an answer has where nothing like the question was seen; nobody measured it."""
 
+_OPTIONS = NAMES.index("options")
+_CHOICE = np.log1p(1.5)
+"""With more options than that (as a figure) a prompt is a multiple-choice question."""
+
+_MEASURED = [KINDS.index("math"), KINDS.index("calculation")]
+"""Kinds of which answers to free questions were measured. Others were to multiple choice only."""
+
 
 class RouterModel:
     """An encoder with the heads fitted on it."""
@@ -36,10 +46,11 @@ class RouterModel:
         encoder: Encoder,
         heads: Heads,
         kinds: KindHead,
+        lengths: LengthHead,
         agreement: Agreement | None = None,
         personal: Personal | None = None,
     ) -> None:
-        self._encoder, self.heads, self._kinds = encoder, heads, kinds
+        self._encoder, self.heads, self._kinds, self._lengths = encoder, heads, kinds, lengths
         self._agreement = agreement or Agreement.plain()
         self._personal = personal or Personal()
 
@@ -54,7 +65,9 @@ class RouterModel:
         """Read a folder that `train_router` wrote. Raises RouterFileError."""
         personal = Personal.load(learned) if learned else None
         heads, kinds, agreement = Heads.load(folder), KindHead.load(folder), Agreement.load(folder)
-        return cls(Encoder(folder, threads, providers), heads, kinds, agreement, personal)
+        lengths = LengthHead.load(folder)
+        encoder = Encoder(folder, threads, providers)
+        return cls(encoder, heads, kinds, lengths, agreement=agreement, personal=personal)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""
@@ -79,6 +92,7 @@ class RouterModel:
         gain = {c.id: self._gain(seen, reading, first, c).tolist() for c in candidates}
         nearby = {c.id: self.heads.nearby(reading, c).tolist() for c in candidates}
         tokens = self._tokens(seen, reading).tolist()
+        longest = self._tokens_p99(seen, reading).tolist()
         return [
             Estimate(
                 kinds=dict(zip(KINDS, seen.kinds[row].tolist(), strict=True)),
@@ -87,6 +101,7 @@ class RouterModel:
                 nearby={id_: column[row] for id_, column in nearby.items()},
                 tokens=round(tokens[row]),
                 novelty=float(reading.shares[row, -1]),
+                tokens_p99=math.ceil(longest[row]),
             )
             for row in range(len(texts))
         ]
@@ -143,6 +158,19 @@ class RouterModel:
         usual = seen.kinds @ np.log([_USUAL[kind] for kind in KINDS])
         novelty = reading.shares[:, -1]
         return np.asarray(np.exp((1.0 - novelty) * fitted + novelty * usual))
+
+    def _tokens_p99(self, seen: Texts, reading: Reading) -> Floats:
+        """Return what 99 of 100 answers don't exceed: as fitted, or as is usual for the kind.
+
+        The fit counts as far as a text is like those whose answers were measured.
+        """
+        fitted = np.log(self._lengths.p99(self._design(seen)))
+        usual = np.log(seen.kinds @ np.array([TOKENS_P99[kind] for kind in KINDS]))
+        basis = self.heads.basis
+        options = seen.figures[:, _OPTIONS] * basis.scale[_OPTIONS] + basis.centre[_OPTIONS]
+        alike = np.where(options > _CHOICE, 1.0, seen.kinds[:, _MEASURED].sum(axis=1))
+        known = (1.0 - reading.shares[:, -1]) * alike
+        return np.asarray(np.exp(known * fitted + (1.0 - known) * usual))
 
     def _read(self, texts: Texts) -> Reading:
         return self.heads.read(self._design(texts))

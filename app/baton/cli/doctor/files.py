@@ -13,6 +13,10 @@ LEAST_PRICES = 100
 LEAST_MODELS = 10
 """Fewer than these, and something of what Baton brings along isn't here."""
 
+_ROUTER = (
+    "encoder.onnx", "tokenizer.json", "heads.npz", "heads.json", "kinds.npz", "lengths.npz",
+)  # fmt: skip
+
 _PRIVATE = "Call +49 30 901820 or pay DE89 3704 0044 0532 0130 00, card 4111 1111 1111 1111."
 _KINDS = {"phone number", "IBAN", "card number"}
 
@@ -70,7 +74,7 @@ async def router_files(_: Ground) -> str | Finding:
 
     folder = shipped()
     told = []
-    for name in ("encoder.onnx", "tokenizer.json", "heads.npz", "heads.json", "kinds.npz"):
+    for name in _ROUTER:
         file = folder / name
         if not file.is_file():
             return Finding("router files", State.BROKEN, f"{name} isn't there. {mend()}")
