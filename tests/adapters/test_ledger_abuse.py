@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import signal
@@ -12,11 +13,13 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
+import psutil
 import pytest
 
-from adapters.spend import CENT, DAY, DOLLAR, bill, ceilings_of, process
+from adapters.spend import CENT, DAY, DOLLAR, MINI, bill, ceilings_of, process
 from baton import sqlite
 from baton.adapters.ledger import Ledger
+from baton.adapters.ledger.owner import Owner, this_process
 from baton.adapters.ledger.schema import WRONG_SUMS
 from baton.domain.errors import BudgetExceeded, StoreError
 from baton.domain.ledger import Scope, Status
@@ -216,7 +219,6 @@ async def test_a_baton_that_was_taken_for_dead_does_no_harm(
 ) -> None:
     """As in two containers, which can't see each other's processes."""
     from baton.adapters.ledger import ledger as module
-    from baton.adapters.ledger.owner import Owner
 
     path = tmp_path / "ledger.db"
     here, there = Ledger.open(path), Ledger.open(path)
@@ -241,6 +243,77 @@ async def test_a_baton_that_was_taken_for_dead_does_no_harm(
         Status.VOID,
         Status.VOID,
     ]
+    await here.aclose()
+    await there.aclose()
+
+
+async def test_a_clock_that_is_set_on_makes_no_living_process_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system tells when a process began by its clock, so setting that moves the beginning."""
+    path = tmp_path / "ledger.db"
+    child, sent, unsent = await asyncio.to_thread(halfway, path)
+    began = psutil.Process.create_time
+    for hours in (1, -1):
+        monkeypatch.setattr(
+            psutil.Process, "create_time", lambda process, by=hours: began(process) + by * 3600
+        )
+        ledger = Ledger.open(path)
+        own = await ledger.hold(bill())
+        statuses = {charge.call: charge.status for charge in await ledger.charges()}
+        assert {statuses[call] for call in (sent, unsent, own.call)} == {Status.HELD}
+        await ledger.void(own.call)
+        await ledger.aclose()
+    child.kill()
+    await asyncio.to_thread(child.communicate)
+    ledger = Ledger.open(path)
+    statuses = {charge.call: charge.status for charge in await ledger.charges()}
+    assert (statuses[sent], statuses[unsent]) == (Status.UNCONFIRMED, Status.VOID)
+    await ledger.aclose()
+
+
+async def test_a_process_that_only_inherited_a_number_is_no_owner(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.open(path)
+    for started in (this_process().started - 100, time.time() - 10**6):  # since the boot, the epoch
+        ledger.__dict__["_owner"] = Owner(os.getpid(), started)
+        await ledger.hold(bill())
+    await ledger.aclose()
+    ledger = Ledger.open(path)
+    assert {charge.status for charge in await ledger.charges()} == {Status.VOID}
+    await ledger.aclose()
+
+
+@pytest.mark.parametrize("sends", [True, False])
+@pytest.mark.parametrize("released", [True, False])
+async def test_a_late_count_of_a_call_that_was_taken_for_lost_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: bool, sends: bool
+) -> None:
+    """Also if the person has released it meanwhile: it was spent all the same."""
+    from baton.adapters.ledger import ledger as module
+
+    path = tmp_path / "ledger.db"
+    here, there = Ledger.open(path), Ledger.open(path)
+    settled, left, voided = [await here.hold(bill()) for _ in range(3)]
+    for hold in (settled, left, voided):
+        if sends:
+            await here.sent(hold.call, "https://cloud.invalid", b"x")
+    monkeypatch.setattr(module, "is_alive", lambda owner: False)
+    there.__dict__["_owner"] = Owner(1, 0.0)
+    await there.standing(DAY)
+    if released and sends:
+        assert await there.release_all() == 3 * settled.amount
+    used = Used(500, 100)
+    charged = await here.settle(settled.call, used)
+    assert charged == (MINI.cost(used) if released or not sends else settled.amount)
+    assert await here.leave(left.call) == left.amount * sends
+    await here.void(voided.call)
+    day = (await here.standing(DAY)).rooms[0]
+    assert day.used == charged + left.amount * sends
+    if released or not sends:  # it is settled, and ends once
+        for end in (here.void, here.leave):
+            with pytest.raises(LookupError):
+                await end(settled.call)
     await here.aclose()
     await there.aclose()
 

@@ -160,10 +160,14 @@ def _freezes(connection: Connection) -> tuple[str, set[str]]:
 
 
 def settle(connection: Connection, call: str, used: Used, now: float) -> int:
-    """Charge what the provider counted; freeze the cloud if that is more than was held."""
+    """Charge what the provider counted; freeze the cloud if that is more than was held.
+
+    A count is charged however late it comes: after the call was taken for lost, or released.
+    """
     row = _call(connection, call)
     status = Status(row["status"])
-    if status not in (Status.HELD, Status.UNCONFIRMED):
+    is_open = status in (Status.HELD, Status.UNCONFIRMED, Status.RELEASED)
+    if not is_open and not _was_taken_over(row, Status.VOID):
         raise _twice(row)
     price = price_of(row["price"])
     cost = min(price.cost(used), MOST)
@@ -183,12 +187,14 @@ def settle(connection: Connection, call: str, used: Used, now: float) -> int:
 
 
 def leave(connection: Connection, call: str, now: float) -> int:
-    """Charge all that was held, unconfirmed."""
+    """Charge all that was held, unconfirmed; nothing if the call was taken for lost unsent."""
     row = _call(connection, call)
-    held: int = row["held"]
-    if row["status"] == Status.HELD:
+    status, held = Status(row["status"]), int(row["held"])
+    if status is Status.HELD or _was_taken_over(row, Status.RELEASED):
         _move(connection, call, Status.UNCONFIRMED, held, now)
-    elif row["owner"] is not None or row["status"] != Status.UNCONFIRMED:
+    elif _was_taken_over(row, Status.VOID):
+        return 0
+    elif not _was_taken_over(row, Status.UNCONFIRMED):
         raise _twice(row)
     return held
 
@@ -196,11 +202,11 @@ def leave(connection: Connection, call: str, now: float) -> int:
 def void(connection: Connection, call: str, now: float) -> None:
     """Give back what was held."""
     row = _call(connection, call)
-    taken_over = row["owner"] is None and row["status"] in (Status.UNCONFIRMED, Status.VOID)
-    if row["status"] != Status.HELD and not taken_over:
+    if _was_taken_over(row, Status.VOID, Status.RELEASED):
+        return
+    if row["status"] != Status.HELD and not _was_taken_over(row, Status.UNCONFIRMED):
         raise _twice(row)
-    if row["status"] != Status.VOID:
-        _move(connection, call, Status.VOID, 0, now)
+    _move(connection, call, Status.VOID, 0, now)
 
 
 def release(connection: Connection, call: str, now: float) -> int:
@@ -311,6 +317,11 @@ def _call(connection: Connection, call: str) -> Row:
     if row is None:
         raise LookupError(f"the ledger has no call {call!r}")
     return row
+
+
+def _was_taken_over(row: Row, *statuses: Status) -> bool:
+    """Tell whether another Baton took the call for lost, and it now stands as one of these."""
+    return row["owner"] is None and row["status"] in statuses
 
 
 def _twice(row: Row) -> LookupError:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 _CLOCK_SECONDS = 60
-"""By so much the system's clock may be set while a process runs, and it is still the same one."""
+"""By so much a process's begin by the system's clock may move, and it is still the same one."""
+
+_EPOCH = 10**9
+"""No machine has been up for so many seconds, and no process began so early since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process: its id, and when it began."""
+    """A process: its id, and when it began, in seconds.
+
+    On Linux since the boot: there, the time since the epoch moves when the clock is set. Elsewhere,
+    and where an older Baton wrote it, since the epoch.
+    """
 
     pid: int
     started: float
@@ -21,7 +29,8 @@ def this_process() -> Owner:
     """Return the process that this is."""
     import psutil
 
-    return Owner(os.getpid(), psutil.Process().create_time())
+    started = _since_boot(os.getpid())
+    return Owner(os.getpid(), psutil.Process().create_time() if started is None else started)
 
 
 def is_alive(owner: Owner) -> bool:
@@ -35,8 +44,21 @@ def is_alive(owner: Owner) -> bool:
         process = psutil.Process(owner.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
+        started = _since_boot(owner.pid)
+        if started is not None and owner.started < _EPOCH:
+            return started == owner.started
         return bool(process.create_time() <= owner.started + _CLOCK_SECONDS)
     except psutil.NoSuchProcess:
         return False
     except psutil.Error:
         return True
+
+
+def _since_boot(pid: int) -> float | None:
+    """Return when a process began, in seconds since the boot, where the system says it so."""
+    try:
+        # Behind the name, which may hold spaces and parentheses: field 22 of proc_pid_stat(5).
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
