@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.local_ask import small
+from baton.adapters.redaction import Redaction
 from baton.domain.chat import (
     Attachment,
     Card,
+    Chunk,
     Message,
     Purpose,
     Request,
@@ -30,13 +32,17 @@ from baton.domain.chat import (
 from baton.domain.errors import PlanError
 from baton.domain.events import Checked
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
 from baton.domain.plan import DIRECT, KINDS, MOST_STEPS, Material, Need, Outcome, Plan, Step
 from baton.domain.prices import Price, Rates
 from baton.domain.routing import Judgement
 from baton.engine.assign import assign
 from baton.engine.conductor import LanguageConductor, choose, may_conduct
 from baton.engine.drawing import Canvas, needed, written
+from baton.engine.policy import Limits
 from baton.engine.ports import Funds, Route, Situation
+from baton.engine.strategies.conducted import DEPTH
+from support.acting import PRICE, Actor, house, says, sees
 from support.gbnf import Grammar
 
 SMALL = Card("starter-x", "local", "Starter", context=8192, parameters=135_000_000)
@@ -545,6 +551,46 @@ async def test_a_review_builds_neither_on_what_failed_nor_on_what_comes_later(
             desk, outcome("part", "two", failed={1: "No."})
         )
     assert "part" not in desk.asked[0][1][-1].text
+
+
+async def test_a_conductor_that_never_accepts_is_asked_so_often_and_no_more() -> None:
+    asked: list[str] = []
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if request.purpose is Purpose.PLAN:
+            asked.append(sees(request))
+            done = len(asked)
+            if done == 1:
+                yield Text(drawn(a_step(task="Part 1."), a_step(uses=[1]), answer=[2]))
+            else:
+                yield Text(drawn(a_step(uses=[done]), answer=[done + 1], accept=False))
+        else:
+            yield Text("Something.")
+
+    async with house(Actor(EIGHT, act)) as here:
+        view = await here.play(None, "Do this, then do that.", Limits(strategy="conductor"))
+        assert view.status == "finished"
+        assert len(view.steps) == 2 + DEPTH
+        assert len(asked) == 1 + DEPTH
+
+
+async def test_what_a_conductor_elsewhere_sees_is_redacted() -> None:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        plans = request.purpose is Purpose.PLAN
+        yield Text(drawn(a_step(task="Write to ann@example.org.")) if plans else "Done.")
+
+    dear = replace(DEAR, price=PRICE, remote=True, privacy=Label.CLOUD)
+    actor = Actor(dear, act)
+    hiding = Redaction([])
+    async with house(
+        Actor(SMALL, says("Done.")), actor, redactor=hiding, policy=Policy.BUDGET
+    ) as here:
+        limits = Limits(strategy="conductor")
+        view = await here.play(None, "Write to ann@example.org, then call Ann.", limits)
+        assert view.status == "finished"
+        assert actor.requests
+        assert all("ann@example.org" not in sees(request) for request in actor.requests)
+        assert "[mail address 1]" in sees(actor.requests[0])
 
 
 async def test_there_is_no_review_of_a_plan_that_can_not_grow() -> None:

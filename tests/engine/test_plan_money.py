@@ -76,6 +76,15 @@ async def test_an_optional_one_is_left_out_with_what_it_would_have_cost(
         assert (here.actors["far"].requests, await here.spent()) == ([], 0)
 
 
+async def test_where_a_paid_worker_is_not_to_be_asked_no_other_is_offered() -> None:
+    paid = Actor(cloud()), Actor(cloud("further"))
+    async with house(Actor(local(), fails(DOWN)), *paid) as here:
+        view = await here.play(single("small"))
+        assert (view.status, len(here.person.asked)) == ("failed", 1)
+        assert [offer.decision for offer in view.offers] == [ev.Decision.KEPT]
+        assert [actor.requests for actor in paid] == [[], []]
+
+
 async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_it() -> None:
     """Only who asked for that very worker takes the prompt back with it."""
     async with house(Actor(local()), Actor(cloud())) as here:
@@ -186,6 +195,23 @@ async def test_steps_side_by_side_share_what_is_left(choice: str) -> None:
         assert 0 < max(holds) <= ceiling
         assert max(call.held for call in view.calls) < ceiling // 2
         assert await here.held() == 0
+
+
+async def test_the_last_of_steps_side_by_side_may_have_all_that_is_left() -> None:
+    """A step that holds its money waits no more, so it is none of those that share the rest."""
+    both = asyncio.Barrier(2)
+    ceiling = 40_000_000
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        yield Text("x")
+        await both.wait()
+
+    far = replace(cloud(), max_output=10**6)
+    async with house(Actor(far, act), ceiling=ceiling, policy=Policy.BUDGET) as here:
+        view = await here.play(side_by_side(2, "far"))
+        first, second = (call.held for call in view.calls)
+        assert first + second == pytest.approx(ceiling, rel=0.01)
+        assert min(first, second) == pytest.approx(ceiling / 2, rel=0.01)
 
 
 async def test_a_step_that_is_done_here_after_all_leaves_its_share_to_the_others() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -32,8 +32,9 @@ from baton.domain.prices import Price, Rates
 from baton.domain.signals import Signal
 from baton.engine.mastery import SkillTable
 from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits, Terms
-from baton.engine.ports import NEW, Place, Question, Worker
+from baton.engine.policy import Limits, Terms, may_use
+from baton.engine.ports import NEW, Desk, Place, Proposal, Question, Worker
+from baton.engine.strategies.single import Single
 from support.acting import Actor, cloud, house, local, says, sees
 from support.adversary import Adversary
 from support.cloud import REFUSED, Cloud
@@ -259,6 +260,46 @@ async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_pa
     assert "canary-local-1" in thread[3].text
     assert world.workers["gpt"].requests == []
     await world.aclose()
+
+
+async def test_a_strategy_sees_the_label_of_the_conversation_where_that_is_stricter() -> None:
+    seen: list[Label] = []
+
+    class Looks(Single):
+        async def first(self, desk: Desk) -> Proposal:
+            seen.append(desk.situation.limits.label)
+            return await super().first(desk)
+
+    async with house(Actor(local()), Actor(cloud()), strategy=Looks()) as here:
+        view = await here.play(None, limits=Limits(Label.LOCAL))
+        assert view.started is not None
+        await here.play(None, place=Place(view.started.conversation))
+        assert seen == [Label.LOCAL, Label.LOCAL]
+
+
+@pytest.mark.parametrize("privacy", list(Label))
+@pytest.mark.parametrize("remote", [True, False])
+def test_offline_refuses_every_worker_that_is_not_on_this_machine(
+    privacy: Label, remote: bool
+) -> None:
+    card = Card("lab", "server", "The lab's", privacy=privacy, remote=remote, price=PRICE)
+    assert may_use(card, Label.CLOUD, Terms())
+    assert may_use(card, Label.CLOUD, Terms(offline=True)) is not remote
+
+
+async def test_an_answer_that_is_cut_keeps_an_end_that_looks_like_a_placeholder() -> None:
+    """What may become a placeholder is kept back while more may come, and shown when none does."""
+    cut = WorkerUnavailable("The connection was cut.", "Try again.")
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        yield Text("Her address is [mail")
+        raise cut
+
+    hiding = Redaction([])
+    async with house(Actor(cloud(), act), redactor=hiding, policy=Policy.BUDGET) as here:
+        view = await here.play(None, "Write to ann@example.org.", Limits(alone=True))
+        assert view.status == "failed"
+        assert (await here.answer())[0] == "Her address is [mail"
 
 
 async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:

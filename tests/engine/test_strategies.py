@@ -428,6 +428,12 @@ async def test_a_repair_that_is_no_better_is_not_taken(repair: str | BatonError)
     assert (run.answer, run.text) == ((1,), "It is 7.")
 
 
+async def test_a_repair_that_stopped_at_its_cap_is_not_taken() -> None:
+    said = says("It is 7.", "- No sum is shown.", "3 + 4 = 7, which")
+    run = await play("ultra", Desk(situation(LLAMA, BIG)), said, cut=[3])
+    assert (run.answer, run.text) == ((1,), "It is 7.")
+
+
 async def test_nobody_audits_itself_and_the_weak_audit_nobody() -> None:
     assert (await play("ultra", Desk(situation(LLAMA)), says("7"))).workers == ["llama"]
     assert (await play("ultra", Desk(situation(LLAMA, TINY)), says("7"))).workers == ["llama"]

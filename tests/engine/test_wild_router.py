@@ -5,6 +5,7 @@ Random runs with it are in test_random_plans.py and test_private.py.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -17,6 +18,8 @@ from baton.domain.labels import Label
 from baton.domain.ledger import Policy
 from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates
+from baton.domain.routing import Estimate
+from baton.engine.evidence import sound_estimate
 from baton.engine.policy import Limits
 from support.acting import Act, Actor, House, cloud, house, local, says
 from support.adversary import Adversary
@@ -95,6 +98,16 @@ async def test_figures_that_are_none_leave_it_to_the_rule() -> None:
                 if isinstance(event, ev.Weighed):
                     assert -1 <= event.gain <= 1
     assert answers == {"It is 7.", "8"}
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["quality", "gain", "nearby", "novelty"])
+def test_an_estimate_that_is_no_number_is_left_out(odd: float, where: str) -> None:
+    roster = (local(), cloud())
+    fine = Estimate({"chat": 1.0}, {"small": 0.4}, {"small": 0.0}, {"small": 0.4}, 100, 0.1)
+    assert sound_estimate(fine, roster) == fine
+    spoiled: dict[str, Any] = {where: odd if where == "novelty" else {"small": odd}}
+    assert sound_estimate(replace(fine, **spoiled), roster) is None
 
 
 async def test_the_second_look_sees_who_wrote_what_and_how_it_ended() -> None:

@@ -27,7 +27,7 @@ from baton.domain.prices import Price, Rates
 from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import ANYTHING, Limits, Terms
-from baton.engine.ports import NEW, Place, Question, Strategy
+from baton.engine.ports import NEW, Place, Question, Redactor, Strategy
 from baton.engine.run import Run
 
 PATIENCE = 60
@@ -253,6 +253,7 @@ async def house(
     ceiling: int = NANO,
     strategy: Strategy | None = None,
     home: Path | None = None,
+    redactor: Redactor | None = None,
     **terms: object,
 ) -> AsyncIterator[House]:
     """Open a house for these actors, the first of which is the default worker.
@@ -268,6 +269,7 @@ async def house(
         store,
         actors[0].card.id,
         ledger=ledger,
+        redactor=redactor,
         terms=Terms(**given),  # type: ignore[arg-type]
     )
     orchestra.given = strategy
