@@ -46,12 +46,19 @@ async def list_conversations(database: Path) -> None:
     await store.aclose()
 
 
+async def list_charges(database: Path) -> None:
+    """Open a ledger, which is made with its first use."""
+    ledger = Ledger.open(database)
+    await ledger.charges()
+    await ledger.aclose()
+
+
 WRITERS: dict[str, Callable[[Path], object]] = {
     "keys": lambda folder: put("openai", "sk-0123456789", file=folder / "keys.toml"),
     "settings": lambda folder: write(folder / "config.toml", {"offline": True}),
     "first settings": lambda folder: _create(folder / "config.toml"),
     "history": lambda folder: asyncio.run(list_conversations(folder / "baton.db")),
-    "ledger": lambda folder: Ledger.open(folder / "ledger.db"),
+    "ledger": lambda folder: asyncio.run(list_charges(folder / "ledger.db")),
     "database": lambda folder: create(folder / "some.db"),
     "export": lambda folder: exports.save(folder / "talk.md", "# Talk"),
     "crash report": lambda folder: write_report(folder, ValueError()),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -194,6 +196,17 @@ def test_an_answer_has_the_strictest_label_of_all_it_was_shown(
         await store.aclose()
 
     asyncio.run(main())
+
+
+async def test_a_file_stricter_than_its_turn_makes_answers_as_strict(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "baton.db")
+    begun = await ask(store, files=(Attachment("f", "text", 4),))
+    with closing(sqlite3.connect(tmp_path / "baton.db")) as other:
+        other.execute("UPDATE files SET label = 'local'")
+        other.commit()
+    after = await ask(store, place=Place(begun.conversation))
+    assert (begun.label, after.label) == (Label.CLOUD, Label.LOCAL)
+    await store.aclose()
 
 
 async def test_loosening_a_label_is_an_act_that_is_recorded(store: Store) -> None:
