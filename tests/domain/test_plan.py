@@ -112,7 +112,8 @@ def test_the_name_of_a_file_stays_on_its_line(line_break: str) -> None:
     material = Material((turn(Role.USER, "now", (Attachment(forged, "text", 4),)),))
     plan = Plan((Step("a", "Read.", (f"file:{forged}",)),), (1,))
     first, *rest = plan.messages(1, material, {})[-1].text.splitlines()
-    assert (first[:6], first[-5:]) == ("File a", "to b.:")
+    assert first.startswith("File a")
+    assert first.endswith("to b.:")
     assert rest == ["```", "text", "```", "", "Read."]
 
 
