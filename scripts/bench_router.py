@@ -346,6 +346,7 @@ def of_64_tokens(folder: Path, data: Sequence[Rows]) -> list[str]:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()  # the file wants 128 tokens of everything
     found: list[str] = []
     for rows in data:
         for text in rows.texts[:2000]:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +17,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows as rr  # noqa: E402
-from bench_router import Carried, Figures  # noqa: E402
+from bench_router import Carried, Covered, Figures, of_64_tokens  # noqa: E402
 from routing_pairs import Pair  # noqa: E402
+
+from baton.domain.routing import Estimate  # noqa: E402
 
 ODD = frozenset({"odd"})
 
@@ -288,6 +291,35 @@ def test_a_pair_is_measured_on_its_own_questions(tmp_path: Path) -> None:
     assert pair.team(found) == ("third", "mate")
     assert replace(pair, cloud="nobody").rows([rows]) is None
     assert replace(pair, groups=frozenset({"none"})).rows([rows]) is None
+
+
+def test_speed_is_measured_on_questions_of_about_64_tokens() -> None:
+    texts = ["How many sheep are left of 17? " * count for count in (1, 5, 7, 20)]
+    rows = rr.from_columns("a", {"text": texts})
+    assert of_64_tokens(MODEL, [rows]) == [texts[2]]
+
+
+def test_the_coverage_of_lengths_is_shown_by_kind_set_and_worker() -> None:
+    """150 questions with two answers each; half of one worker's are longer than expected."""
+
+    class Fixed:
+        def estimates(self, texts: Sequence[str], _: object) -> list[Estimate]:
+            return [Estimate({}, {}, {}, tokens_p99=100) for _ in texts]
+
+    short, long = ["30"] * 150, ["30", "3000"] * 75
+    columns = {"text": ["How many?"] * 150, "group": ["gsm8k"] * 150}
+    rows = rr.from_columns("sums", columns | {"l:one": short, "l:two": long, "l:x-base": long})
+    covered = Covered()
+    covered.add(Fixed(), [rows], 0)  # type: ignore[arg-type]
+    _, _, *lines = covered.lines()
+    assert "| all | 300 | 75.00 % | 75.00 to 75.00 % | 100 |" in lines
+    assert "| math | 300 | 75.00 % | 75.00 to 75.00 % | 100 |" in lines
+    assert "| writing | 0 | too few | | |" in lines
+    assert "| set sums | 300 | 75.00 % | 75.00 to 75.00 % | 100 |" in lines
+    assert [line for line in lines if "worker" in line] == [
+        "| worker two (one of the 3 least) | 150 | 50.00 % | 50.00 to 50.00 % | 100 |",
+        "| worker one (one of the 3 least) | 150 | 100.00 % | 100.00 to 100.00 % | 100 |",
+    ]
 
 
 def test_a_line_of_the_table_holds_what_was_measured() -> None:
