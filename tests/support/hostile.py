@@ -1,0 +1,366 @@
+"""Everything that reads strangers' bytes, as functions of bytes: `scripts/fuzz` feeds them.
+
+Each lets pass only the errors that its reader's documentation names, and asserts what holds for all
+input, such as that it makes no difference where a stream is cut. `SEEDS` are inputs to begin with.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from sqlite3 import Connection
+from typing import Any, cast
+
+import httpx
+import msgspec
+from huggingface_hub.hf_api import ModelInfo
+
+from baton import sqlite
+from baton.adapters.catalogue import models
+from baton.adapters.store import schema
+from baton.adapters.store.transfer import import_
+from baton.children import addresses, framing
+from baton.children.dialects import DIALECTS, error_sentence
+from baton.children.fetching import metadata, names, release, wire
+from baton.children.front import Failure
+from baton.children.thoughts import Thoughts, known, opened
+from baton.domain import gguf, releases
+from baton.domain.catalogue import Source
+from baton.domain.errors import BatonError, ConfigError, PlanError
+from baton.domain.fences import blocks, prose
+from baton.domain.sanitise import one_line, sanitise
+from baton.engine import drawing, templates
+from support import gguf as written
+
+Target = Callable[[bytes], None]
+
+_CUT = 7
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def read_stream(data: bytes) -> None:
+    """An answer that a provider streams; the first byte chooses the dialect."""
+    dialects = list(DIALECTS.values())
+    kind, data = dialects[data[0] % len(dialects) if data else 0], data[1:]
+    whole, cut = kind(), kind()
+    text = whole.feed(data)
+    pieces = "".join(cut.feed(data[n : n + _CUT]) for n in range(0, len(data), _CUT))
+    assert (text, whole.finish, whole.count) == (pieces, cut.finish, cut.count)
+    assert (whole.usage, whole.at_end, whole.broken) == (cut.usage, cut.at_end, cut.broken)
+    assert len(text) <= len(data)
+    if (usage := whole.usage) is not None:
+        assert usage.tokens_in > 0
+        assert usage.tokens_out >= 0
+
+
+def read_error(data: bytes) -> None:
+    """What a provider says of an error."""
+    with suppress(ValueError, RecursionError):
+        assert isinstance(error_sentence(json.loads(data)), str)
+
+
+def read_frames(data: bytes) -> None:
+    """Frames of a child."""
+    stream = io.BytesIO(data)
+    with suppress(framing.FrameError):
+        while (frame := framing.read(stream)) is not None:
+            assert isinstance(frame, dict)
+
+
+def read_gguf(data: bytes) -> None:
+    """A model file's header; as a whole file, and as the beginning of a larger one."""
+    for size in (len(data), None, 10**12):
+        needed = len(data) + 1
+        try:
+            header = gguf.read(data, size)
+        except gguf.Malformed:
+            continue
+        except gguf.Cut as cut:
+            needed = cut.needed
+        else:
+            assert header.weights >= 0
+            assert len(header.template) <= len(data)
+        assert needed > len(data)
+
+
+def read_plan(data: bytes) -> None:
+    """A plan that a model draws: the first byte says for which canvas."""
+    first, text = data[0] if data else 0, _text(data[1:])
+    canvas = drawing.Canvas(
+        ("a.txt", "b.txt")[: first & 3],
+        bool(first & 4),
+        ("one", "two") if first & 8 else (),
+        done=2 if first & 16 else 0,
+        usable=(1,) if first & 16 else (),
+    )
+    try:
+        drawn = canvas.read(text)
+    except PlanError:
+        return
+    if drawn is not None:
+        steps, answer = drawn
+        assert 0 < len(steps) <= canvas.room
+        assert all(0 < number <= canvas.done + len(steps) for number in answer)
+
+
+@cache
+def _history() -> Connection:
+    connection = sqlite.connect(None)
+    sqlite.migrate(connection, schema.MIGRATIONS)
+    return connection
+
+
+def read_history(data: bytes) -> None:
+    """An export that is imported, into a real database."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    connection = _history()
+    connection.execute("BEGIN")
+    try:
+        with suppress(ConfigError):
+            import_(connection, document)
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def read_template(data: bytes) -> None:
+    """A workflow of a person's own, or of somebody else's."""
+    with suppress(ConfigError):
+        templates.parse(_text(data))
+
+
+def read_catalogue(data: bytes) -> None:
+    """A catalogue of models."""
+    with suppress(ValueError):
+        models(_text(data))
+
+
+def read_address(data: bytes) -> None:
+    """Addresses: configured ones, and those that a redirect leads to."""
+    url = _text(data)
+    if addresses.is_usable(url):
+        addresses.on_loopback(url)
+        addresses.proxy_for(url, "", {"NO_PROXY": "x,.y:1", "ALL_PROXY": "http://p"})
+    with suppress(Failure):
+        names.check_source(Source(url=url))
+    with suppress(Failure):
+        names.check_source(Source(*url.partition(":")[::2]))
+    wire.retry_after({"Retry-After": url, "RateLimit": url}, 0.0)
+
+
+def read_text(data: bytes) -> None:
+    """Text that is shown."""
+    text = _text(data)
+    clean = sanitise(text)
+    assert sanitise(clean) == clean
+    assert all(c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cs"} for c in clean)
+    line = one_line(text)
+    assert len(line) <= 200
+    assert not set(line) & set("\n\t\r")
+    assert all(block.text in "\n".join(text.splitlines()) for block in blocks(text, 0))
+    prose(text)
+
+
+def read_thoughts(data: bytes) -> None:
+    """What a model writes that may think aloud: the first byte chooses its marks."""
+    first, text = data[0] if data else 0, data[1:].decode("utf-8", "replace")
+    marks = known(
+        "<think></think>" if first & 1 else "", lambda mark: bool(first & 2) and "<|" in mark
+    )
+    begun = opened("<think>\n", marks) if first & 4 else None
+    whole, cut = Thoughts(marks, begun), Thoughts(marks, begun)
+    said = whole.feed(text) + whole.rest()
+    pieces = "".join(cut.feed(letter) for letter in text) + cut.rest()
+    assert said == pieces
+    assert len(said) <= len(text)
+
+
+class _Hub(metadata.Metadata):
+    """Asks no hub, but takes an answer as the official client would."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__(cast(Any, None))
+        self._answer = answer
+
+    def _info(self, repo: str, revision: str) -> Any:
+        return cast(Any, ModelInfo)(**cast(Any, self._answer))
+
+    def _nonsense(self, what: str, why: str) -> Failure:
+        return Failure("ModelFileError", f"{what}: {why}")
+
+
+def read_hub(data: bytes) -> None:
+    """A hub's answer about a repository, and the headers of a file's."""
+    with suppress(ValueError):
+        response = httpx.Response(200, headers=[(b"ETag", data), (b"Content-Range", data)])
+        metadata._hash_of(response)
+        metadata._size_of(response)
+    try:
+        answer = json.loads(data)
+        hub = _Hub(answer)
+        hub._info("a/b", "")
+    except Exception:  # the client is refused whatever it raises
+        return
+    with suppress(Failure):
+        for offer in hub.files("a/b"):
+            assert offer.size > 0
+            assert "/../" not in f"/{offer.source.file}/"
+
+
+KEY = "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394"
+
+
+def read_release(data: bytes) -> None:
+    """A release's list: its signature, and what stands in it."""
+    try:
+        release.check_signature(data, data[:130], KEY, "x")
+    except Failure:
+        pass
+    else:
+        raise AssertionError("a forged list counts as signed")
+    try:
+        found = msgspec.json.decode(data.decode(), type=releases.Release)
+    except (UnicodeDecodeError, msgspec.MsgspecError, RecursionError):
+        return
+    with suppress(BatonError):
+        file = found.file_for("linux-x86_64", "full", "")
+        assert "/" not in file.name
+        releases.is_newer(found.version, "0.1.0")
+
+
+TARGETS: Mapping[str, Target] = {
+    name.removeprefix("read_"): target
+    for name, target in list(globals().items())
+    if name.startswith("read_")
+}
+
+
+def _events(*events: object) -> bytes:
+    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+
+
+def _frame(body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + body
+
+
+_STEP = {"task": "Write.", "kind": "writing", "difficulty": 2, "uses": [], "sees": ["prompt"]}
+_TEMPLATE = b'name = "x"\nanswer = [1]\n[[steps]]\ntask = "Do it."\nkind = "rewriting"\n'
+_TURN = {
+    "id": "0123456789ab",
+    "parent": None,
+    "role": "user",
+    "text": "Hi",
+    "status": "finished",
+    "label": "cloud",
+    "created": 1.0,
+    "worker": "",
+    "run": None,
+    "files": [{"name": "a.txt", "text": "x", "size": 1, "label": "local"}],
+}
+_CONVERSATION = {
+    "id": "c0123456789a",
+    "title": "T",
+    "label": "cloud",
+    "system": None,
+    "created": 1.0,
+    "updated": 1.0,
+    "head": "0123456789ab",
+    "sent_from": None,
+    "label_changes": [],
+    "turns": [_TURN],
+    "runs": [],
+}
+
+SEEDS: Mapping[str, Sequence[bytes]] = {
+    "stream": (
+        b"\0"
+        + _events(
+            {"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]},
+            {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}},
+        )
+        + b"data: [DONE]\n\n",
+        b"\1"
+        + _events(
+            {"type": "response.output_text.delta", "delta": "a"},
+            {
+                "type": "response.completed",
+                "response": {"usage": {"input_tokens": 3, "output_tokens": 1}},
+            },
+        ),
+        b"\2"
+        + _events(
+            {"type": "message_start", "message": {"usage": {"input_tokens": 3}}},
+            {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}},
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "end_turn"},
+                "usage": {"output_tokens": 1},
+            },
+            {"type": "message_stop"},
+        ),
+        b"\3"
+        + _events(
+            {
+                "candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 1},
+            }
+        ),
+        b"\0: ping\r\n\r\nevent: x\ndata: {}\n\n",
+    ),
+    "error": (b'{"error": {"message": "no", "code": 401}}', b'[{"error": "no"}]'),
+    "frames": (_frame(b'{"type":"done","id":1}') * 2, _frame(b"[]")),
+    "gguf": (
+        written.header(written.facts()),
+        written.whole(written.facts() | written.vocabulary(3), [written.Tensor("t", (32, 2))]),
+    ),
+    "plan": (
+        b"\0" + json.dumps({"steps": [_STEP, {**_STEP, "uses": [1]}], "answer": [2]}).encode(),
+        b"\x1c" + json.dumps({"steps": [{**_STEP, "worker": "one"}], "answer": [3]}).encode(),
+        b'\x10{"accept": true}',
+    ),
+    "history": (json.dumps({"baton_export": 1, "conversations": [_CONVERSATION]}).encode(),),
+    "template": (_TEMPLATE, _TEMPLATE + b'difficulty = 3\nsees = ["prompt", "file:a"]\n'),
+    "catalogue": (b'[[model]]\nid = "a"\nname = "A"\nrepo = "a/b"\nfile = "c.gguf"\n',),
+    "address": (
+        b"https://user@[::1]:8080/a?b#c",
+        b"http://localhost.:1/",
+        b"a/b:c.gguf",
+        b"Sun, 06 Nov 1994 08:49:37 GMT",
+        b"http://0x7f.1:99999/",
+    ),
+    "text": ("a\x1b]52;c;x\x07\u202e\U000e0041\u200d```\nx\n```".encode(), b"\xff\xfe\r\n"),
+    "thoughts": (
+        b"\1<think>hm</think>\n\nYes",
+        b"\2<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>a",
+        b"\5hm</think>Yes</think>",
+    ),
+    "hub": (
+        json.dumps(
+            {
+                "id": "a/b",
+                "sha": "0" * 40,
+                "siblings": [{"rfilename": "a.gguf", "size": 5, "lfs": None}],
+                "cardData": {"license": "mit"},
+            }
+        ).encode(),
+        b"bytes 0-0/123",
+    ),
+    "release": (
+        b'{"schema":1,"version":"0.2.0","released":"","files":[{"name":"baton-0.2.0-linux-x86_64","platform":'
+        b'"linux-x86_64","flavour":"full","gpu":"","size":9,"sha256":"' + b"0" * 64 + b'"}]}',
+        b"0" * 128 + b"\n",
+    ),
+}
+
+FOUND: Mapping[str, Sequence[bytes]] = {}
+"""Inputs that once broke a reader."""
