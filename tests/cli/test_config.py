@@ -12,12 +12,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.cli.config import TEMPLATE, Setting, as_toml
+from baton.domain.sanitise import sanitise
 from baton.settings import Settings, load
 from cli.calling import Call
 
 
 def test_the_path_is_where_settings_are_read(call: Call, home: Path) -> None:
     assert call("config", "path").out == f"{home / 'config' / 'config.toml'}\n"
+
+
+@pytest.mark.parametrize("command", [["path"], ["path", "--all"], ["path", "--json"], ["show"]])
+def test_nothing_that_a_terminal_obeys_goes_into_a_pipe(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    home = tmp_path / "a\x1b]0;title\x07\u202e"
+    monkeypatch.setenv("BATON_HOME", str(home))
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "config.toml").write_text('cloud.words = ["\u202eheron"]', "utf-8")
+    out = call("config", *command).out
+    assert "title" in out or "heron" in out
+    assert out == sanitise(out)
 
 
 def test_the_folders_are_told_when_asked_for(call: Call, home: Path) -> None:

@@ -14,11 +14,14 @@ from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
 from baton.domain.chat import Attachment, Prompt
 from baton.domain.labels import Label
+from baton.domain.sanitise import sanitise
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
 from baton.engine.ports import Place
 from baton.settings import find_paths
 from cli.calling import Call
+
+HOSTILE = "heron \x1b]0;title\x07 \x9b31m \u202e \u200b \U000e0041 \u2028 end"
 
 
 def said(*prompts: str, label: Label = Label.CLOUD) -> str:
@@ -47,6 +50,37 @@ def test_an_empty_history_says_so(call: Call) -> None:
     assert call("history", "ls", "--json").out == "[]\n"
     assert call("history", "search", "x").err == "Nothing was said about that.\n"
     assert call("trace").code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["history", "ls"],
+        ["history", "ls", "--json"],
+        ["history", "search", "heron"],
+        ["history", "search", "heron", "--json"],
+        ["history", "show", "ID"],
+        ["history", "show", "ID", "--json"],
+        ["trace"],
+        ["trace", "--texts"],
+        ["trace", "--json"],
+        ["trace", "--otel"],
+        ["trace", "--mermaid"],
+        ["why"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_that_a_terminal_obeys_goes_into_a_pipe(call: Call, command: list[str]) -> None:
+    id = said(HOSTILE)
+    done = call(*(id if word == "ID" else word for word in command))
+    assert done.code == 0
+    assert done.out == sanitise(done.out)
+
+
+def test_json_is_exact_and_so_is_an_export(call: Call) -> None:
+    id = said(HOSTILE)
+    assert json.loads(call("history", "show", id, "--json").out)["thread"][0]["text"] == HOSTILE
+    assert HOSTILE in call("history", "export", id).out
 
 
 @pytest.mark.parametrize("verb", ["ls", "list"])

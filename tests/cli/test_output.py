@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import random
 import re
 import sys
 import threading
 import tty
+from pathlib import Path
 from typing import Self
 
 import pytest
 
+from baton import cli
 from baton.cli.output import Output, emit, talk
 
 END = b"THE END"
@@ -114,6 +117,20 @@ def test_nothing_said_in_passing_is_obeyed(
             talk(text)
     assert not OBEYED.search(screen.shown)
     assert screen.shown.count("漢") > 1000
+
+
+def test_stdout_is_written_in_one_place() -> None:
+    """Elsewhere what is written could reach a terminal through a pipe, as it came."""
+    folder = Path(cli.__file__).parent
+    found = {
+        str(file.relative_to(folder))
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("print", "sys.stdout.write", "click.echo")
+        and not any(keyword.arg == "file" for keyword in node.keywords)
+    }
+    assert found == {"output.py"}
 
 
 def test_what_is_said_breaks_between_words(

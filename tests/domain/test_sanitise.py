@@ -1,5 +1,6 @@
 """No text can make a terminal do anything."""
 
+import json
 import sys
 import unicodedata
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.sanitise import one_line, sanitise
+from baton.domain.sanitise import escape_json, one_line, sanitise
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
 EVERYTHING = "".join(map(chr, range(sys.maxunicode + 1)))
@@ -91,6 +92,17 @@ def test_cleaning_twice_changes_nothing(text: str) -> None:
 @given(ORDINARY)
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert sanitise(text) == text
+
+
+@given(st.text(max_size=60))
+def test_escaped_json_is_exact_and_clean(text: str) -> None:
+    escaped = escape_json(json.dumps({text: [text]}, ensure_ascii=False, indent=1))
+    assert json.loads(escaped) == {text: [text]}
+    assert sanitise(escaped) == escaped
+
+
+def test_escaped_json_has_no_half_of_a_pair() -> None:
+    assert escape_json(json.dumps("a\ud800", ensure_ascii=False)) == '"a\\u003f"'
 
 
 @given(ANYTHING, st.integers(2, 50))

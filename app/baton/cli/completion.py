@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from baton.cli.output import emit
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
 
@@ -112,4 +113,4 @@ def completion(shell: str) -> None:
     assert kind is not None, "click knows all three"
     # Without `source()`, which starts a bash to learn its version.
     made = kind(baton, {}, "baton", COMPLETE_VARIABLE)
-    click.echo(made.source_template % made.source_vars())
+    emit((made.source_template % made.source_vars()).rstrip("\n"))

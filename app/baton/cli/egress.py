@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import click
 
 from baton.cli.aliases import AliasedGroup
 from baton.cli.booked import columns, when, with_ledger
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_export, emit_json, talk, to_json
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.ledger import Egress, Status
 from baton.domain.money import format_usd, show_usd
@@ -88,7 +87,7 @@ def export(file: Path | None, force: bool) -> None:
     Texts are in `body` as they are, or in base64 where they aren't UTF-8 (`encoding` says which).
     """
     if file is None:
-        with_ledger(lambda ledger: _each(ledger, emit))
+        with_ledger(lambda ledger: _each(ledger, emit_export))
         return
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already, and was left as it is.", "--force overwrites.")
@@ -132,7 +131,7 @@ def _body(body: bytes | None) -> dict[str, str | None]:
 async def _each(ledger: Ledger, write: Callable[[str], object]) -> int:
     count = 0
     async for one in ledger.every_egress():
-        write(json.dumps(egress_object(one), ensure_ascii=False))
+        write(to_json(egress_object(one)))
         count += 1
     return count
 

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from baton.cli import INTERRUPTED, interrupts
-from baton.cli.output import talk
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.sanitise import one_line, sanitise
+from baton.cli.output import emit, talk
+from baton.domain.errors import BatonError, ConfigError, StoreError
+from baton.domain.sanitise import one_line
 
 
 def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
@@ -53,9 +53,8 @@ def _fail(error: Exception, args: Sequence[str]) -> int:
 
         line = failure_line(told, options)
         try:
-            # JSON leaves DEL, C1 and bidi characters as they are, which a terminal would obey.
-            print(sanitise(line) if sys.stdout.isatty() else line, flush=True)
-        except OSError:
+            emit(line)
+        except (BrokenPipeError, StoreError):
             _reader_gone()
     return complain(told)
 

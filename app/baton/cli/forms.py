@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from baton.cli.output import Output
+from baton.cli.output import Output, to_json
 from baton.cli.result import as_object, event_object
 from baton.domain.events import (
     Event,
@@ -148,9 +147,7 @@ class AsJson:
 
     def end(self, view: RunView) -> None:
         """Show the object."""
-        self._output.data(
-            json.dumps(as_object(view, preview=self._preview), ensure_ascii=False) + "\n"
-        )
+        self._output.data(to_json(as_object(view, preview=self._preview)) + "\n")
 
 
 class AsEvents:
@@ -161,7 +158,7 @@ class AsEvents:
 
     def take(self, event: Event, view: RunView) -> None:
         """Show the event."""
-        self._output.data(json.dumps(event_object(event), ensure_ascii=False) + "\n")
+        self._output.data(to_json(event_object(event)) + "\n")
 
     def end(self, view: RunView) -> None:
         """All was shown."""

@@ -15,7 +15,7 @@ import click
 from baton.adapters.store import Store
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_conversation, complete_run
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_export, emit_json, talk
 from baton.cli.resume import way_on
 from baton.cli.steps import view_of
 from baton.cli.stored import found_run, with_store
@@ -129,7 +129,7 @@ def export(
     form = form or ("json" if file is not None and file.suffix == ".json" else "md")
     text = with_store(lambda store: _exported(store, conversations, form))
     if file is None:
-        return emit(text)
+        return emit_export(text)
     try:
         replace_file(file, text + "\n")
     except OSError as error:

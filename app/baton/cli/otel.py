@@ -8,12 +8,12 @@ always the same trace. No text that anybody wrote is in it but instructions.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 from baton import __version__
+from baton.cli.output import to_json
 from baton.cli.steps import destination, told_place, view_of
 from baton.domain import events as ev
 from baton.domain.history import RunRecord
@@ -32,13 +32,12 @@ def spans(record: RunRecord) -> list[str]:
     resource = {"attributes": _attributes({"service.name": "baton"})}
     scope = {"name": "baton", "version": __version__}
     return [
-        json.dumps(
+        to_json(
             {
                 "resourceSpans": [
                     {"resource": resource, "scopeSpans": [{"scope": scope, "spans": [span]}]}
                 ]
-            },
-            ensure_ascii=False,
+            }
         )
         for span in found.all()
     ]

@@ -1,4 +1,7 @@
-"""What goes to stdout and stderr: data as it is into pipes, cleaned before it meets a terminal."""
+"""What goes to stdout and stderr: clean, into pipes as well, since `| less` is a terminal, too.
+
+Only answers and exports go into a pipe exactly as they are; JSON is exact because it escapes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from baton.domain.errors import StoreError
-from baton.domain.sanitise import one_line, sanitise
+from baton.domain.sanitise import escape_json, one_line, sanitise
 
 _CLEAR = "\r\x1b[2K"
 
@@ -19,9 +22,18 @@ _Item = tuple[int, bytes] | Callable[[], object] | None
 
 
 def emit(text: str) -> None:
-    """Write data and a line break to stdout. Raises StoreError when stdout takes no more."""
+    """Write text and a line break to stdout, clean. Raises StoreError when it takes no more."""
+    _print(sanitise(text))
+
+
+def emit_export(text: str) -> None:
+    """Write what is taken along: as it is into a pipe, clean on a terminal. Raises StoreError."""
+    _print(sanitise(text) if sys.stdout.isatty() else text)
+
+
+def _print(text: str) -> None:
     try:
-        print(sanitise(text) if sys.stdout.isatty() else text, flush=True)
+        print(text, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -30,10 +42,14 @@ def emit(text: str) -> None:
 
 def emit_json(value: object) -> None:
     """Write one JSON value to stdout, indented for people when that is a terminal."""
+    emit(to_json(value, indent=2 if sys.stdout.isatty() else None))
+
+
+def to_json(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON that holds nothing a terminal would obey."""
     import json
 
-    indent = 2 if sys.stdout.isatty() else None
-    emit(json.dumps(value, ensure_ascii=False, indent=indent))
+    return escape_json(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def talk(text: str) -> None:

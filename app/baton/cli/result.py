@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from baton.cli.output import to_json
 from baton.domain.errors import BatonError
 from baton.domain.events import Called, Event, Offered, Routed
 from baton.domain.money import format_usd
@@ -116,11 +116,11 @@ def failure_line(error: BatonError, args: Sequence[str]) -> str:
     if "--json" not in args:
         shown = error_object(error)
         failed = {"error": shown["type"], "message": error.message, "hint": error.hint}
-        return json.dumps({"event": "Failed", "at": 0.0, **failed}, ensure_ascii=False)
+        return to_json({"event": "Failed", "at": 0.0, **failed})
     if args[0] in ("ask", "plan", "resume"):
-        return json.dumps(as_object(RunView(), error), ensure_ascii=False)
+        return to_json(as_object(RunView(), error))
     failed_object = {"schema": SCHEMA, "status": "failed", "error": error_object(error)}
-    return json.dumps(failed_object, ensure_ascii=False)
+    return to_json(failed_object)
 
 
 def _step_object(step: StepView) -> dict[str, Any]:

@@ -27,6 +27,8 @@ _UNSAFE = re.compile(
     "]"
 )
 
+_ESCAPED = re.compile(f"{_BREAKS.pattern}|{_UNSAFE.pattern}")
+
 
 def sanitise(text: str) -> str:
     """Return the text with nothing in it that a terminal would obey, and nothing invisible.
@@ -39,6 +41,16 @@ def sanitise(text: str) -> str:
         return text
     text = _BREAKS.sub("\n", text.replace("\r", ""))
     return _UNSAFE.sub(_SHOWN, text)
+
+
+def escape_json(text: str) -> str:
+    """Return JSON that means the same, but in which all that `sanitise` replaces is escaped."""
+    return _ESCAPED.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "replace")  # a lone surrogate becomes a question mark
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def one_line(text: str, limit: int = 200) -> str:
