@@ -77,6 +77,13 @@ def test_a_long_answer_is_expected_after_a_long_one() -> None:
     assert tokens_p99(apart, talk, route(300), True) == 300, "which this one doesn't see"
 
 
+def test_a_number_of_words_that_is_asked_for_counts_for_the_answer_alone() -> None:
+    talk = asked("Write 9,000 words about Ulm.")
+    assert tokens_p99(direct("far"), talk, route(300), True) == 18_000
+    part = Step("far", "Find the dates.", ("prompt",), Need("summary"))
+    assert tokens_p99(part, talk, route(300), False) == TOKENS_P99["summary"]
+
+
 def test_a_translation_of_a_file_may_be_as_long_as_the_file() -> None:
     text = "Das war lang, so lang. " * 4000
     step = direct("far", ("a.txt",), Need("translation"))

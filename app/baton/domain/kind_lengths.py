@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 TOKENS_P99: Mapping[str, int] = {
-    "math": 2100, "calculation": 512, "code": 4096, "knowledge": 1536, "reasoning": 2400,
+    "math": 2100, "calculation": 512, "code": 4096, "knowledge": 2048, "reasoning": 3072,
     "writing": 4096, "rewriting": 2048, "summary": 1536, "extraction": 2048, "translation": 2048,
-    "planning": 4096, "chat": 1536,
+    "planning": 4096, "chat": 2048,
 }  # fmt: skip
 """Tokens that 99 of 100 answers of a kind don't exceed.
 
@@ -26,3 +27,17 @@ def usual_tokens_p99(kind: str, read: int = 0) -> int:
 def copied_tokens(kind: str, read: int) -> int:
     """Return how many tokens an answer has that only reworks a text of so many; 0 of some kinds."""
     return round(COPIED.get(kind, 0.0) * max(0, read))
+
+
+_WORDS = re.compile(
+    r"(\d{1,3}(?:[., ]\d{3}){1,2}|\d{1,7})[ -]{0,2}(?:words?|wörter|worte|mots|palabras|parole)\b",
+    re.IGNORECASE,
+)
+_PER_WORD = 2
+"""Tokens of a word, at most: English has 1.3 of them, German about 2."""
+
+
+def asked_tokens(prompt: str) -> int:
+    """Return how many tokens a prompt asks for that names a number of words; else 0."""
+    found = (int(re.sub(r"\D", "", match[1])) for match in _WORDS.finditer(prompt))
+    return _PER_WORD * max(found, default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from baton.domain.chat import Card, Role, about_tokens, text_bound, with_files
-from baton.domain.kind_lengths import copied_tokens, usual_tokens_p99
+from baton.domain.kind_lengths import asked_tokens, copied_tokens, usual_tokens_p99
 from baton.domain.plan import FILE, HISTORY, PROMPT, Material, Step, single
 from baton.domain.prices import Used
 from baton.engine.ports import Route
@@ -54,8 +54,9 @@ def likely_cost(card: Card, material: Material, route: Route) -> int:
 def tokens_p99(step: Step, material: Material, route: Route, answers: bool) -> int:
     """Return how many tokens a step's text has at most in 99 of 100 cases.
 
-    By what the router expects of the prompt, where the step answers that; else by its kind. What it
-    reworks, and the longest answer of the conversation so far, may raise that.
+    By what the router expects of the prompt, where the step answers that; else by its kind. What
+    may raise that: a number of words that is asked for, a text to rework, and the longest answer of
+    the conversation so far.
     """
     expected = route.estimate.tokens_p99 if route.estimate is not None and answers else 0
     read = sum(_visible(name, material)[0] for name in step.access if name != HISTORY)
@@ -64,7 +65,8 @@ def tokens_p99(step: Step, material: Material, route: Route, answers: bool) -> i
         usual = max(expected, copied_tokens(step.need.kind, read))
     written = [about_tokens(turn.text) for turn in material.turns if turn.role is Role.ASSISTANT]
     earlier = max(written, default=0) if HISTORY in step.access else 0
-    return max(usual, expected, _LONGER * earlier)
+    asked = asked_tokens(material.prompt if answers else step.subtask)
+    return max(usual, expected, asked, _LONGER * earlier)
 
 
 def _visible(name: str, material: Material | None) -> tuple[int, int]:
