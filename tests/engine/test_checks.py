@@ -234,6 +234,12 @@ HONEST = {
     "patched for a while": "import builtins\nfrom unittest import mock\ndef test_add():\n"
     "    with mock.patch('builtins.print') as printed:\n        print(1)\n"
     "    assert printed.called",
+    "a decorator with cases": "import functools\ndef cases(*all):\n    def decorate(f):\n"
+    "        @functools.wraps(f)\n        def inner():\n            for one in all: f(*one)\n"
+    "        return inner\n    return decorate\n@cases((1, 2, 3), (2, 2, 4))\n"
+    "def test_add(a, b, c):\n    assert add(a, b) == c",
+    "a patch as decorator": "from unittest.mock import patch\n@patch('builtins.print')\n"
+    "def test_print(printed):\n    print(add(1, 2))\n    printed.assert_called_once_with(3)",
     "future": "'''About.'''\nfrom __future__ import annotations\ndef test_add():\n"
     "    '''Add.'''\n    global seen\n    seen = max(1, 3)\n    assert seen == 3",
     "main that exits": "import sys\ndef test_add():\n    assert add(1, 2) == 3\n"

@@ -105,10 +105,12 @@ def _outcome(code: str, tests: str) -> tuple[int, str]:
     recorder = Recorder(TESTS if tests else NAME, sys.modules[__name__])
     judged, doubted = _judged, recorder.doubt  # for the code may replace them
     try:
+        program = recorder.compile(tests or code)
         if tests:
-            _run_answer(module, code, recorder)
-            _check_names(module, tests)
-        _play(module, tests or code, recorder)
+            _run_answer(module, code, recorder, set(re.findall(r"\w+", tests)))
+        _play(module, program, recorder)
+        if ">>>" in code and not tests:
+            _run_examples(module, recorder)
         if line := recorder.swallowed():
             raise _Wrong(f"An assertion failed in line {line}, and the code went on.")
     except _Wrong as error:
@@ -126,36 +128,32 @@ def _has_tests(code: str) -> bool:
     return bool(re.search(r"\bassert|\bdef test|>>>", code))
 
 
-def _run_answer(module: types.ModuleType, code: str, recorder: Recorder) -> None:
-    """Run code that others' tests are for: none of its own count."""
-    restore = recorder.restore
+def _run_answer(module: types.ModuleType, code: str, recorder: Recorder, words: set[str]) -> None:
+    """Run code that others' tests are for: none of its own count. `words` are those of the tests.
+
+    Raises _Wrong where the code puts its own in the place of what its tests judge with.
+    """
+    restore, judges = recorder.restore, words.intersection(_JUDGES.split())
     try:
         exec(compile(code, NAME, "exec", dont_inherit=True), module.__dict__)
     except SystemExit:
         pass
     finally:
         restore()
-
-
-def _check_names(module: types.ModuleType, tests: str) -> None:
-    """Raise _Wrong where the code has put its own in the place of what its tests judge with."""
-    used = set(re.findall(r"\w+", tests)) & set(_JUDGES.split())
-    if taken := sorted(used & vars(module).keys()):
+    if taken := sorted(judges.intersection(vars(module))):
         raise _Wrong(f"The code replaces {taken[0]}, which its tests use.")
 
 
-def _play(module: types.ModuleType, code: str, recorder: Recorder) -> None:
-    """Run code and all tests in it. Raises what they raise."""
+def _play(module: types.ModuleType, program: types.CodeType, recorder: Recorder) -> None:
+    """Run a program and the tests in it that it doesn't run itself. Raises what they raise."""
     try:
-        exec(recorder.compile(code), module.__dict__)
+        exec(program, module.__dict__)
     except SystemExit as end:
         _raise_problem(recorder)
         if end.code not in (None, 0, False):
             raise _Wrong(_last_error() or f"SystemExit: {end.code}") from end
     _raise_problem(recorder)
     _test(module, recorder)
-    if ">>>" in code:
-        _run_examples(module, recorder)
 
 
 def _raise_problem(recorder: Recorder) -> None:
@@ -251,9 +249,15 @@ def _run_examples(module: types.ModuleType, recorder: Recorder) -> None:
 
 
 def _is_plain(test: Callable[..., object]) -> bool:
-    parameters = inspect.signature(test).parameters.values()
+    """Tell whether a test takes nothing that must be given; a decorator may give it."""
+    own, inner = (
+        list(inspect.signature(test, follow_wrapped=follow).parameters.values())
+        for follow in (False, True)
+    )
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    passes_on = any(p.kind in variable for p in own) and not hasattr(test, "patchings")
     return not any(
-        p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
+        p.default is p.empty and p.kind not in variable for p in (inner if passes_on else own)
     )
 
 
