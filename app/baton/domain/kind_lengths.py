@@ -30,7 +30,7 @@ def copied_tokens(kind: str, read: int) -> int:
 
 
 _WORDS = re.compile(
-    r"(\d{1,3}(?:[., ]\d{3}){1,2}|\d{1,7})[ -]{0,2}(?:words?|wörter|worte|mots|palabras|parole)\b",
+    r"(\d{1,3}(?:[., ]\d{3}){1,2}|\d{1,7})[ -]{0,2}(?:words?|wörter|mots|palabras|parole)\b",
     re.IGNORECASE,
 )
 _PER_WORD = 2
