@@ -10,6 +10,7 @@ belongs into FOUND of tests/support/hostile.py.
 from __future__ import annotations
 
 import argparse
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -83,10 +84,18 @@ def fuzz(name: str, minutes: float, seed: int) -> None:
         "artifact_prefix": f"{broken}/",
         "print_final_stats": 1,
     }
+
+    def mutate(data: bytes, most: int, seed: int) -> bytes:
+        chance = random.Random(seed)
+        other = hostile.changed(data, chance) if chance.random() < 0.5 else data
+        return other if other != data else bytes(atheris.Mutate(data, most))
+
     arguments = [f"-{key}={value}" for key, value in settings.items()]
     if seed:
         arguments.append(f"-seed={seed}")
-    atheris.Setup([sys.argv[0], *arguments, str(corpus)], hostile.TARGETS[name])
+    atheris.Setup(
+        [sys.argv[0], *arguments, str(corpus)], hostile.TARGETS[name], custom_mutator=mutate
+    )
     atheris.Fuzz()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.gguf import mutated
-from support.hostile import FOUND, SEEDS, TARGETS
+from support.hostile import FOUND, SEEDS, TARGETS, changed
 
 
 def test_every_reader_has_something_to_begin_with() -> None:
@@ -26,7 +26,11 @@ def test_no_input_that_is_known_breaks_a_reader(name: str) -> None:
 def test_no_changed_input_breaks_a_reader(name: str) -> None:
     chance = random.Random(name)
     for _ in range(60):
-        TARGETS[name](mutated(chance.choice(SEEDS[name]), chance))
+        data = chance.choice(SEEDS[name])
+        TARGETS[name](mutated(data, chance))
+        for _ in range(chance.randrange(4)):
+            data = changed(data, chance)
+        TARGETS[name](data)
 
 
 @pytest.mark.parametrize("name", TARGETS)

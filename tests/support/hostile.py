@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from random import Random
 from sqlite3 import Connection
 from typing import Any, cast
 
@@ -362,5 +363,47 @@ SEEDS: Mapping[str, Sequence[bytes]] = {
     ),
 }
 
-FOUND: Mapping[str, Sequence[bytes]] = {}
+
+def changed(data: bytes, chance: Random) -> bytes:
+    """Return data in which there is JSON, with one value or key of it changed."""
+    text = _text(data)
+    starts = [n for n, letter in enumerate(text) if letter == "{"][:50]
+    start = chance.choice(starts) if starts else 0
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return data
+    tree = [value]
+    places: list[tuple[Any, Any]] = [(tree, 0)]
+    for holder, key in places:  # it grows meanwhile
+        match holder[key]:
+            case dict() as inner:
+                places += [(inner, name) for name in inner]
+            case list() as items:
+                places += [(items, number) for number in range(len(items))]
+    holder, key = chance.choice(places[1:] or places)
+    other_holder, other = chance.choice(places)
+    match chance.randrange(4):
+        case 0:
+            holder[key] = chance.choice(_VALUES)
+        case 1:
+            holder[key] = json.loads(json.dumps(other_holder[other]))
+        case 2 if isinstance(holder, dict):
+            del holder[key]
+        case 3 if isinstance(holder, dict):
+            holder[chance.choice(("", "x", "id", "name", key * 2))] = holder.pop(key)
+        case _:
+            holder[key] = [holder[key], holder[key]]
+    shown = text[:start] + json.dumps(tree[0]) + text[end:]
+    return shown.encode("utf-8", "surrogateescape")
+
+
+_VALUES: Sequence[Any] = (
+    None, True, False, 0, 1, -1, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, -0.0, "", "x", "1",
+    "\0", "\ud800", "a\nb", "../x", "\u202e", "x" * 5000, [], {}, [[]], {"": {}}, [None], "0" * 64,
+)  # fmt: skip
+
+FOUND: Mapping[str, Sequence[bytes]] = {
+    "history": (SEEDS["history"][0].replace(b"1.0", b'"\\ud800"'),),
+}
 """Inputs that once broke a reader."""

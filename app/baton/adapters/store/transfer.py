@@ -195,7 +195,7 @@ def import_(connection: Connection, data: object) -> Imported:
     """
     try:
         document = msgspec.convert(data, Document)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character in a text
         message = f"This is no export of Baton's: {error}."
         raise ConfigError(message, "Nothing was imported.") from error
     added = turns = skipped = 0
