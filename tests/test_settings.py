@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -147,6 +148,12 @@ def test_no_worker_elsewhere_writes_less_than_a_token(tmp_path: Path, kind: str,
 def test_mistakes_in_the_environment_are_named() -> None:
     with pytest.raises(ConfigError, match="in the environment"):
         load(Path("none"), {"BATON_BUGDET__DAY": "2"})
+
+
+@pytest.mark.parametrize("name", ["BATON_WORKER", "BATON_LOCAL__THREADS"])
+def test_a_variable_that_is_no_text_is_named(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is not UTF-8"):
+        load(Path("none"), {name: os.fsdecode(b"\xff")})
 
 
 def test_a_file_that_is_no_text_or_a_folder_is_named(tmp_path: Path) -> None:

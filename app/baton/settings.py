@@ -408,6 +408,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     for name, value in environ.items():
         if not name.startswith("BATON_") or name in _NO_SETTINGS or not value:
             continue
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise ConfigError(
+                f"The variable {name} is not UTF-8 text.", "Set it again or unset it."
+            )
         *parents, leaf = name.removeprefix("BATON_").lower().split("__")
         node = tree
         for parent in parents:

@@ -175,5 +175,5 @@ def _sha256(value: object) -> str:
 def _converted(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise _Nonsense from error
