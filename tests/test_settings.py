@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,11 +10,16 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as some
 
 from baton.domain.errors import ConfigError
+from baton.domain.ledger import Scope
+from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS
-from baton.settings import LocalWorker, Settings, find_paths, load
+from baton.settings import LocalWorker, Settings, find_paths, ignored_variables, load
 from baton.settings import write as change
+from baton.settings_sources import NO, YES
 
 
 def write(folder: Path, text: str) -> Path:
@@ -42,6 +48,131 @@ def test_offline_is_on_if_any_source_says_so(tmp_path: Path, source: str) -> Non
     assert load(file, environ, flags).offline
 
 
+@pytest.mark.parametrize("said", ["1", "true", "YES", "on", "y", " 1", "On ", "Y"])
+def test_a_switch_that_says_yes_is_on(tmp_path: Path, said: str) -> None:
+    assert load(tmp_path / "none", {"BATON_OFFLINE": said}).offline
+    assert load(write(tmp_path, f"offline = {json.dumps(said)}"), {}).offline
+
+
+@pytest.mark.parametrize("said", ["0", "false", "NO", "off", "n", " 0"])
+def test_a_switch_that_says_no_is_off(tmp_path: Path, said: str) -> None:
+    assert not load(tmp_path / "none", {"BATON_OFFLINE": said}).offline
+    assert not load(write(tmp_path, f"offline = {json.dumps(said)}"), {}).offline
+    assert not load(tmp_path / "none", {"BATON_CLOUD__REDACT": said}).cloud.redact
+
+
+@given(some.text(min_size=1))
+@example("enabled")
+@example("treu")
+@example("2")
+@example("banana")
+@example(" ")
+def test_a_switch_is_read_or_refused_and_never_guessed(said: str) -> None:
+    """A safety switch that can't be read must not mean that it is off."""
+    word = said.strip().lower()
+    for name in ("BATON_OFFLINE", "BATON_CLOUD__REDACT"):
+        if word not in YES | NO:
+            with pytest.raises(ConfigError, match="neither on nor off"):
+                load(Path("none"), {name: said})
+            continue
+        settings = load(Path("none"), {name: said})
+        on = settings.offline if name == "BATON_OFFLINE" else settings.cloud.redact
+        assert on is (word in YES)
+
+
+@pytest.mark.parametrize("text", ["offline = 2", 'offline = ""', "offline = []", "offline = 1.5"])
+def test_a_switch_in_the_file_is_read_or_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"'offline' is neither on nor off \(in .*, line 1\)"):
+        load(write(tmp_path, text), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("BATON_OFLINE", "BATON_OFFLINE"),
+        ("BATON_OFFLINE_", "BATON_OFFLINE"),
+        ("BATON__OFFLINE", "BATON_OFFLINE"),
+        ("BATON_BUGDET__DAY", "BATON_BUDGET__DAY"),
+        ("BATON_BUDGET_DAY", "BATON_BUDGET__DAY"),
+        ("BATON_DAY", ""),
+        ("BATON_POLICY", "BATON_BUDGET__POLICY"),
+        ("BATON_REDACT", "BATON_CLOUD__REDACT"),
+        ("BATON_PRIVATE", ""),
+    ],
+)
+def test_a_variable_that_looks_like_a_safety_switch_is_refused(name: str, near: str) -> None:
+    for refuses in (
+        lambda: load(Path("none"), {name: "1"}),
+        lambda: ignored_variables({name: "1"}),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            refuses()
+        assert f"no setting {name} (in the environment)" in caught.value.message
+        assert near in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["BATON_FOO", "BATON_LOCAL__THREAD", "BATON_VERSION", "BATON_"])
+def test_a_foreign_variable_stops_nothing(name: str) -> None:
+    assert load(Path("none"), {name: "1"}) == Settings()
+    assert ignored_variables({name: "1", "BATON_HOME": "x", "BATON_MODE": "mini"}) == [name]
+
+
+@pytest.mark.parametrize("value", ["2", "0.1", "1e-7", '"0.1"', "0.30", "1_000"])
+def test_amounts_of_money_may_be_numbers_and_stay_exact(tmp_path: Path, value: str) -> None:
+    exact = parse_usd(value.strip('"').replace("_", ""))
+    assert load(write(tmp_path, f"[budget]\nday = {value}"), {}).budget.ceilings == {
+        Scope.DAY: exact
+    }
+    entry = f'[[workers]]\nid = "x"\nkind = "cloud"\nmodel = "a/b"\nprice = {{ input = {value}'
+    price = load(write(tmp_path, f"{entry}, output = {value} }}"), {}).workers[0].price  # type: ignore[union-attr]
+    assert price is not None
+    assert (parse_usd(price.input), parse_usd(price.output)) == (exact, exact)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "true", "[1]", "2000000"])
+def test_what_is_no_amount_of_money_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError):
+        _ = load(write(tmp_path, f"[budget]\nday = {value}"), {}).budget.ceilings
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ('\nmode = "fast"', "line 2", "auto, local, mini, ultra"),
+        ('[budget]\n\npolicy = "yes"', "line 3", "ask, once, budget, never"),
+        ('[budget]\npace = "slow"', "line 2", "frugal, balanced, best"),
+        ('screen.theme = "red"', "line 1", "dark, light, high-contrast"),
+        ('[[workers]]\nid = "a"\nmodel = "m"\n[[workers]]\nid = "b"\nmodel = "m"\nkv = "q4"',
+         "line 7", "f16, q8_0"),
+        ('[[workers]]\nkind = "spaceship"', "line 2", "local, cloud, server"),
+        ('[[workers]]\nid = "a"', "'a' names no model", "model ="),
+        ('[[workers]]\nid = "a"\nmodel = "m"\n[[workers]]\nid = "a"\nmodel = "n"',
+         "two workers 'a'", "another id"),
+        ("[local]\nthread = 2", "line 2", "'threads'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_names_its_line_and_what_is_allowed(
+    tmp_path: Path, text: str, message: str, hint: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, text), {})
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_a_mistake_is_blamed_on_the_source_that_rules(tmp_path: Path) -> None:
+    file = write(tmp_path, 'mode = "mini"')
+    with pytest.raises(ConfigError, match=r"can't be 'fast' \(in the environment\)"):
+        load(file, {"BATON_MODE": "fast"})
+    with pytest.raises(ConfigError, match=r"can't be 'quick' \(in the command line\)"):
+        load(file, {"BATON_MODE": "fast"}, {"mode": "quick"})
+
+
+def test_the_built_in_worker_can_be_changed_without_naming_its_model(tmp_path: Path) -> None:
+    file = write(tmp_path, '[[workers]]\nid = "small"\nmax_output = 64')
+    assert load(file, {}).roster[0].max_output == 64
+
+
 def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
     file = write(
         tmp_path,
@@ -57,7 +188,7 @@ def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
         ("ofline = true", "Did you mean 'offline'"),
         ("[local]\nthread = 2", "Did you mean 'threads'"),
         ('[[workers]]\nid = "a"\nmodle = "b"', "Did you mean 'model'"),
-        ('mode = "fast"', "'mode' is wrong"),
+        ('mode = "fast"', "'mode' can't be 'fast'"),
         ('[local]\nthreads = "many"', "'local.threads' is wrong"),
         ('[budget]\nday = "lots"', "not an amount"),
         ("mode = ", "not valid TOML"),
@@ -68,10 +199,10 @@ def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
         ('[[workers]]\nid = "a"\nrepeat_penalty = 0', "'workers[0].repeat_penalty' is wrong"),
         ('[[workers]]\nid = "a"\ntemperature = -1', "'workers[0].temperature' is wrong"),
         ('[[workers]]\nid = "a"\nseed = 4294967296', "'workers[0].seed' is wrong"),
-        ('[[workers]]\nid = "a"\nthinking = "maybe"', "'workers[0].thinking' is wrong"),
-        ('[[workers]]\nid = "a"\nkv = "q4"', "'workers[0].kv' is wrong"),
+        ('[[workers]]\nid = "a"\nthinking = "maybe"', "'workers.0.thinking' is neither on nor off"),
+        ('[[workers]]\nid = "a"\nkv = "q4"', "'workers[0].kv' can't be 'q4'"),
         ('[[workers]]\nid = "a"\nadapter_scale = 99', "'workers[0].adapter_scale' is wrong"),
-        ('[local]\nkv = "q4"', "'local.kv' is wrong"),
+        ('[local]\nkv = "q4"', "'local.kv' can't be 'q4'"),
         ('[[workers]]\nid = "a"\ntemperature = nan', "'workers[0].temperature' is wrong"),
         ('[[workers]]\nid = "a"\nthreads = -1', "'workers[0].threads' is wrong"),
         ('[[workers]]\nid = "a"\ngpu_layers = -2', "'workers[0].gpu_layers' is wrong"),

@@ -6,7 +6,7 @@ Read once, in `cli`; everybody else receives plain arguments. Secrets never stan
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,15 @@ from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS, Kind
 from baton.durable import PRIVATE_FILE, make_folder, replace_file
+from baton.settings_sources import (
+    DOLLARS,
+    Source,
+    checked,
+    read_environment,
+    read_file,
+    unknown_variables,
+    wrong_value,
+)
 
 Mode = Literal["auto", "local", "mini", "ultra"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -38,18 +47,16 @@ Penalty = Annotated[float, msgspec.Meta(ge=0.1, le=10)]
 Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
 Scale = Annotated[float, msgspec.Meta(ge=-10, le=10)]
 Kv = Literal["f16", "q8_0"]
+Dollars = Annotated[str, msgspec.Meta(description=DOLLARS)]
 
 _PATIENCE = 10.0
 """How many seconds another Baton may take to change the file; it needs a few milliseconds."""
-
-_NO_SETTINGS = frozenset({"BATON_HOME", "BATON_BINARY"})
-"""Where Baton's folders are, and which file the packaged binary's launcher is."""
 
 KindName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(KINDS)})$")]
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ceilings in US dollars, as text so that they stay exact.
+    """Ceilings in US dollars, kept as text so that they stay exact; the file may have numbers.
 
     One that is "" sets no limit of its own, one that is "0" lets nothing through. Cloud stays off
     until one is above 0. `policy` says when to spend: ask each time, once for a conversation, not
@@ -57,9 +64,9 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worth its price: frugal, balanced, or best.
     """
 
-    session: str = ""
-    day: str = ""
-    month: str = ""
+    session: Dollars = ""
+    day: Dollars = ""
+    month: Dollars = ""
     policy: Policy = Policy.ASK
     pace: Thrift = Thrift.BALANCED
 
@@ -86,10 +93,10 @@ class Cloud(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars per million tokens. "" in the cache's rates is the input's."""
 
-    input: str
-    output: str
-    cache_read: str = ""
-    cache_write: str = ""
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars = ""
+    cache_write: Dollars = ""
 
 
 class _WorkerStruct(
@@ -176,6 +183,13 @@ class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
 
 
 Worker = LocalWorker | CloudWorker | ServerWorker
+KINDS_OF_WORKERS: Mapping[str, type[Worker]] = {
+    "local": LocalWorker,
+    "cloud": CloudWorker,
+    "server": ServerWorker,
+}
+BUILT_IN = LocalWorker("small")
+"""The starter model's worker, which is always there; an entry with its id replaces it."""
 
 
 class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -226,8 +240,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def roster(self) -> tuple[Worker, ...]:
         """The built-in workers and the person's own; the same id replaces."""
-        built_in: Worker = LocalWorker("small")
-        return tuple({w.id: w for w in (built_in, *self.workers)}.values())
+        return tuple({w.id: w for w in (BUILT_IN, *self.workers)}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +309,18 @@ def load(
     `flags` holds only what was typed. Raises ConfigError, naming the source and the nearest key.
     """
     return _combined(
-        (str(file), _read(file)),
-        ("the environment", _from_environment(environ)),
-        ("the command line", dict(flags or {})),
+        read_file(file),
+        read_environment(environ, Settings),
+        Source("the command line", dict(flags or {})),
     )
+
+
+def ignored_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the variables that begin like settings and are none.
+
+    Raises ConfigError for one that looks like a misspelt safety switch.
+    """
+    return unknown_variables(environ, Settings)
 
 
 def write(file: Path, changes: Mapping[str, Any]) -> None:
@@ -311,11 +332,11 @@ def write(file: Path, changes: Mapping[str, Any]) -> None:
     import tomlkit
 
     with _alone(file):
-        _read(file)  # says what is wrong with it better than tomlkit does
+        read_file(file)  # says what is wrong with it better than tomlkit does
         document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
         _change(document, changes)
         text = tomlkit.dumps(document)
-        _combined((str(file), document.unwrap()))
+        _combined(Source(str(file), document.unwrap(), text))
         try:
             mode = file.stat().st_mode & 0o777 if file.exists() else PRIVATE_FILE
             replace_file(file, text, mode=mode)
@@ -371,53 +392,19 @@ def _change(table: Any, changes: Mapping[str, Any]) -> None:
             table[key] = value
 
 
-def _combined(*sources: tuple[str, dict[str, Any]]) -> Settings:
+def _combined(*sources: Source) -> Settings:
+    trees = [checked(source, Settings, KINDS_OF_WORKERS) for source in sources]
     raw: dict[str, Any] = {}
-    for name, source in sources:
-        _refuse_unknown(source, Settings, name)
-        _merge(raw, source)
-    raw["offline"] = any(_is_on(source.get("offline")) for _, source in sources)
-    settings = _convert(raw, ", ".join(name for name, source in sources if source))
+    for tree in trees:
+        _merge(raw, tree)
+    raw["offline"] = any(tree.get("offline") for tree in trees)
+    try:
+        settings = msgspec.convert(raw, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise wrong_value(str(error), sources, Settings, KINDS_OF_WORKERS) from error
+    _check_workers(sources)
     _ = settings.budget.ceilings  # refuses what is no amount
     return settings
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text("utf-8")
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text.", "Save it as UTF-8.") from error
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}.", "`baton config edit`.") from error
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Turn BATON_LOCAL__THREADS=2 into {"local": {"threads": "2"}}.
-
-    An empty variable is none: BATON_BUDGET__DAY="$LIMIT" shall not lift a ceiling.
-    """
-    tree: dict[str, Any] = {}
-    for name, value in environ.items():
-        if not name.startswith("BATON_") or name in _NO_SETTINGS or not value:
-            continue
-        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise ConfigError(
-                f"The variable {name} is not UTF-8 text.", "Set it again or unset it."
-            )
-        *parents, leaf = name.removeprefix("BATON_").lower().split("__")
-        node = tree
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[leaf] = value
-    return tree
 
 
 def _merge(into: dict[str, Any], source: Mapping[str, Any]) -> None:
@@ -428,63 +415,19 @@ def _merge(into: dict[str, Any], source: Mapping[str, Any]) -> None:
             into[key] = dict(value) if isinstance(value, dict) else value
 
 
-def _is_on(value: object) -> bool:
-    return value is True or (isinstance(value, str) and value.lower() in {"1", "true", "yes", "on"})
-
-
-def _refuse_unknown(raw: Mapping[str, Any], struct: type[msgspec.Struct], source: str) -> None:
-    fields = {field.name: field.type for field in msgspec.structs.fields(struct)}
-    for key, value in raw.items():
-        if key not in fields:
-            import difflib
-
-            near = difflib.get_close_matches(key, fields, n=1)
-            known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(fields)}."
-            raise ConfigError(f"There is no setting {key!r} (in {source}).", known)
-        kind = fields[key]
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
-            _refuse_unknown(value, kind, source)
-        if key == "workers" and isinstance(value, list):
-            for entry in value:
-                if isinstance(entry, dict):
-                    rest = {name: given for name, given in entry.items() if name != "kind"}
-                    _refuse_unknown(rest, _kind_of(entry, source), source)
-
-
-def _kind_of(entry: Mapping[str, Any], source: str) -> type[Worker]:
-    kinds: dict[str, type[Worker]] = {
-        "local": LocalWorker,
-        "cloud": CloudWorker,
-        "server": ServerWorker,
-    }
-    kind = entry.get("kind", "local")
-    if kind not in kinds:
-        raise ConfigError(
-            f"A worker is of no kind {kind!r} (in {source}).", f"Known: {', '.join(kinds)}."
-        )
-    return kinds[kind]
-
-
-def _convert(raw: dict[str, Any], source: str) -> Settings:
-    workers = raw.get("workers")
-    for worker in workers if isinstance(workers, list) else ():
-        if isinstance(worker, dict):
-            worker.setdefault("kind", "local")
-    try:
-        return msgspec.convert(raw, Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise _wrong(str(error), source) from error
-
-
-def _wrong(said: str, source: str) -> ConfigError:
-    what, _, where = said.partition(" - at `")
-    if where.startswith("key` in `$."):
-        name = where.removeprefix("key` in `$.").rstrip("`")
-        return ConfigError(
-            f"A name in the setting {name!r} is wrong: no task is of that kind (in {source}).",
-            f"The kinds are {', '.join(KINDS)}.",
-        )
-    return ConfigError(
-        f"The setting {where.removeprefix('$.').rstrip('`')!r} is wrong (in {source}): {what}.",
-        "`baton config show` lists what is in force.",
-    )
+def _check_workers(sources: Sequence[Source]) -> None:
+    """Refuse entries that would be another worker than the person thinks."""
+    for source in sources:
+        seen: set[str] = set()
+        for number, entry in enumerate(source.tree.get("workers", ())):
+            id, place = entry["id"], source.place(("workers", number))
+            if id in seen:
+                raise ConfigError(
+                    f"There are two workers {id!r} (in {place}).", "Give one of them another id."
+                )
+            seen.add(id)
+            if "model" not in entry and id != BUILT_IN.id:
+                raise ConfigError(
+                    f"The worker {id!r} names no model (in {place}).",
+                    'Add a line with it, for example model = "~/models/some-model.gguf".',
+                )

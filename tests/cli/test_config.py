@@ -157,9 +157,52 @@ def test_a_blank_editor_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_broken_file_is_one_sentence_everywhere(call: Call, home: Path, text: bytes) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "config.toml").write_bytes(text)
-    for command in (["config", "show"], ["ask", "x"], ["workers", "ls"]):
+    for command in (["config", "show", "--json"], ["ask", "x"], ["workers", "ls"]):
         done = call(*command)
-        assert (done.code, done.out) == (2, "")
+        assert done.code == 2
+        assert (done.out == "") is ("--json" not in command)
         assert done.err.count("\n") == 1
+    done = call("config", "show")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert done.out.startswith("   1  ")
     assert call("config", "path").code == 0
     assert call("history", "ls").code == 0
+
+
+def test_a_foreign_variable_is_named_and_stops_nothing(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_FOO", "1")
+    done = call("config", "path")
+    assert done.code == 0
+    assert "BATON_FOO is set, and there is no such setting" in done.err
+    assert "BATON_FOO" not in done.out
+
+
+@pytest.mark.parametrize("name", ["BATON_OFLINE", "BATON_BUGDET__DAY", "BATON_PRIVATE"])
+def test_a_misspelt_safety_switch_stops_every_command(
+    call: Call, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    for command in (["ask", "x"], ["history", "ls"], ["config", "path"]):
+        done = call(*command)
+        assert (done.code, done.out) == (2, "")
+        assert name in done.err
+
+
+@pytest.mark.parametrize("said", ["enabled", "treu", "2", "banana"])
+def test_an_unreadable_offline_switch_stops_what_could_connect(
+    call: Call, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setenv("BATON_OFFLINE", said)
+    for command in (["ask", "x"], ["workers", "detect"], ["models", "pull", "smollm2-360m"]):
+        done = call(*command)
+        assert done.code == 2, command
+        assert "neither on nor off" in done.err
+
+
+def test_an_unknown_conductor_is_an_error(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATON_CONDUCTOR", "smal")
+    done = call("ask", "x")
+    assert done.code == 2
+    assert "There is no worker 'smal' (the setting `conductor`). Did you mean 'small'?" in done.err

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import msgspec
 
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
+from baton.domain.sanitise import sanitise
 from baton.durable import create_file, make_folder
 from baton.secrets import hide
 from baton.settings import Settings, find_paths, load
@@ -41,7 +43,7 @@ TEMPLATE = """\
 # theme = "dark"              # dark, light, high-contrast
 # mouse = true                # false leaves selecting to the terminal
 
-# [budget]                    # US dollars; cloud stays off until one is above 0
+# [budget]                    # US dollars, 2 or "2"; cloud stays off until one is above 0
 # session = ""                # one conversation; "": no limit of its own
 # day = ""
 # month = ""
@@ -125,13 +127,28 @@ def path(every: bool, as_json: bool) -> None:
 @config.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(as_json: bool) -> None:
-    """Print the settings in force, and where each comes from."""
+    """Print the settings in force, and where each comes from.
+
+    Where config.toml is wrong, print its text with numbered lines, and what is wrong.
+    """
     file = find_paths().config_file
-    listed = list(sources(load(file), file, os.environ))
+    try:
+        listed = list(sources(load(file), file, os.environ))
+    except ConfigError:
+        if not as_json:
+            _show_text(file)
+        raise
     if as_json:
         rows = [{"setting": ".".join(s.path), "value": s.value, "source": s.source} for s in listed]
         return emit_json(rows)
     emit(as_toml(listed))
+
+
+def _show_text(file: Path) -> None:
+    """Print a file as it is, cleaned, each line with its number."""
+    with suppress(OSError):
+        lines = sanitise(file.read_text("utf-8", "replace")).splitlines()
+        emit("\n".join(f"{number:4}  {line}" for number, line in enumerate(lines, start=1)))
 
 
 @config.command()

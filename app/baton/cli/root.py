@@ -144,12 +144,26 @@ def baton(
     Without a command, Baton opens the app. The options below are the app's; a command's own go
     after its name.
     """
+    _warn_of_variables()
     if ctx.invoked_subcommand is None:
         return _open_app(conversation, worker, private, offline)
     for option in ctx.command.params:
         if ctx.params.get(option.name or ""):
             raise _misplaced(option.opts[-1], ctx.invoked_subcommand)
     return None
+
+
+def _warn_of_variables() -> None:
+    """Name variables that look like settings and set nothing. Raises ConfigError."""
+    import os
+
+    if not any(name.startswith("BATON_") for name in os.environ):
+        return
+    from baton.cli.output import talk
+    from baton.settings import ignored_variables
+
+    for name in ignored_variables():
+        talk(f"baton: {name} is set, and there is no such setting; it is ignored.")
 
 
 def _misplaced(option: str, command: str) -> ConfigError:

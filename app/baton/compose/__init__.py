@@ -14,6 +14,7 @@ from baton.compose.outside import card_of, doubts, outside_workers
 from baton.domain.catalogue import Role
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.library import State
+from baton.domain.sanitise import one_line
 from baton.settings import LocalWorker as LocalSettings
 from baton.settings import Paths, Settings, load, write
 
@@ -231,6 +232,7 @@ def compose(
     if warm is not None and warm in outside:
         outside[warm].warm()
     workers.update(outside)
+    _must_know_conductor(settings.conductor, [*workers, *local.absent], stock)
     ids = [entry.id for entry in settings.roster if entry.id in workers]
     ids += [name for name in workers if name not in ids]
     if settings.tools:
@@ -271,6 +273,19 @@ def open_ledger(paths: Paths) -> Ledger:
         records=paths.ledger_records,
         history=paths.database,
         reread=partial(_ceilings, paths.config_file),
+    )
+
+
+def _must_know_conductor(named: str, known: Collection[str], stock: Library) -> None:
+    """Refuse a conductor that nobody has heard of. Raises ConfigError."""
+    if not named or named in known or named in {held.id for held in stock.models()}:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(named, known, n=1)
+    raise ConfigError(
+        f"There is no worker {one_line(named)!r} (the setting `conductor`).",
+        f"Did you mean {near[0]!r}?" if near else "`baton workers ls` lists those that are there.",
     )
 
 
