@@ -131,6 +131,9 @@ LIES = {
     "wrong": "",
     "constants": "import sys\nfor c in sys._getframe().f_code.co_consts: print(c)",
     "lines": "import linecache\nfor n in linecache.cache.values(): print(*n[2])",
+    "lines of the tests": "import linecache, re\ndef add(a, b):\n"
+    "    seen = ''.join(linecache.getlines('tests.py'))\n"
+    "    return int(re.search(r'(?:== |, )(\\d)\\)?$', seen, re.M)[1])",
     "frames": "import sys\nf = sys._getframe()\nwhile f:\n    print(f.f_locals)\n    f = f.f_back",
     "frames, called": "def add(a, b):\n    import sys\n    f = sys._getframe()\n    while f:\n"
     "        for v in list(f.f_locals.values()):\n"

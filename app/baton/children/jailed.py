@@ -100,8 +100,8 @@ def _outcome(code: str, tests: str) -> tuple[int, str]:
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [NAME]
-    for name, text in ((NAME, code), (TESTS, tests)):
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    # Others' tests are not among the lines that code can read: they hold what it must return.
+    linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
     recorder = Recorder(TESTS if tests else NAME, sys.modules[__name__])
     judged, doubted = _judged, recorder.doubt  # for the code may replace them
     try:
