@@ -104,7 +104,8 @@ class Ledger:
         """Change the ledger, then record elsewhere how far it has come."""
         with transaction(connection):
             done = work(connection)
-            self._progress = progress_of(connection)
+            progress = progress_of(connection)
+        self._progress = progress  # not before the commit, which a full disk refuses
         if self._memory is not None:
             self._memory.record(self._progress)
         return done

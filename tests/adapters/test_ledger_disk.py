@@ -1,0 +1,92 @@
+"""A disk that fills up under the ledger: nothing is sent that isn't recorded, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.spend import DOLLAR, bill, process
+from adapters.test_ledger_abuse import Observer
+from baton.adapters.ledger import Ledger
+from baton.domain.errors import StoreError
+from baton.domain.ledger import Scope, Status
+from baton.domain.prices import Used
+from support.small_disk import mounted
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a small disk")
+
+
+def on_small_disk(disk: Path) -> None:
+    """Spend with less and less room on a disk that only this process sees; print what came."""
+    print(json.dumps(asyncio.run(_spend(disk)) if mounted(disk, 8 << 20) else None))
+
+
+async def _spend(disk: Path) -> dict[str, Any]:
+    path, records, filling = disk / "ledger.db", disk / "ledgers", disk / "filling"
+    ledger = Ledger.open(path, records=records)
+    sent: dict[str, int] = {}
+    sentences: set[str] = set()
+    for room in (4_000_000, 400_000, 60_000, 20_000, 8_000, 4_096, 1, 0):
+        _fill(disk, filling, room)
+        for _ in range(60):
+            hold = None
+            try:
+                hold = await ledger.hold(bill({Scope.DAY: 1000 * DOLLAR}))
+                await ledger.sent(hold.call, "https://cloud.invalid", os.urandom(900))
+                sent[hold.call] = hold.amount  # what a provider may bill from now on
+                sent[hold.call] = await ledger.settle(hold.call, Used(10, 10))
+            except StoreError as error:
+                sentences.add(str(error))
+                break
+    filling.unlink()
+    await ledger.aclose()
+    ledger = Ledger.open(path, records=records)
+    standing = await ledger.standing({})
+    hold = await ledger.hold(bill({Scope.DAY: 1000 * DOLLAR}))
+    await ledger.void(hold.call)
+    charges = {charge.call: charge for charge in await ledger.charges(limit=10_000)}
+    await ledger.aclose()
+    with Observer(path) as observer:
+        observer.must_be_sound()
+    return {
+        "sent": sent,
+        "charges": {
+            call: (one.held if one.status is Status.HELD else one.charged)
+            for call, one in charges.items()
+        },
+        "sentences": sorted(sentences),
+        "warning": ledger.warning or standing.frozen,
+    }
+
+
+def _fill(disk: Path, filling: Path, room: int) -> None:
+    """Leave so much room on the disk."""
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    with filling.open("ab") as file:
+        file.write(bytes(max(0, free - room)))
+
+
+def test_a_disk_that_fills_up_under_the_ledger_loses_no_charge(tmp_path: Path) -> None:
+    code = f"""
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from adapters.test_ledger_disk import on_small_disk
+on_small_disk(pathlib.Path({str(tmp_path)!r}))"""
+    out, err = process(code).communicate(timeout=60)
+    assert err == ""
+    told = json.loads(out)
+    if told is None:
+        pytest.skip("this kernel lets no process mount a disk of its own")
+    assert len(told["sent"]) > 20
+    assert told["sentences"] == [
+        "The disk is full, so the last change was not kept; everything before it was."
+        f" Make room on the disk of {tmp_path / 'ledger.db'}, then try again."
+    ]
+    for call, billed in told["sent"].items():
+        assert told["charges"][call] >= billed
+    assert told["warning"] == ""
