@@ -115,7 +115,7 @@ SOLO = Limits(attended=False)
 async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None:
     near, far = Actor(local()), Actor(cloud(), says("Fine."))
     steps = (
-        Step("small", "Find the names.", ("prompt",), Need("extraction")),
+        Step("small", "Count the names.", ("prompt",), Need("calculation")),
         Step("far", "Write it.", ("prompt", "1"), Need("calculation")),
     )
     async with house(near, far, policy=Policy.BUDGET) as here:
@@ -123,7 +123,7 @@ async def test_a_request_says_how_long_its_text_may_get(estimated: bool) -> None
             here.orchestra.router = Expects()
         view = await here.play(Plan(steps, (2,)), "Who was there?", SOLO)
         assert view.status == "finished"
-        assert near.requests[0].expected_tokens == TOKENS_P99["extraction"]
+        assert near.requests[0].expected_tokens == TOKENS_P99["calculation"]
         assert far.requests[0].expected_tokens == (640 if estimated else TOKENS_P99["calculation"])
         told = [event.expected_tokens for event in here.events if isinstance(event, ev.Called)]
         assert told == [request.expected_tokens for request in near.requests + far.requests]

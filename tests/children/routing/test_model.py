@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.children.routing.encoder import WIDTH
+from baton.children.routing.learning import Texts
 from baton.children.routing.model import RouterFileError, RouterModel
+from baton.domain.kind_lengths import TOKENS_P99
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate
 
@@ -112,6 +115,26 @@ def test_the_longest_answer_is_told_of_what_was_measured_and_usual_of_the_rest(
     assert expected(simple) < 1000 < expected(hard)
     essay = "Write an essay about the causes and the consequences of the French Revolution."
     assert expected(essay) > 2500
+
+
+def test_the_fitted_length_counts_as_far_as_a_text_is_known(model: RouterModel) -> None:
+    seen = model.texts(["Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase"])
+    reading = model._read(seen)
+    fitted = float(model._lengths.p99(model._design(seen))[0])
+    usual = float(seen.kinds[0] @ np.array([TOKENS_P99[kind] for kind in KINDS]))
+
+    def expected(novelty: float, row: Texts = seen) -> float:
+        shares = np.zeros_like(reading.shares)
+        shares[:, -1] = novelty
+        return float(model._tokens_p99(row, replace(reading, shares=shares))[0])
+
+    assert expected(0.0) == pytest.approx(fitted)
+    assert expected(1.0) == pytest.approx(usual)
+    assert fitted < expected(0.5) < usual
+    free = model.texts(["Which enzyme unwinds DNA, and how does it do so?"])
+    sure = free.kinds[0][KINDS.index("math")]
+    assert sure < 0.2
+    assert expected(0.0, free) > 0.8 * TOKENS_P99["knowledge"], "no such answer was measured"
 
 
 def test_no_candidates(model: RouterModel) -> None:

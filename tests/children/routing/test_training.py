@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baton.children.routing.heads import ARRAYS, WORDS
+from baton.children.routing.heads import ARRAYS, WORDS, Heads
 from baton.children.routing.model import RouterModel
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate
@@ -69,6 +69,7 @@ def test_a_small_sample_twice(tmp_path: Path, shelf: Path) -> None:
     said = train(tmp_path / "data", tmp_path / "one", shelf, "--seed", "3")
     assert said.startswith("80 questions")
     train(tmp_path / "data", tmp_path / "two", shelf, "--seed", "3")
+    train(tmp_path / "data", tmp_path / "two", shelf, "--lengths")
     for name in WRITTEN:
         one, two = ((tmp_path / folder / name).read_bytes() for folder in ("one", "two"))
         assert one == two, name
@@ -114,3 +115,28 @@ def test_what_nobody_was_found_good_at_is_left_out() -> None:
     assert set(train_router.usable(rows).groups) == {"usual"}
     few = replace(rows, quality=dict(list(rows.quality.items())[:2]))
     assert len(train_router.usable(few)) == 8, "two workers may both be bad at something"
+
+
+def test_only_visible_answers_of_workers_that_chat_have_a_length() -> None:
+    rows = routing_rows.from_columns("set", {
+        "text": ["a", "b", "c"],
+        "l:chats": ["300", "0", ""], "l:also": ["", "6000", "3"], "l:other-base": ["9", "9", "9"],
+    })  # fmt: skip
+    found = train_router.known_answers(rows)
+    assert list(zip(found.workers, found.rows, found.tokens, strict=True)) == [
+        ("also", 1, 2000.0),
+        ("also", 2, 1.0),
+        ("chats", 0, 100.0),
+    ]
+
+
+def test_longer_answers_are_expected_to_questions_like_those_that_had_them() -> None:
+    texts = [part.format(n, n * 7 % 31) for n in range(12) for part in (*EASY, *HARD)]
+    written = ["300", "300", "3000", "3000"] * 12
+    rows = routing_rows.from_columns("set", {"text": texts, "l:huge-70b": written})
+    basis = Heads.load(train_router.SHIPPED).basis
+    shelf = train_router.Shelf(None)
+    head = train_router.length_head([rows], shelf, basis)
+    new = [part.format(1234, 9) for part in (*EASY, *HARD)]
+    most = head.p99(basis.design(shelf.vectors(new), train_router.figures(new)))
+    assert most[:2].max() < 400 < most[2:].min()
