@@ -99,10 +99,17 @@ VIOLATION = {
         ("openai", 400, {}, True),
         ("openai", 307, {}, False),
         ("openai", 500, {}, False),
+        ("openai", 500, {"error": {"message": "The server had an error."}}, True),
+        ("openai", 503, {"error": "upstream connect error"}, False),
+        ("openai", 502, {"message": "Bad gateway"}, False),
+        ("openai", 504, {"error": {"message": "Timed out."}}, False),
+        ("mistral", 503, {"object": "error", "message": "Overloaded"}, True),
+        ("xai", 500, {"code": "internal", "error": "Internal error"}, True),
     ],
 )
 async def test_what_may_have_cost_something_is_not_declined(
     provider: str, status: int, body: dict[str, Any], declined: bool
 ) -> None:
-    failure = await refusals.of_response(call(provider), httpx.Response(status, json=body))
+    stream = httpx.ByteStream(json.dumps(body).encode())
+    failure = await refusals.of_response(call(provider), httpx.Response(status, stream=stream))
     assert failure.fields.get("declined", False) is declined

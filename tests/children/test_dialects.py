@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baton.children.bounds import MAX_DEPTH, MAX_EVENT_BYTES, count_runs
 from baton.children.dialects import DIALECTS, Count, Reader, error_sentence
 
 TEXT = "Naïve — 5 € 🙂"
@@ -272,3 +273,241 @@ def test_sentences_of_errors(body: object) -> None:
 def test_a_line_without_end_is_given_up() -> None:
     _, reader = read("chat", *[b"data: " + b"x" * 1_000_000] * 9)
     assert reader.broken
+
+
+# Counts that understate
+
+
+LONG = "".join(f"word{number} " for number in range(64))
+
+
+def streamed(dialect: str, text: str, *usages: Any) -> bytes:
+    """Return an answer in a dialect, with one count or several."""
+    if dialect == "chat":
+        counts = [{"choices": [], "usage": usage} for usage in usages]
+        return stream(delta(text), delta("", "stop"), *counts, done=True)
+    if dialect == "responses":
+        ends = [{"type": "response.completed", "response": {"usage": usage}} for usage in usages]
+        return stream({"type": "response.output_text.delta", "delta": text}, *ends)
+    if dialect == "gemini":
+        last = {"candidates": [{"finishReason": "STOP"}]}
+        ends = [last | {"usageMetadata": usage} for usage in usages]
+        return stream({"candidates": [{"content": {"parts": [{"text": text}]}}]}, *ends)
+    more: list[Any] = [
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+        for usage in usages
+    ]
+    piece = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}
+    start: Any = {"type": "message_start", "message": {"usage": {"input_tokens": 1}}}
+    return stream(start, piece, *more, {"type": "message_stop"})
+
+
+NAMES = {
+    "chat": ("prompt_tokens", "completion_tokens"),
+    "responses": ("input_tokens", "output_tokens"),
+    "gemini": ("promptTokenCount", "candidatesTokenCount"),
+    "messages": ("input_tokens", "output_tokens"),
+}
+
+
+def counted(dialect: str, tokens_in: int, tokens_out: int) -> dict[str, int]:
+    return dict(zip(NAMES[dialect], (tokens_in, tokens_out), strict=True))
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_count_lower_than_the_text_can_come_to_is_none(dialect: str) -> None:
+    least = -(-len(LONG) // 64)
+    _, reader = read(dialect, streamed(dialect, LONG, counted(dialect, 10, least)))
+    assert reader.usage == Count(10, least)
+    _, reader = read(dialect, streamed(dialect, LONG, counted(dialect, 10, least - 1)))
+    assert reader.at_end
+    assert reader.usage is None
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_long_run_of_one_character_may_be_few_tokens(dialect: str) -> None:
+    text = f"{' ' * 2000}x"
+    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 2)))
+    assert reader.usage == Count(10, 2)
+
+
+@given(st.text(), st.lists(st.integers(0, 50)))
+def test_runs_are_counted_over_any_cuts(text: str, cuts: list[int]) -> None:
+    borders = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    last, runs = "", 0
+    for start, end in itertools.pairwise(borders):
+        runs += count_runs(text[start:end], last)
+        last = text[start:end][-1:] or last
+    assert runs == count_runs(text) == len(list(itertools.groupby(text)))
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_second_count_only_grows(dialect: str) -> None:
+    for order in ((1, 0), (0, 1)):
+        usages = (counted(dialect, 1, 1), counted(dialect, 50, 40))
+        _, reader = read(dialect, streamed(dialect, TEXT, *(usages[i] for i in order)))
+        assert reader.usage == Count(50, 40)
+
+
+@pytest.mark.parametrize("bad", [{"total_tokens": 15}, {"prompt_tokens": -1}, {"a": 1}])
+def test_a_count_after_which_comes_one_that_cannot_be_is_none(bad: dict[str, int]) -> None:
+    _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad))
+    assert reader.usage is None
+    _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad, counted("chat", 1, 5)))
+    assert reader.usage == Count(10, 5), "what came before still counts"
+
+
+def thinking(thoughts: Any, **more: Any) -> dict[str, Any]:
+    return {"completion_tokens_details": {"reasoning_tokens": thoughts}} | more
+
+
+@pytest.mark.parametrize(
+    ("usage", "count"),
+    [
+        # Among the five, or beside them? Nothing says.
+        (thinking(3, prompt_tokens=10, completion_tokens=5), None),
+        (thinking(7, prompt_tokens=10, completion_tokens=5), None),
+        (thinking(0, prompt_tokens=10, completion_tokens=5), Count(10, 5)),
+        (thinking(3, **PLAIN), Count(10, 5)),
+        (thinking(6, **PLAIN), None),
+        (thinking(3, **PLAIN | {"total_tokens": 18}), Count(10, 8)),
+        (thinking(-1, **PLAIN), None),
+        (thinking("3", **PLAIN), None),
+        (PLAIN | {"total_tokens": "15"}, None),
+        (PLAIN | {"total_tokens": 1}, Count(10, 5)),
+        ({"total_tokens": 15}, None),
+    ],
+)
+def test_thoughts_are_never_left_out(usage: Any, count: Count | None) -> None:
+    _, reader = read("chat", chat(usage))
+    assert reader.usage == count
+
+
+@pytest.mark.parametrize(
+    ("usage", "count"),
+    [
+        ({"output_tokens_details": {"reasoning_tokens": 3}}, Count(10, 5)),
+        ({"output_tokens_details": {"reasoning_tokens": 6}}, None),
+        ({"total_tokens": 18}, Count(10, 8)),
+        ({"input_tokens_details": {"cached_tokens": 11}}, None),
+    ],
+)
+def test_parts_of_responses_fit_their_whole(usage: Any, count: Count | None) -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5} | usage
+    _, reader = read("responses", responses("completed", usage=usage))
+    assert reader.usage == count
+
+
+def test_the_total_of_gemini_counts_where_it_is_more() -> None:
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 30}
+    _, reader = read("gemini", gemini(usage))
+    assert reader.usage == Count(10, 20)
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("size", [MAX_EVENT_BYTES, MAX_EVENT_BYTES // 4])
+def test_an_event_beyond_all_bounds_is_not_kept(size: int) -> None:
+    line = b"data: " + b"x" * (size - 100) + b"\n"
+    _, reader = read("chat", *[line] * 5)
+    assert reader.is_too_long
+    assert reader.broken
+
+
+def nested(depth: int) -> bytes:
+    return f'data: {{"choices": [], "x": {"[" * depth}{"]" * depth}}}\n\n'.encode()
+
+
+def test_json_is_nested_within_bounds() -> None:
+    _, reader = read("chat", nested(MAX_DEPTH - 1))
+    assert not reader.broken
+    for depth in (MAX_DEPTH, 2000, 100_000):
+        _, reader = read("chat", nested(depth))
+        assert reader.broken
+    brackets = json.dumps(delta("[{" * 5000))
+    text, reader = read("chat", f"data: {brackets}\n\n".encode())
+    assert (text, reader.broken) == ("[{" * 5000, False)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("chat", {"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}]}),
+        ("chat", {"choices": [{"index": 1, "delta": {"content": "b"}}]}),
+        ("gemini", {"candidates": [{"content": {"parts": [{"text": "a"}]}}] * 2}),
+        ("gemini", {"candidates": [{"index": 1, "content": {"parts": [{"text": "b"}]}}]}),
+    ],
+)
+def test_a_second_answer_is_none(dialect: str, event: Any) -> None:
+    text, reader = read(dialect, stream(event))
+    assert (text, reader.broken) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("chat", {"choices": [{"delta": {"reasoning_content": TEXT}}]}),
+        ("chat", {"choices": [{"delta": {"reasoning": TEXT, "content": ""}}]}),
+        (
+            "chat",
+            {
+                "choices": [
+                    {
+                        "delta": {
+                            "content": [
+                                {"type": "thinking", "thinking": [{"type": "text", "text": TEXT}]}
+                            ]
+                        }
+                    }
+                ]
+            },
+        ),
+        ("responses", {"type": "response.reasoning_summary_text.delta", "delta": TEXT}),
+        (
+            "messages",
+            {
+                "type": "content_block_delta",
+                "delta": {"type": "thinking_delta", "thinking": TEXT},
+            },
+        ),
+        ("gemini", {"candidates": [{"content": {"parts": [{"text": TEXT, "thought": True}]}}]}),
+    ],
+)
+def test_thoughts_are_counted_and_not_shown(dialect: str, event: Any) -> None:
+    text, reader = read(dialect, stream(event))
+    assert (text, reader.wrote, reader.written) == ("", False, len(TEXT))
+    assert reader.size == len(TEXT.encode())
+
+
+# Errors
+
+
+OWN = {
+    "chat": {"error": {"message": "Too busy", "type": "server_error"}},
+    "responses": {"type": "error", "code": "server_error", "message": "Too busy"},
+    "messages": {"type": "error", "error": {"type": "overloaded_error", "message": "Too busy"}},
+    "gemini": {"error": {"code": 503, "message": "Too busy", "status": "UNAVAILABLE"}},
+}
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_own_error_before_any_output_is_a_refusal(dialect: str) -> None:
+    _, reader = read(dialect, b": ping\n\n", stream(OWN[dialect]))
+    assert (reader.error, reader.is_refusal) == ("Too busy", True)
+    whole = stream(OWN[dialect])
+    _, reader = read(dialect, whole[:-2])
+    assert not reader.is_refusal, "it was cut"
+    for before in (streamed(dialect, "a"), streamed(dialect, "", counted(dialect, 5, 5))):
+        _, reader = read(dialect, before, whole)
+        assert reader.error
+        assert not reader.is_refusal
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_error_without_words_is_still_one(dialect: str) -> None:
+    kind = {"type": "error"} if dialect in ("messages", "responses") else {}
+    usage = counted(dialect, 5, 5)
+    _, reader = read(dialect, stream({"error": {"code": 1}} | kind), streamed(dialect, "a", usage))
+    assert not reader.at_end
+    assert not reader.is_refusal

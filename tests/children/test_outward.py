@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from baton.children import addresses
+from baton.children import addresses, refusals
 from baton.children.calls import Call
 from baton.children.front import Failure
 from baton.children.outward import Outward, Rules
 from baton.domain.labels import Label
 from support.cloud import Cloud, Reply
 from support.home_network import at_home
+from support.secrecy import parts_of
 
 KEY = "sk-canary-0123456789abcdefghij"
 ANSWER = Reply().text
@@ -262,3 +264,266 @@ async def test_a_name_of_the_home_network_leads_nowhere_else(
         assert (heard.text, heard.failure) == (ANSWER, None)
         [received] = cloud.calls
         assert dict(received.headers)["host"] == f"box.lan:{cloud.port}"
+
+
+# What a provider sends
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+OPEN = HEAD + b"\r\n"
+"""The head of an answer that lasts until the connection ends."""
+
+PING = b": keep-alive\n\n"
+WORD = b'data: {"choices": [{"delta": {"content": "word "}}]}\n\n'
+THOUGHT = b'data: {"choices": [{"delta": {"reasoning_content": "Hm. "}}]}\n\n'
+
+
+@dataclass
+class Provider:
+    """A server that says always the same; `left` is set when a client hangs up on it."""
+
+    base_url: str = ""
+    keys: list[str] = field(default_factory=list)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@asynccontextmanager
+async def provider(*pieces: bytes | float, again: bool = False) -> AsyncIterator[Provider]:
+    """Serve these pieces for each request, a number being a pause; `again` repeats the last two."""
+    made = Provider()
+
+    async def send(writer: asyncio.StreamWriter) -> None:
+        queue = list(pieces)
+        while queue:
+            piece = queue.pop(0)
+            if isinstance(piece, bytes):
+                writer.write(piece)
+                await writer.drain()
+            else:
+                await asyncio.sleep(piece)
+            if not queue and again:
+                queue = list(pieces[-2:])
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            await reader.readexactly(int(head.split("content-length: ")[1].split("\r\n")[0]))
+            made.keys += [line[22:] for line in head.split("\r\n") if "authorization" in line]
+            sending = asyncio.create_task(send(writer))
+            closing = asyncio.create_task(reader.read())
+            await asyncio.wait((sending, closing), return_when=asyncio.FIRST_COMPLETED)
+            if closing.done():
+                made.left.set()
+            sending.cancel()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        made.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        yield made
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"500 Oops", b"401 No"])
+@pytest.mark.parametrize("encoding", [b"gzip", b"gzip, gzip", b"br", b"identity, deflate", b"x"])
+async def test_a_compressed_answer_is_never_unpacked(
+    out: Out, status: bytes, encoding: bytes
+) -> None:
+    """Five thousand bytes, packed twice, are three billion."""
+    bomb = gzip.compress(gzip.compress(WORD * 100_000))
+    head = b"HTTP/1.1 %s\r\ncontent-encoding: %s\r\n\r\n" % (status, encoding)
+    async with provider(head, bomb) as server:
+        heard = await hear(out(), asked(server.base_url))
+    assert heard.text == ""
+    assert heard.failure is not None
+    assert not heard.declined or status.startswith(b"401")
+    assert ("compressed" in heard.said) is status.startswith(b"200")
+
+
+async def test_an_answer_as_it_was_asked_for_is_read(out: Out) -> None:
+    head = HEAD + b"content-encoding: identity\r\n\r\n"
+    async with provider(head, WORD) as server:
+        assert (await hear(out(), asked(server.base_url))).text == "word "
+
+
+@pytest.mark.parametrize(
+    ("begun", "kept"),
+    [([], b": x\n\n"), ([WORD], PING), ([THOUGHT], PING), ([WORD], b'data: {"choices": []}\n\n')],
+)
+async def test_only_text_and_thoughts_keep_a_call_alive(
+    out: Out, begun: list[bytes], kept: bytes
+) -> None:
+    async with provider(OPEN, *begun, kept, 0.05, again=True) as server:
+        async with asyncio.timeout(20):
+            heard = await hear(out(stall=0.4), asked(server.base_url, first=0.4))
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert "stopped answering" in heard.said
+
+
+@pytest.mark.parametrize("piece", [WORD, THOUGHT])
+async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
+    async with provider(OPEN, piece, 0.05, again=True) as server:
+        async with asyncio.timeout(20):
+            heard = await hear(out(total=1.0), asked(server.base_url, cap=10_000))
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert "stopped answering" in heard.said
+
+
+async def test_a_slow_writer_is_waited_for(out: Out) -> None:
+    words = [part for _ in range(6) for part in (WORD, 0.15)]
+    async with provider(OPEN, *words) as server:
+        heard = await hear(out(stall=5.0), asked(server.base_url, first=5.0))
+    assert heard.text == "word " * 6
+
+
+async def test_an_error_that_trickles_is_not_waited_for(
+    out: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "ERROR_SECONDS", 0.3)
+    head = b"HTTP/1.1 500 Oops\r\n\r\n"
+    async with provider(head, b" ", 0.05, again=True) as server:
+        async with asyncio.timeout(20):
+            heard = await hear(out(), asked(server.base_url))
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert "failed (HTTP 500)" in heard.said
+    assert not heard.declined
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (OPEN, PING * 1000, 0.0),
+        (OPEN, b'data: {"choices": []}\n\n' * 1000, 0.0),
+        (OPEN, WORD * 1000, 0.0),
+        (OPEN, THOUGHT * 1000, 0.0),
+        (OPEN, b"data: " + b"x" * 1_000_000, 0.0),
+        (OPEN, b"data: " + b"x" * 1_000_000 + b"\n", 0.0),
+        (HEAD + b"".join(b"x-%d: 1\r\n" % i for i in range(200)) + b"\r\n", WORD, 0.0),
+    ],
+    ids=["comments", "events", "text", "thoughts", "a line", "an event", "headers"],
+)
+async def test_an_answer_beyond_its_bounds_is_ended(
+    out: Out, pieces: tuple[bytes | float, ...]
+) -> None:
+    async with provider(*pieces, again=True) as server:
+        async with asyncio.timeout(30):
+            heard = await hear(out(), asked(server.base_url, cap=100))
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert "doesn't come to an end" in heard.said
+    assert len(heard.text) < 20_000
+
+
+async def test_headers_beyond_their_bytes_are_refused(out: Out) -> None:
+    async with provider(HEAD + b"x-long: " + b"x" * 300_000) as server:
+        heard = await hear(out(), asked(server.base_url))
+    assert heard.failure is not None
+    assert heard.text == ""
+
+
+ERROR = b'{"error": {"message": "The model is overloaded.", "type": "server_error"}}'
+
+
+def answer(status: int, body: bytes, length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    return b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, size, body)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "is_free"),
+    [
+        ((answer(500, ERROR),), True),
+        ((answer(503, ERROR),), True),
+        ((answer(429, ERROR),), True),
+        ((answer(400, ERROR),), True),
+        ((answer(504, ERROR),), False),
+        ((answer(500, b""),), False),
+        ((answer(500, b"<html>Bad gateway</html>"),), False),
+        ((answer(500, b'{"message": "upstream"}'),), False),
+        ((answer(500, ERROR[:-10]),), False),
+        ((answer(500, ERROR, len(ERROR) + 10),), False),
+        ((OPEN, b"data: " + ERROR + b"\n\n"), True),
+        ((OPEN, PING, b"data: " + ERROR + b"\n\n"), True),
+        ((OPEN, b"data: " + ERROR + b"\n"), False),
+        ((OPEN, WORD, b"data: " + ERROR + b"\n\n"), False),
+        ((OPEN, THOUGHT, b"data: " + ERROR + b"\n\n"), False),
+        ((OPEN, b"data: " + ERROR + b"\n\n", WORD), False),
+    ],
+)
+async def test_a_whole_error_before_any_output_costs_nothing(
+    out: Out, pieces: tuple[bytes, ...], is_free: bool
+) -> None:
+    async with provider(*pieces) as server:
+        heard = await hear(out(), asked(server.base_url))
+    assert heard.failure is not None
+    assert heard.declined is is_free
+
+
+# Connections and keys
+
+
+@pytest.mark.parametrize("status", [401, 429, 500])
+async def test_the_connection_of_a_refusal_is_closed_or_used_again(out: Out, status: int) -> None:
+    """A body beyond the bounds isn't read to its end, so its connection can't be used again."""
+    body = b"x" * 200_000
+    async with provider(answer(status, body, 10**9), 60.0) as server:
+        heard = await hear(out(), asked(server.base_url))
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert heard.failure is not None
+
+
+async def test_a_call_that_is_stopped_closes_its_connection(out: Out) -> None:
+    async with provider(OPEN, WORD, 60.0) as server:
+        call = asked(server.base_url)
+        call.go.set()
+        way = out()
+        await way.prepare(call)
+        async with aclosing(way.post(call, body_of(call))) as texts:
+            assert await anext(texts) == "word "
+        await asyncio.wait_for(server.left.wait(), 10)
+
+
+async def test_a_request_that_holds_a_key_is_not_sent(out: Out) -> None:
+    odd = 'sk-"quoted\\0123456789'
+    environ = {"LAB_KEY": KEY, "ODD_KEY": odd}
+    async with provider(answer(401, ERROR)) as server:
+        way = out(environ)
+        for key, variable in ((KEY, "LAB_KEY"), (odd, "ODD_KEY"), (KEY, "ODD_KEY")):
+            said = [{"role": "user", "content": f"My key is {key}, is it good?"}]
+            call = asked(server.base_url, messages=said, variable=variable)
+            heard = await hear(way, call)
+            assert heard.announced == []
+            assert "it holds a key" in heard.said
+        assert server.keys == []
+
+
+async def test_a_key_that_was_changed_after_a_refusal_is_used(out: Out) -> None:
+    environ = {"LAB_KEY": "old-key-0123456789"}
+    async with provider(answer(401, ERROR)) as server:
+        way = out(environ)
+        await hear(way, asked(server.base_url))
+        environ["LAB_KEY"] = "new-key-0123456789"
+        await hear(way, asked(server.base_url))
+        assert server.keys == ["old-key-0123456789", "new-key-0123456789"]
+
+
+async def test_two_workers_of_one_provider_send_their_own_keys(out: Out) -> None:
+    environ = {"ONE_KEY": "one-key-0123456789", "TWO_KEY": "two-key-0123456789"}
+    async with provider(OPEN, WORD) as server:
+        way = out(environ)
+        for variable in ("ONE_KEY", "TWO_KEY", "ONE_KEY"):
+            await hear(way, asked(server.base_url, variable=variable))
+    one, two = environ.values()
+    assert server.keys == [one, two, one]
+
+
+@pytest.mark.parametrize("size", [8, 12, 20, len(KEY)])
+@pytest.mark.parametrize("start", [0, 7])
+async def test_no_part_of_a_key_is_repeated(out: Out, size: int, start: int) -> None:
+    part = KEY[start : start + size]
+    for kind in ("error", "event"):
+        error = json.dumps({"error": {"message": f"Incorrect key {part}."}}).encode()
+        pieces = (answer(401, error),) if kind == "error" else (OPEN, b"data: " + error + b"\n\n")
+        async with provider(*pieces) as server:
+            heard = await hear(out(), asked(server.base_url))
+        assert heard.failure is not None
+        assert "Incorrect key [key]." in heard.said
+        assert parts_of(KEY) & parts_of(str(heard.failure.fields)) == set()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from baton.domain.prices import FREE, Price, Used
+from support.faults import FREE as COSTS_NOTHING
 from support.faults import REFUSED, USAGE_FAULTS, Fault
 from support.http import Connection
 from support.requests import Received
@@ -41,8 +42,9 @@ class Reply:
 class Manner:
     """How a cloud behaves apart from faults.
 
-    `whole_cap`: who leaves early pays for the whole cap. `errors_bill`: a 500 bills the input.
-    `pause` is the seconds of a slow start or a stall, `trap` where a redirect leads.
+    `whole_cap`: who leaves early pays for the whole cap. `errors_bill`: a 500 that isn't clear
+    bills the input. `pause` is the seconds of a slow start or a stall, `trap` where a redirect
+    leads.
     """
 
     whole_cap: bool = False
@@ -118,12 +120,10 @@ class Answer:
         )
 
     def _owed(self) -> Tokens:
-        status = REFUSED.get(self.fault) if self.fault else None
-        refused = status is not None and (status != 500 or not self.manner.errors_bill)
-        if refused or self.fault in (Fault.REDIRECT, Fault.HTML):
+        if self.fault in COSTS_NOTHING or self.fault in (Fault.REDIRECT, Fault.HTML):
             return Tokens(0, 0)
-        if status is not None:
-            return self._tokens(0)
+        if self.fault in REFUSED:
+            return self._tokens(0) if self.manner.errors_bill else Tokens(0, 0)
         if self.ended or self.fault is Fault.ABOVE_CAP:
             return self._tokens(self.out)
         if self.manner.whole_cap and self.asked.cap is not None:
@@ -176,6 +176,12 @@ class Answer:
             message = "This response_format type is unavailable now."
         elif self.fault is Fault.ECHO_KEY:
             message = f"Incorrect API key provided: {self.received.key}."
+        if self.fault is Fault.BARE_ERROR:
+            page = b"<html><body>Something went wrong.</body></html>"
+            return await connection.answer(status, page, {"content-type": "text/html"})
+        if self.fault is Fault.CUT_ERROR:
+            await connection.part(refusal(self.asked.dialect, status, message), status)
+            return connection.cut()
         extra = {"retry-after": self.manner.retry_after} if status == 429 else {}
         return await connection.answer(status, refusal(self.asked.dialect, status, message), extra)
 
@@ -197,6 +203,9 @@ class Answer:
             return await connection.end()
         if fault is Fault.CUT_BEFORE_FIRST:
             return connection.cut()
+        if fault is Fault.ERROR_FIRST:
+            await connection.send(speech.broken("Overloaded before the first word."))
+            return await connection.end()
         await connection.send(speech.start(usage))
         alive = await self._text(connection)
         if alive is not None:

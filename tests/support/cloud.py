@@ -25,12 +25,12 @@ from typing import Any, Self
 
 from baton.domain.prices import FREE, Price, Rates
 from support.answer import Answer, Bill, Manner, Reply, price_of
-from support.faults import HARMLESS, REFUSED, Fault
+from support.faults import REFUSED, Fault
 from support.http import Connection, Head
 from support.requests import BASES, Received, asked_of, dialect_of, key_of, provider_of
 from support.speech import refusal
 
-__all__ = ["BASES", "HARMLESS", "REFUSED", "Bill", "Cloud", "Fault", "Manner", "Received", "Reply"]
+__all__ = ["BASES", "REFUSED", "Bill", "Cloud", "Fault", "Manner", "Received", "Reply"]
 
 
 @dataclass

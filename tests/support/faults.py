@@ -18,6 +18,9 @@ class Fault(StrEnum):
     NO_FORM = "400 over the answer's form"
     SERVER_ERROR = "500"
     OVERLOADED = "529"
+    BARE_ERROR = "500 with a page"
+    CUT_ERROR = "500 cut in its error"
+    ERROR_FIRST = "error before the first token"
     ECHO_KEY = "401 echoes the key"
     REDIRECT = "307 elsewhere"
     HTML = "200 with a page"
@@ -40,6 +43,7 @@ class Fault(StrEnum):
     NEGATIVE_USAGE = "negative usage"
     TEXT_USAGE = "usage in words"
     HUGE_USAGE = "huge usage"
+    LOW_USAGE = "usage of one token"
     ABOVE_CAP = "usage above the cap"
     ENDLESS = "endless stream"
     SPLIT_BYTES = "every byte a chunk"
@@ -55,15 +59,29 @@ REFUSED: Mapping[Fault, int] = {
     Fault.NO_FORM: 400,
     Fault.SERVER_ERROR: 500,
     Fault.OVERLOADED: 529,
+    Fault.BARE_ERROR: 500,
+    Fault.CUT_ERROR: 500,
     Fault.ECHO_KEY: 401,
 }
 """Faults that are answered by an error alone."""
 
-HARMLESS = frozenset({Fault.SPLIT_BYTES, Fault.GZIP})
+UNCLEAR = frozenset({Fault.BARE_ERROR, Fault.CUT_ERROR})
+"""Those of them that are no whole error of the provider's own: it may have been at work."""
+
+FREE = frozenset(REFUSED) - UNCLEAR | {Fault.ERROR_FIRST}
+"""Faults that cost nothing."""
+
+UNCOUNTED = frozenset(
+    {Fault.NO_USAGE, Fault.NEGATIVE_USAGE, Fault.TEXT_USAGE, Fault.HUGE_USAGE, Fault.LOW_USAGE}
+)
+"""Faults after which the answer is whole, but without a count to believe."""
+
+HARMLESS = frozenset({Fault.SPLIT_BYTES})
 """Faults after which the answer is whole and its usage right."""
 
 USAGE_FAULTS: Mapping[Fault, Callable[[int], Any]] = {
     Fault.NEGATIVE_USAGE: lambda n: -n - 1,
     Fault.TEXT_USAGE: lambda n: f"about {n}",
     Fault.HUGE_USAGE: lambda n: 10**30 + n,
+    Fault.LOW_USAGE: lambda n: min(n, 1),
 }

@@ -110,10 +110,10 @@ class Connection:
             await asyncio.sleep(min(0.02, rest))
         self._check()
 
-    async def part(self, body: bytes) -> None:
+    async def part(self, body: bytes, status: int = 200) -> None:
         """Send an answer's head and only half of its body."""
         fields = {"content-type": "application/json", "content-length": str(len(body))}
-        await self._write(_head(200, fields) + body[: len(body) // 2])
+        await self._write(_head(status, fields) + body[: len(body) // 2])
 
     def cut(self) -> bool:
         """Let go of the connection without another word; return that it is over."""

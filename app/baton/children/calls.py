@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from baton.children.dialects import DIALECTS, Reader
+from baton.children.bounds import count_runs, fewest_tokens
+from baton.children.dialects import DIALECTS, Count, Reader
+
+MARGIN = 32
+"""Tokens that an answer may have around its text."""
 
 
 @dataclass(eq=False, slots=True)
@@ -21,7 +25,8 @@ class Call:
     the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
     differ. `schema` is the JSON Schema that the answer shall keep to, "" where none can be asked
     for. `announce` reports to the front what will be sent; nothing is until `go` is set.
-    `ended_well` is whether all of the answer came.
+    `ended_well` is whether all of the answer came, `may_think_unseen` whether the model may have
+    written more than it shows.
     """
 
     id: int
@@ -48,12 +53,31 @@ class Call:
     go: asyncio.Event = field(default_factory=asyncio.Event)
     reader: Reader = field(default_factory=DIALECTS["chat"])
     ended_well: bool = False
+    may_think_unseen: bool = True
 
     @property
     def tier(self) -> str | None:
         """The service tier to ask for, where OpenAI's project might have a dearer one set."""
         host = urlsplit(self.base_url).hostname or ""
         return "default" if host.endswith(".openai.com") else None
+
+    @property
+    def usage(self) -> Count | None:
+        """The provider's count, if it can be believed for what went both ways."""
+        count = self.reader.usage
+        fewest = sum(fewest_tokens(count_runs(said["content"])) for said in self.messages)
+        return count if count is not None and count.tokens_in >= fewest else None
+
+    @property
+    def output_bound(self) -> int:
+        """The most tokens that can be charged for the answer, without a count to believe.
+
+        A token stands for a byte at least, but for those around the text. A model that may have
+        thought unseen, and a provider whose count was implausible, may charge the whole cap.
+        """
+        if self.may_think_unseen or self.reader.count is not None or self.reader.is_count_broken:
+            return self.cap
+        return min(self.cap, self.reader.size + MARGIN)
 
     def speak(self, dialect: str) -> None:
         """Choose the dialect in which it will be answered."""

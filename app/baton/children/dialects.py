@@ -7,14 +7,12 @@ dialect and nothing before it was broken.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Any
 
-LONGEST_LINE = 8 * 1024 * 1024
-"""No event has more bytes than this."""
+from baton.children.bounds import MAX_EVENT_BYTES, count_runs, fewest_tokens, parse
 
 NANO = 10**9
 
@@ -31,13 +29,19 @@ class Count:
 
 
 class Events:
-    """Server-sent events. `any` is whether there was one, `broken` whether something was none."""
+    """Server-sent events.
+
+    `count` is how many there were, `broken` whether something was none, `is_too_long` whether one
+    of them goes beyond all bounds; nothing of it is kept.
+    """
 
     def __init__(self) -> None:
         self.broken = False
-        self.any = False
+        self.is_too_long = False
+        self.count = 0
         self._line = bytearray()
         self._data: list[str] = []
+        self._size = 0
 
     def feed(self, data: bytes) -> Iterator[str]:
         """Take bytes as they came; yield the events that they complete."""
@@ -47,9 +51,8 @@ class Events:
             line, self._line = bytes(self._line), bytearray()
             yield from self._take(line.removesuffix(b"\r"))
         self._line += rest
-        if len(self._line) > LONGEST_LINE:
-            self.broken = True
-            self._line.clear()
+        if len(self._line) > MAX_EVENT_BYTES:
+            self._give_up()
 
     def _take(self, line: bytes) -> Iterator[str]:
         try:
@@ -59,29 +62,52 @@ class Events:
             return
         if text.startswith("data:"):
             self._data.append(text[5:].removeprefix(" "))
+            self._size += len(line)
+            if self._size > MAX_EVENT_BYTES:
+                self._give_up()
         elif not text and self._data:
-            event, self._data, self.any = "\n".join(self._data), [], True
+            event, self._data, self._size = "\n".join(self._data), [], 0
+            self.count += 1
             yield event
+
+    def _give_up(self) -> None:
+        self.broken = self.is_too_long = True
+        self._line.clear()
+        self._data.clear()
 
 
 class Reader:
     """One streamed answer. `finish` is "stop" or "length" once the provider named it.
 
-    `error` is the provider's sentence when it failed in mid-stream.
+    `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
+    of text and of thoughts so far, `size` their bytes. `is_count_broken` is whether there was a
+    count that can't be one.
     """
+
+    dialect = ""
 
     def __init__(self) -> None:
         self.finish = ""
         self.error = ""
         self.wrote = False
+        self.written = 0
+        self.size = 0
         self.count: Count | None = None
+        self.is_count_broken = False
+        self._most: Count | None = None
         self._events = Events()
         self._broken = False
+        self._is_own_error = False
+        self._runs = 0
+        self._last = ""
 
     def feed(self, data: bytes) -> str:
         """Take bytes as they came; return the text that they complete."""
         text = "".join(self._read(event) for event in self._events.feed(data))
         self.wrote = self.wrote or bool(text)
+        self._note_written(text)
+        self._runs += count_runs(text, self._last)
+        self._last = text[-1:] or self._last
         return text
 
     @property
@@ -90,9 +116,14 @@ class Reader:
         return self._broken or self._events.broken
 
     @property
-    def heard(self) -> bool:
-        """Whether anything of the dialect came at all."""
-        return self._events.any
+    def is_too_long(self) -> bool:
+        """Whether one event goes beyond all bounds."""
+        return self._events.is_too_long
+
+    @property
+    def events(self) -> int:
+        """How many events came."""
+        return self._events.count
 
     @property
     def at_end(self) -> bool:
@@ -100,10 +131,16 @@ class Reader:
         return self._ended() and bool(self.finish) and not self.broken and not self.error
 
     @property
+    def is_refusal(self) -> bool:
+        """Whether the provider's own error came before any output, which costs nothing."""
+        nothing = not self.written and self.count is None
+        return self._is_own_error and nothing and not self.broken
+
+    @property
     def usage(self) -> Count | None:
-        """The provider's count, if it can be believed."""
+        """The provider's count, if it can be believed for the text that came."""
         count = self.count
-        if count is None or (self.wrote and not count.tokens_out):
+        if count is None or count.tokens_out < fewest_tokens(self._runs):
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None
@@ -113,7 +150,7 @@ class Reader:
             self._done()
             return ""
         try:
-            parsed = json.loads(event)
+            parsed = parse(event)
         except (ValueError, RecursionError):
             self._broken = True
             return ""
@@ -126,6 +163,31 @@ class Reader:
             self._broken = True
             return ""
 
+    def _note_written(self, text: str) -> None:
+        """Count text or thoughts."""
+        self.written += len(text)
+        self.size += len(text.encode("utf-8", "replace"))
+
+    def _note_count(self, count: Count | None) -> None:
+        """Take the provider's count. A later one only grows; one that can't be right is none."""
+        before = self._most
+        if count is not None and before is not None:
+            count = replace(
+                count,
+                tokens_in=max(count.tokens_in, before.tokens_in),
+                tokens_out=max(count.tokens_out, before.tokens_out),
+                cache_written=max(count.cache_written, before.cache_written),
+                reported=_larger(count.reported, before.reported),
+            )
+        self.count = count
+        self._most = count or before
+        self.is_count_broken = count is None
+
+    def _note_error(self, event: Mapping[str, Any], said: object) -> None:
+        """Take an event that says that the provider failed; `said` is the part with its words."""
+        self.error = error_sentence(said) or "It gave no reason."
+        self._is_own_error = is_own_error(self.dialect, event)
+
     def _done(self) -> None:
         """Note the marker with which some dialects end."""
 
@@ -136,8 +198,14 @@ class Reader:
         raise NotImplementedError
 
 
+def _larger(one: int | None, other: int | None) -> int | None:
+    return other if one is None else max(one, other or 0)
+
+
 class Chat(Reader):
     """OpenAI's Chat Completions, and everybody who imitates them."""
+
+    dialect = "chat"
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,17 +218,17 @@ class Chat(Reader):
         return self._marked
 
     def _take(self, event: Mapping[str, Any]) -> str:
-        if event.get("error"):
-            self.error = error_sentence(event)
+        if event.get("error") or event.get("object") == "error":
+            self._note_error(event, event)
             return ""
         usage = event.get("usage") or (event.get("x_groq") or {}).get("usage")
         if usage:
-            self.count = _chat_count(usage)
-        text = ""
-        for choice in event.get("choices") or ():
-            text += _text_of((choice.get("delta") or {}).get("content"))
-            self._note_finish(choice.get("finish_reason"))
-        return text
+            self._note_count(_chat_count(usage))
+        choice = _only(event.get("choices"))
+        delta = choice.get("delta") or {}
+        self._note_written(_thoughts_of(delta))
+        self._note_finish(choice.get("finish_reason"))
+        return _text_of(delta.get("content"))
 
     def _note_finish(self, reason: str | None) -> None:
         if reason in ("error", "abort", "insufficient_system_resource"):
@@ -172,6 +240,8 @@ class Chat(Reader):
 class Responses(Reader):
     """OpenAI's Responses."""
 
+    dialect = "responses"
+
     def _ended(self) -> bool:
         return True  # `finish` is only set by the event that ends
 
@@ -179,6 +249,8 @@ class Responses(Reader):
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return str(event["delta"])
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                self._note_written(_text_of(event["delta"]))
             case "response.completed":
                 self._note_end(event["response"], "stop")
             case "response.incomplete":
@@ -186,25 +258,37 @@ class Responses(Reader):
                 cut = why == "max_output_tokens"
                 self._note_end(event["response"], "length" if cut else "stop")
             case "response.failed":
-                self.error = error_sentence(event["response"])
+                self._note_usage(event["response"].get("usage"))
+                self._note_error(event, event["response"])
             case "error":
-                self.error = error_sentence(event)
+                self._note_error(event, event)
         return ""
 
     def _note_end(self, response: Mapping[str, Any], finish: str) -> None:
         self.finish = finish
-        usage = response.get("usage") or {}
+        self._note_usage(response.get("usage"))
+
+    def _note_usage(self, usage: Mapping[str, Any] | None) -> None:
+        if not usage:
+            return
         details = usage.get("input_tokens_details") or {}
-        self.count = _count(
-            usage.get("input_tokens"),
-            usage.get("output_tokens"),
-            details.get("cached_tokens"),
-            details.get("cache_write_tokens"),
+        thought = (usage.get("output_tokens_details") or {}).get("reasoning_tokens")
+        read, written = usage.get("input_tokens"), usage.get("output_tokens")
+        total = usage.get("total_tokens")
+        self._note_count(
+            _count(
+                read,
+                _with_thoughts(read, written, thought, total, are_among=True),
+                details.get("cached_tokens"),
+                details.get("cache_write_tokens"),
+            )
         )
 
 
 class Messages(Reader):
     """Anthropic's Messages: the count comes in two parts, cached tokens beside the others."""
+
+    dialect = "messages"
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,6 +307,7 @@ class Messages(Reader):
             case "content_block_start":
                 return _text_of(event["content_block"].get("text"))
             case "content_block_delta":
+                self._note_written(_text_of(event["delta"].get("thinking")))
                 return _text_of(event["delta"].get("text"))
             case "message_delta":
                 told = event.get("usage") or {}
@@ -232,9 +317,9 @@ class Messages(Reader):
                     self.finish = "length" if reason in cut else "stop"
             case "message_stop":
                 self._stopped = True
-                self._note_count()
+                self._note_whole()
             case "error":
-                self.error = error_sentence(event)
+                self._note_error(event, event)
         return ""
 
     def _is_more(self, name: str, told: Any) -> bool:
@@ -243,48 +328,71 @@ class Messages(Reader):
         both = isinstance(told, int) and isinstance(before, int)
         return told is not None and not (both and told < before)
 
-    def _note_count(self) -> None:
+    def _note_whole(self) -> None:
+        """Put the parts of the count together."""
         told = self._told
         read = _number(told.get("cache_read_input_tokens") or 0)
         written = _number(told.get("cache_creation_input_tokens") or 0)
         plain = _number(told.get("input_tokens"))
         if plain is None or read is None or written is None:
-            self.count = None
+            self._note_count(None)
         else:
             whole = plain + read + written
-            self.count = _count(whole, told.get("output_tokens"), read, written)
+            self._note_count(_count(whole, told.get("output_tokens"), read, written))
 
 
 class Gemini(Reader):
     """Google's streamGenerateContent. It has no last word, so the connection's clean end counts."""
+
+    dialect = "gemini"
 
     def _ended(self) -> bool:
         return True
 
     def _take(self, event: Mapping[str, Any]) -> str:
         if event.get("error"):
-            self.error = error_sentence(event)
+            self._note_error(event, event)
             return ""
         if usage := event.get("usageMetadata"):
-            self.count = _gemini_count(usage)
+            self._note_count(_gemini_count(usage))
         if (event.get("promptFeedback") or {}).get("blockReason"):
             self.finish = "stop"
         text = ""
-        for candidate in event.get("candidates") or ():
-            for part in (candidate.get("content") or {}).get("parts") or ():
-                if not part.get("thought"):
-                    text += _text_of(part.get("text"))
-            if reason := candidate.get("finishReason"):
-                self.finish = "length" if reason == "MAX_TOKENS" else "stop"
+        candidate = _only(event.get("candidates"))
+        for part in (candidate.get("content") or {}).get("parts") or ():
+            piece = _text_of(part.get("text"))
+            if part.get("thought"):
+                self._note_written(piece)
+            else:
+                text += piece
+        if reason := candidate.get("finishReason"):
+            self.finish = "length" if reason == "MAX_TOKENS" else "stop"
         return text
 
 
 DIALECTS: dict[str, type[Reader]] = {
-    "chat": Chat,
-    "responses": Responses,
-    "messages": Messages,
-    "gemini": Gemini,
+    reader.dialect: reader for reader in (Chat, Responses, Messages, Gemini)
 }
+
+
+def is_own_error(dialect: str, body: object) -> bool:
+    """Tell whether this is a provider's own error object, and not one of a proxy before it."""
+    match dialect, body:
+        case "gemini", [only]:
+            return is_own_error(dialect, only)
+        case "gemini", {"error": {"code": int(), "message": str(), "status": str()}}:
+            return True
+        case "messages", {"type": "error", "error": {"type": str(), "message": str()}}:
+            return True
+        case "responses", {"type": "error", "message": str()}:
+            return True
+        case "responses", {"type": "response.failed", "response": {"error": {"message": str()}}}:
+            return True
+        case "chat" | "responses", {"error": {"message": str()}}:
+            return True
+        case "chat", {"object": "error", "message": str()} | {"code": str(), "error": str()}:
+            return True  # Mistral and vLLM; xAI
+    return False
 
 
 def error_sentence(body: object) -> str:
@@ -317,13 +425,23 @@ def _chat_count(usage: Mapping[str, Any]) -> Count | None:
     )
 
 
-def _with_thoughts(prompt: Any, written: Any, thought: Any, total: Any) -> Any:
-    """Return all tokens of an answer: some (xAI) count thoughts beside it, and the total tells."""
-    if _number(prompt) is None or _number(written) is None:
-        return written
-    if _number(total) is not None:
-        return max(written, total - prompt)
-    return written + thought if (_number(thought) or 0) > written else written
+def _with_thoughts(
+    prompt: Any, written: Any, thought: Any, total: Any, *, are_among: bool = False
+) -> int | None:
+    """Return all tokens of an answer; None where thoughts may be among them, or beside them.
+
+    Most count thoughts among what was written, xAI beside it. Where the dialect doesn't say which
+    (`are_among`), only a total does.
+    """
+    read, out, thoughts = _number(prompt), _number(written), _number(thought or 0)
+    if read is None or out is None or thoughts is None:
+        return None
+    if total is None and thoughts and not are_among:
+        return None
+    whole = _number(read + out if total is None else total)
+    if whole is None or thoughts > max(out, whole - read):
+        return None
+    return max(out, whole - read)
 
 
 def _gemini_count(usage: Mapping[str, Any]) -> Count | None:
@@ -333,7 +451,8 @@ def _gemini_count(usage: Mapping[str, Any]) -> Count | None:
     thought = _number(usage.get("thoughtsTokenCount") or 0)
     if prompt is None or tools is None or written is None or thought is None:
         return None
-    return _count(prompt + tools, written + thought, usage.get("cachedContentTokenCount"))
+    out = max(written + thought, (_number(usage.get("totalTokenCount")) or 0) - prompt - tools)
+    return _count(prompt + tools, out, usage.get("cachedContentTokenCount"))
 
 
 def _count(
@@ -365,6 +484,27 @@ def _nanos(dollars: Any, ticks: Any = None) -> int | None:
     if not amount.is_finite() or not 0 <= amount < 10**18:
         return None
     return int(amount.to_integral_value(ROUND_CEILING))
+
+
+def _only(answers: Any) -> Mapping[str, Any]:
+    """Return the one answer in an event, or {}. Raises ValueError for others beside it."""
+    if not answers:
+        return {}
+    if len(answers) > 1 or answers[0].get("index"):
+        raise ValueError("more than one answer came")
+    only: Mapping[str, Any] = answers[0]
+    return only
+
+
+def _thoughts_of(delta: Mapping[str, Any]) -> str:
+    """Return a piece of a model's thoughts, under any of the names that servers use."""
+    if isinstance(content := delta.get("content"), list):
+        parts = (part for part in content if part["type"] == "thinking")
+        return "".join(_text_of(part.get("thinking")) for part in parts)
+    for name in ("reasoning_content", "reasoning", "reasoning_text"):
+        if text := _text_of(delta.get(name)):
+            return text
+    return ""
 
 
 def _text_of(content: Any) -> str:

@@ -2,7 +2,7 @@
 
 `python -m baton.children.gateway` speaks frames on stdin and stdout. Frames to it:
 
-    setup   keys_file, proxy, proxies, offline, connect, stall, effort
+    setup   keys_file, proxy, proxies, offline, connect, stall, total, effort
     warm
     call    id and what to ask, see calls.Call
     go      id: what was announced is on disk, so send it
@@ -60,6 +60,7 @@ class Gateway:
             setup["offline"],
             setup["connect"],
             setup["stall"],
+            setup["total"],
         )
         self._effort: str = setup["effort"]
         self._outward = Outward(rules, os.environ)
@@ -135,6 +136,7 @@ class Gateway:
         if not call.through_library:
             return _encoded(_chat_body(call))
         call.speak(await self._library.dialect(call))
+        call.may_think_unseen = await self._library.may_think(call)
         if call.schema and not await self._library.shapes(call):
             call.schema = ""
         if call.dialect == "responses":
@@ -214,7 +216,7 @@ def _done(call: Call) -> dict[str, Any]:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
         raise refusals.unfinished(call)
-    count = call.reader.usage
+    count = call.usage
     usage = None
     if count is not None:
         usage = {
@@ -224,7 +226,7 @@ def _done(call: Call) -> dict[str, Any]:
             "cache_written": count.cache_written,
             "reported": count.reported,
         }
-    return {"finish": call.reader.finish, "usage": usage}
+    return {"finish": call.reader.finish, "usage": usage, "bound": call.output_bound}
 
 
 def _tell(error: Exception) -> None:

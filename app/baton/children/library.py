@@ -97,6 +97,13 @@ class Library:
             wanted = "minimal"
         return _nearest(wanted, _levels(known))
 
+    async def may_think(self, call: Call) -> bool:
+        """Tell whether a call's model may think: also one that isn't known."""
+        litellm = await self.ready()
+        names = (f"{call.provider}/{call.model}", call.model)
+        known = next((found for name in names if (found := litellm.model_cost.get(name))), None)
+        return known is None or bool(known.get("supports_reasoning"))
+
     async def shapes(self, call: Call) -> bool:
         """Tell whether a call's model is known to keep to a schema; others get the prompt alone."""
         if call.provider in FORMLESS:

@@ -8,9 +8,10 @@ provider's own end. Nothing is ever tried twice.
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from baton import __version__, secrets
-from baton.children import addresses, refusals, wire
+from baton.children import addresses, bounds, refusals, wire
 from baton.children.calls import Call
 from baton.children.front import Failure
 from baton.domain.errors import ConfigError
@@ -28,16 +29,10 @@ from baton.domain.labels import Label
 KEY_SECONDS = 60.0
 """How long a key is remembered: asking a keyring for it takes a moment."""
 
-MOST_BYTES = 1 << 20
-MOST_BYTES_PER_TOKEN = 2048
-MOST_TEXT = 4096
-MOST_TEXT_PER_TOKEN = 64
-"""An answer with more bytes, or more text, than its cap can fill is one that doesn't end."""
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the gateway may connect; `connect` and `stall` (between words) are in seconds."""
+    """How the gateway may connect; `connect`, `stall` (between words) and `total` are seconds."""
 
     keys_file: Path
     proxy: str = ""
@@ -45,6 +40,21 @@ class Rules:
     offline: bool = False
     connect: float = 10.0
     stall: float = 60.0
+    total: float = 7200.0
+
+
+class Patience:
+    """Until when a call is waited for: its first word or thought, then the next, and its end."""
+
+    def __init__(self, call: Call, rules: Rules) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._stall = rules.stall
+        self._end = self._now() + rules.total
+        self.until = min(self._end, self._now() + call.first)
+
+    def renew(self) -> None:
+        """Wait for the next piece of text or thought; a comment or a ping is none."""
+        self.until = min(self._end, self._now() + self._stall)
 
 
 class Outward:
@@ -86,13 +96,16 @@ class Outward:
         self._check(call, body)
         call.announce(addresses.way(call.base_url, proxy), body)
         await call.go.wait()
-        response = await self._send(client, call, targets, body)
+        patience = Patience(call, self._rules)
+        response = await self._send(client, call, targets, body, patience)
         try:
             if response.status_code in (401, 403):
                 self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
             if response.status_code != 200:
                 raise await refusals.of_response(call, response)
-            async with aclosing(self._texts(call, response)) as texts:
+            if refusals.is_packed(response):
+                raise refusals.packed(call)
+            async with aclosing(self._texts(call, response, patience)) as texts:
                 async for text in texts:
                     yield text
         finally:
@@ -100,8 +113,8 @@ class Outward:
 
     def _check(self, call: Call, body: bytes) -> None:
         try:
-            if call.key and call.key.encode() in body:
-                raise wire.Unfit("it holds the key itself")
+            if any(_written(key) in body for key in (call.key, *self._known_keys())):
+                raise wire.Unfit("it holds a key")
             wire.check(
                 body, call.dialect, call.model, call.cap, call.bound, shaped=bool(call.schema)
             )
@@ -111,6 +124,9 @@ class Outward:
                 f"The request for {call.who} was not sent: {error}.",
                 "Choose another worker; this one can't be used within a ceiling.",
             ) from error
+
+    def _known_keys(self) -> Iterator[str]:
+        return (key for _, key in self._keys.values())
 
     def _targets(self, call: Call) -> list[str]:
         """Return the addresses to try: several only for this machine's two."""
@@ -172,7 +188,12 @@ class Outward:
             ) from error
 
     async def _send(
-        self, client: httpx.AsyncClient, call: Call, targets: list[str], body: bytes
+        self,
+        client: httpx.AsyncClient,
+        call: Call,
+        targets: list[str],
+        body: bytes,
+        patience: Patience,
     ) -> httpx.Response:
         host = urlsplit(call.base_url).netloc
         for target in targets:
@@ -182,35 +203,46 @@ class Outward:
                 request = client.build_request(
                     "POST", target, content=body, headers=headers, extensions=names
                 )
-                async with asyncio.timeout(call.first):
-                    return await client.send(request, stream=True)
+                async with asyncio.timeout_at(patience.until):
+                    response = await client.send(request, stream=True)
             except httpx.ConnectError as error:
                 if target is targets[-1]:
                     raise refusals.of_error(call, error) from error
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
                 raise refusals.of_error(call, error) from error
+            else:
+                if len(response.headers.raw) <= bounds.MAX_HEADERS:
+                    return response
+                await response.aclose()
+                raise refusals.endless(call)
         raise AssertionError("a call has a target")
 
-    async def _texts(self, call: Call, response: httpx.Response) -> AsyncGenerator[str]:
+    async def _texts(
+        self, call: Call, response: httpx.Response, patience: Patience
+    ) -> AsyncGenerator[str]:
         """Read the answer; it ended well if HTTP and the provider's dialect both say so."""
-        seen = said = 0
-        pieces = response.aiter_bytes()
+        seen, reader = 0, call.reader
+        pieces = response.aiter_raw()
         try:
             while True:
-                patience = self._rules.stall if call.reader.wrote else call.first
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout_at(patience.until):
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
-                text = call.reader.feed(piece)
-                seen, said = seen + len(piece), said + len(text)
+                before = reader.written
+                text = reader.feed(piece)
+                seen += len(piece)
+                if reader.written > before:
+                    patience.renew()
                 if text:
                     yield text
-                if _is_endless(call, seen, said):
+                if reader.is_too_long or bounds.is_endless(
+                    call.cap, seen=seen, events=reader.events, written=reader.written
+                ):
                     raise refusals.endless(call)
         except (httpx.HTTPError, TimeoutError) as error:
             raise refusals.of_error(call, error) from error
-        call.ended_well = call.reader.at_end
+        call.ended_well = reader.at_end
         if not call.ended_well:
             raise refusals.unfinished(call)
 
@@ -249,13 +281,6 @@ class Outward:
         return self._clients[proxy]
 
 
-def _is_endless(call: Call, seen: int, said: int) -> bool:
-    return (
-        seen > MOST_BYTES + MOST_BYTES_PER_TOKEN * call.cap
-        or said > MOST_TEXT + MOST_TEXT_PER_TOKEN * call.cap
-    )
-
-
 def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
     """Return whom to trust: the well-known authorities, and those that the person added."""
     context = httpx.create_ssl_context(trust_env=False)
@@ -263,6 +288,11 @@ def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
     if file or folder:
         context.load_verify_locations(file or None, folder or None)
     return context
+
+
+def _written(key: str) -> bytes:
+    """Return a key as JSON writes it; no key stands in no text."""
+    return json.dumps(key).encode()[1:-1] or b"\xff"
 
 
 def _headers(call: Call) -> dict[str, str]:

@@ -5,24 +5,21 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import re
-from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import httpx
 
-from baton.children.dialects import error_sentence
+from baton.children.bounds import ERROR_SECONDS, MAX_ERROR_BYTES, parse
+from baton.children.dialects import error_sentence, is_own_error
 from baton.children.front import Failure
 from baton.domain.chat import about_tokens
 from baton.domain.sanitise import one_line
 
 if TYPE_CHECKING:
     from baton.children.calls import Call
-
-MOST_READ = 64 * 1024
-"""Bytes of an error that are read."""
 
 SHORTEST_ECHO = 8
 """A part of a key this long is removed from what a provider says."""
@@ -48,18 +45,18 @@ _FORM = re.compile(
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
 
 
+_UNKNOWN = (408, 499, 504)
+"""After these the model may have been at work: somebody stopped waiting for it."""
+
+
 async def of_response(call: Call, response: httpx.Response) -> Failure:
     """Return what an answer other than 200 means."""
-    body = b""
-    with suppress(httpx.HTTPError):
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) > MOST_READ:
-                break
+    body, is_whole = await _body(response)
     status = response.status_code
-    said = _said(call, body)
-    # These may come from something in between, while the model is at work.
-    declined = 400 <= status < 500 and status not in (408, 499)
+    error = _parsed(body)
+    said = one_line(without(error_sentence(error), call.key), 300)
+    own = is_whole and is_own_error(call.dialect, error)
+    declined = status not in _UNKNOWN and (400 <= status < 500 or (status >= 500 and own))
     if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
         return Failure(
             "WorkerError",
@@ -70,10 +67,10 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
         return _refused_key(call, said, declined)
     if status == 429:
         return _too_often(call, said, response.headers.get("retry-after", ""), declined)
-    if declined and _TOO_LONG.search(said + body[:MOST_READ].decode("utf-8", "replace")):
+    if declined and status < 500 and _TOO_LONG.search(said + body.decode("utf-8", "replace")):
         needed, limit = _sizes(call, said)
         return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
-    if declined:
+    if declined and status < 500:
         return _refused_request(call, said, status)
     if 300 <= status < 400:
         return Failure(
@@ -82,8 +79,43 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
             "Check the address.",
         )
     told = f": {said}" if said else "."
+    charged = "Nothing was charged. " if declined else ""
     return Failure(
-        "WorkerUnavailable", f"{call.who} failed (HTTP {status}){told}", "Try again later."
+        "WorkerUnavailable",
+        f"{call.who} failed (HTTP {status}){told}",
+        f"{charged}Try again later.",
+        declined=declined,
+    )
+
+
+async def _body(response: httpx.Response) -> tuple[bytes, bool]:
+    """Read an error, within bounds; return it, and whether that is all of it."""
+    body = b""
+    if is_packed(response):
+        return body, False
+    try:
+        async with asyncio.timeout(ERROR_SECONDS):
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) > MAX_ERROR_BYTES:
+                    return body[:MAX_ERROR_BYTES], False
+    except (httpx.HTTPError, TimeoutError):
+        return body, False
+    return body, True
+
+
+def is_packed(response: httpx.Response) -> bool:
+    """Tell whether an answer is compressed, although none was to be: it may unpack to anything."""
+    said: str = response.headers.get("content-encoding", "")
+    return any(name.strip().lower() not in ("", "identity") for name in said.split(","))
+
+
+def packed(call: Call) -> Failure:
+    """An answer is compressed."""
+    return Failure(
+        "WorkerError",
+        f"{call.who} sends a compressed answer, which Baton doesn't read.",
+        "Choose another worker, or look for a proxy that compresses.",
     )
 
 
@@ -119,8 +151,14 @@ def unfinished(call: Call) -> Failure:
     kept = " What it had written is kept." if call.reader.wrote else ""
     if call.reader.error:
         said = one_line(without(call.reader.error, call.key), 300)
-        return Failure("WorkerUnavailable", f"{call.who} failed: {said}{kept}", "Try again later.")
-    if call.reader.broken or not call.reader.heard:
+        declined = call.reader.is_refusal
+        return Failure(
+            "WorkerUnavailable",
+            f"{call.who} failed: {said}{kept}",
+            "Nothing was charged. Try again later." if declined else "Try again later.",
+            declined=declined,
+        )
+    if call.reader.broken or not call.reader.events:
         message = f"{call.who} answered in a way that Baton doesn't understand.{kept}"
         return Failure("WorkerError", message, "Check the address, or choose another worker.")
     return Failure(
@@ -154,13 +192,12 @@ def without(text: str, key: str) -> str:
     return kept
 
 
-def _said(call: Call, body: bytes) -> str:
-    """Return the provider's own sentence."""
+def _parsed(body: bytes) -> object:
+    """Return an error as data; None where it is none."""
     try:
-        said = error_sentence(json.loads(body))
+        return parse(body.decode())
     except (ValueError, RecursionError):
-        said = ""
-    return one_line(without(said, call.key), 300)
+        return None
 
 
 def _refused_request(call: Call, said: str, status: int) -> Failure:

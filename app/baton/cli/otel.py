@@ -132,7 +132,11 @@ class _Spans:
             facts["gen_ai.response.time_to_first_chunk"] = call.first_token
         if call.finish is not None:
             facts["gen_ai.response.finish_reasons"] = (call.finish.value,)
-        failure = "" if call.confirmed else "The call ended before its worker's own end."
+        failure = (
+            ""
+            if call.confirmed
+            else "The worker did not confirm the end of the call, or its count."
+        )
         if failure:
             facts["error.type"] = "ended_early"
         known = any(s.number == call.step and s.began is not None for s in self._view.steps)

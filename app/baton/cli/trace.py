@@ -211,7 +211,7 @@ def _call(call: ev.Called) -> str:
     if call.first_token is not None:
         parts.append(f"first word after {call.first_token:.2f} s")
     if not call.confirmed:
-        parts.append("ended early")
+        parts.append("ended early or without a plausible count")
     return ", ".join(parts) + _charged(call)
 
 

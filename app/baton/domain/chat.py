@@ -156,6 +156,7 @@ class Usage:
     `cache_written` the part of it that a provider charges for keeping, `context` the size of the
     worker's context. `reported` is a cost in nano-dollars that the provider itself named.
     `confidence` is the mean log-probability of the tokens that were written, where that is known.
+    Without `is_confirmed` the worker gave no plausible count, and these are the most it can be.
     """
 
     tokens_in: int
@@ -166,6 +167,7 @@ class Usage:
     cache_written: int = 0
     reported: int | None = None
     confidence: float | None = None
+    is_confirmed: bool = True
 
 
 Chunk = Loading | Reading | Retrying | Sent | Declined | Thinking | Text | Writing | Usage

@@ -206,6 +206,8 @@ class Metered:
                 usage.cache_written,
                 usage.reported,
             )
+            if not usage.is_confirmed:
+                return await ledger.leave(hold.call, used)
             return await ledger.settle(hold.call, used)
         if tally.sent and not tally.declined:
             return await ledger.leave(hold.call)

@@ -443,7 +443,7 @@ def _called(number: int, tally: Tally) -> ev.Called:
         cached=usage.cached if usage else 0,
         context=usage.context if usage else 0,
         cost=tally.cost,
-        confirmed=usage is not None,
+        confirmed=usage is not None and usage.is_confirmed,
         seconds=round(tally.seconds, 3),
         first_token=None if tally.first_token is None else round(tally.first_token, 3),
         loading=round(tally.loading, 3),

@@ -131,8 +131,8 @@ class Ledger(Protocol):
         """
         ...
 
-    async def leave(self, call: str) -> int:
-        """Charge all that was held, unconfirmed; return it. The call ended in any other way."""
+    async def leave(self, call: str, most: Used | None = None) -> int:
+        """Charge what the call costs at most, or all that was held; unconfirmed. Return it."""
         ...
 
     async def void(self, call: str) -> None:
@@ -391,7 +391,7 @@ class NoMoney:
         """There is no such call. Raises LookupError."""
         raise LookupError(call)
 
-    async def leave(self, call: str) -> int:
+    async def leave(self, call: str, most: Used | None = None) -> int:
         """There is no such call. Raises LookupError."""
         raise LookupError(call)
 

@@ -43,7 +43,7 @@ PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How many seconds to wait: for a connection, for the first word, and between words.
+    """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
 
     `first` is for models that think little; one that is told to think, or that runs on somebody's
     own machine and may first have to be loaded and read a long prompt, gets `first_of_slow`.
@@ -53,6 +53,7 @@ class Patience:
     first: float = 120.0
     first_of_slow: float = 600.0
     stall: float = 60.0
+    total: float = 7200.0
 
 
 class Gateway(Supervisor):
@@ -136,6 +137,7 @@ class Gateway(Supervisor):
             offline=self._offline,
             connect=self.patience.connect,
             stall=self.patience.stall,
+            total=self.patience.total,
             effort=self.effort,
         )
         return child

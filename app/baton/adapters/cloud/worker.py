@@ -164,7 +164,7 @@ class CloudWorker:
         }
 
     def _usage(self, frame: framing.Frame, request: Request, said: str) -> Usage:
-        """Return what was counted. Raises WorkerError where that wasn't told, and costs."""
+        """Return what was counted; without a plausible count, the most it can be."""
         finish = Finish.LENGTH if frame.get("finish") == "length" else Finish.STOP
         match frame.get("usage"):
             case {
@@ -176,14 +176,13 @@ class CloudWorker:
             }:
                 context = self.card.context
                 return Usage(tokens_in, tokens_out, finish, cached, context, written, reported)
+        read = sum(about_tokens(message.text) for message in request.messages)
         if self.card.price is not None and self.card.price.is_free:
-            read = sum(about_tokens(message.text) for message in request.messages)
             return Usage(read, about_tokens(said), finish, context=self.card.context)
-        raise WorkerError(
-            f"{self.card.name} did not say what it counted. The answer is kept, and all that was"
-            " held for it stays charged.",
-            "Release the charge with `baton budget release` if the provider didn't bill it.",
-        )
+        most = input_bound(request.messages, request.shape)
+        bound = frame.get("bound")
+        written = bound if isinstance(bound, int) else request.max_tokens or self.card.max_output
+        return Usage(most, written, finish, context=self.card.context, is_confirmed=False)
 
 
 def _clean(text: str) -> str:

@@ -186,15 +186,23 @@ def settle(connection: Connection, call: str, used: Used, now: float) -> int:
     return cost
 
 
-def leave(connection: Connection, call: str, now: float) -> int:
-    """Charge all that was held, unconfirmed; nothing if the call was taken for lost unsent."""
+def leave(connection: Connection, call: str, now: float, most: Used | None = None) -> int:
+    """Charge what the call costs at most, or all that was held; unconfirmed.
+
+    Nothing if the call was taken for lost unsent.
+    """
     row = _call(connection, call)
     status, held = Status(row["status"]), int(row["held"])
     if status is Status.HELD or _was_taken_over(row, Status.RELEASED):
-        _move(connection, call, Status.UNCONFIRMED, held, now)
-    elif _was_taken_over(row, Status.VOID):
+        cost, tokens = held, (0, 0)
+        if most is not None:
+            tokens = (_count(most.tokens_in), _count(most.tokens_out))
+            cost = min(held, price_of(row["price"]).most(*tokens))
+        _move(connection, call, Status.UNCONFIRMED, cost, now, tokens)
+        return cost
+    if _was_taken_over(row, Status.VOID):
         return 0
-    elif not _was_taken_over(row, Status.UNCONFIRMED):
+    if not _was_taken_over(row, Status.UNCONFIRMED):
         raise _twice(row)
     return held
 

@@ -144,9 +144,9 @@ class Ledger:
         """
         return await self._write(lambda c: calls.settle(c, call, used, self._clock()))
 
-    async def leave(self, call: str) -> int:
-        """Charge all that was held, unconfirmed; return it. The call ended in any other way."""
-        return await self._write(lambda c: calls.leave(c, call, self._clock()))
+    async def leave(self, call: str, most: Used | None = None) -> int:
+        """Charge what the call costs at most, or all that was held; unconfirmed. Return it."""
+        return await self._write(lambda c: calls.leave(c, call, self._clock(), most))
 
     async def void(self, call: str) -> None:
         """Give back what was held: nothing was sent, or it was refused at no cost."""

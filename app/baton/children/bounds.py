@@ -1,0 +1,72 @@
+"""The bounds on everything that a provider sends: bytes, time, events, nesting, answers.
+
+A request shows its cap, so an answer that goes beyond what its cap can fill is one without an end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import accumulate
+from typing import Any
+
+MAX_HEADERS = 128
+"""How many headers an answer may have; their bytes are bounded by httpcore (100 KiB)."""
+
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+"""Of one line, and of one event."""
+
+MAX_EVENTS = 10_000
+MAX_EVENTS_PER_TOKEN = 8
+MAX_BYTES = 1 << 20
+MAX_BYTES_PER_TOKEN = 2048
+MAX_TEXT = 4096
+MAX_TEXT_PER_TOKEN = 64
+
+MAX_ERROR_BYTES = 64 * 1024
+ERROR_SECONDS = 10.0
+"""How much of an error is read, and for how long."""
+
+MAX_DEPTH = 64
+"""How deeply JSON may be nested."""
+
+MAX_RUNS_PER_TOKEN = 64
+"""How many runs of one character a token can stand for.
+
+The longest tokens of the tokenizers in use (128 characters in o200k_base) are a single run of
+spaces, dashes or the like; the longest others have about 40 characters.
+"""
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+
+def is_endless(cap: int, *, seen: int, events: int, written: int) -> bool:
+    """Tell whether so many bytes, events and characters are more than an answer's cap can fill."""
+    return (
+        seen > MAX_BYTES + MAX_BYTES_PER_TOKEN * cap
+        or events > MAX_EVENTS + MAX_EVENTS_PER_TOKEN * cap
+        or written > MAX_TEXT + MAX_TEXT_PER_TOKEN * cap
+    )
+
+
+def parse(text: str) -> Any:
+    """Return JSON as data. Raises ValueError, also for what is nested too deeply."""
+    if text.count("{") + text.count("[") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise ValueError("it is nested too deeply")
+    return json.loads(text)
+
+
+def count_runs(text: str, before: str = "") -> int:
+    """Count the runs of one character in a text that goes on after the character `before`."""
+    return sum(one != other for one, other in zip([before, *text], text, strict=False))
+
+
+def fewest_tokens(runs: int) -> int:
+    """Return a number of tokens that a text with so many runs can't have less of."""
+    return -(-runs // MAX_RUNS_PER_TOKEN)
+
+
+def _depth(text: str) -> int:
+    signs = _STRING.sub("", text)
+    return max(accumulate(_STEPS.get(sign, 0) for sign in signs), default=0)
