@@ -163,7 +163,7 @@ _INTERPRETER = {
         "    f = f.f_back"
     ),
     "garbage": (
-        "import gc, socket\ngc.unfreeze()\nfor o in gc.get_objects():\n"
+        "import gc, socket\nfor o in gc.get_objects():\n"
         "    if isinstance(o, socket.socket) and o.fileno() >= 0:\n"
         "        o.send(b'run'); print('ESCAPED')\n"
         "    if isinstance(o, dict) and any('EARLIER_' + 'CODE' in str(v)[:500]\n"

@@ -127,6 +127,23 @@ TESTS = {
     "unittest": "import unittest\nclass T(unittest.TestCase):\n    def test_add(self):\n"
     "        self.assertEqual(add(1, 2), 3)\nunittest.main()",
 }
+SEARCH = """
+import gc, os, re, sys
+def search(todo):
+    seen = {id(todo)}
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, (str, bytes)):
+            word = one.encode('utf-8', 'replace') if isinstance(one, str) else one
+            if re.fullmatch(rb'[0-9a-f]{32}', word):
+                os.write(2, b'\\nPassed: 1 check.\\n' + word)
+                os._exit(0)
+        else:
+            todo += gc.get_referents(one)
+"""
 LIES = {
     "wrong": "",
     "constants": "import sys\nfor c in sys._getframe().f_code.co_consts: print(c)",
@@ -140,8 +157,10 @@ LIES = {
     "            if callable(v) and v is not add:\n"
     "                try: v(0, 'Passed: 1 check.')\n                except Exception: pass\n"
     "        f = f.f_back\n    return a - b",
-    "garbage": "import gc\nfor o in gc.get_objects():\n"
-    "    if getattr(o, '__name__', '') == 'leave': o(0, 'Passed: 1 check.')",
+    "garbage": SEARCH + "search(gc.get_objects())",
+    "garbage, called": SEARCH + "def add(a, b):\n    f, todo = sys._getframe(), gc.get_objects()\n"
+    "    while f:\n        todo += [f, f.f_code, *f.f_locals.values()]\n        f = f.f_back\n"
+    "    search(todo)\n    return a - b",
     "printed": "import os\nprint('Passed: 1 check.', flush=True)\nos._exit(0)",
     "written": "import os\nos.write(2, b'\\nPassed: 1 check.\\n')\nos._exit(0)",
     "written as the end": "import os\ndef add(a, b):\n    os.write(2, b'\\nPassed: 1 check.')\n"

@@ -2,16 +2,16 @@
 
 What runs here is at the code's mercy. That its tests passed is believed only with a word that is
 new for each run, is written after the last test, and stands in nothing that the code is given: so
-neither an exit status nor anything printed can claim it. Code that knows this module and searches
-the frames or the memory of its own process for that word can still forge it: the tests share a
-process with what they test. So can a value that lies about itself in more than `==`, such as one
-whose arithmetic always gives what is expected. Nothing but text comes out, whatever is forged.
+neither an exit status nor anything printed can claim it. Code that searches the raw memory of its
+process for that word (ctypes), or that replaces what runs the tests while they run, can still forge
+it: the tests share a process with what they test. So can a value that lies about itself in more
+than `==`, such as one whose arithmetic always gives what is expected. Nothing but text comes out,
+whatever is forged.
 """
 
 from __future__ import annotations
 
 import doctest
-import gc
 import inspect
 import io
 import linecache
@@ -45,8 +45,6 @@ _JUDGES = """
 """
 """What tests judge with: code under test may not stand in for it."""
 
-Leave = Callable[[int, str], NoReturn]
-
 
 class _Wrong(Exception):
     """The code's own tests failed; the text says how."""
@@ -69,30 +67,28 @@ def run(source: int, out: int, err: int) -> NoReturn:
     set_event_loop_policy(_Policy())
     # Files can't be read in here, so no module is looked for in them: a missing one is missing.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
-    leaving = [_leaving(word.hex())]
+    write, end, flush = os.write, os._exit, sys.stdout.flush  # for the code may replace them
+    words = [word.hex().encode()]
     del word
     try:
         sandbox.confine(math.ceil(seconds) + 1)
     except OSError as error:
-        leaving.pop()(NOT_HERE, f"There is no sandbox on this machine: {error.strerror}.")
-    gc.freeze()
-    leaving.pop()(*_outcome(code, tests))  # so it is in no frame's variables meanwhile
+        write(2, f"\nThere is no sandbox on this machine: {error.strerror}.\n".encode() + words[0])
+        end(NOT_HERE)
+    # While the code runs, the word is on the stack of the interpreter alone: in no variable, and in
+    # nothing that the garbage collector knows. `map` keeps it from being saved in this frame.
+    report = words.pop() + next(map(_report, (code,), (tests,)))
+    with suppress(BaseException):
+        flush()
+    try:
+        write(2, b"\n" + report[33:] + b"\n" + report[:32])
+    finally:
+        end(report[32])
 
 
-def _leaving(word: str) -> Leave:
-    """Return what ends this process; it holds all it needs, whatever the code has replaced."""
-    write, end, flush = os.write, os._exit, sys.stdout.flush
-
-    def leave(status: int, words: str) -> NoReturn:
-        with suppress(BaseException):
-            flush()
-        try:
-            said = " ".join(words.split())[:500]
-            write(2, f"\n{said}\n{word}".encode("utf-8", "replace"))
-        finally:
-            end(status)
-
-    return leave
+def _report(code: str, tests: str) -> bytes:
+    status, words = _outcome(code, tests)
+    return bytes([status]) + " ".join(words.split())[:500].encode("utf-8", "replace")
 
 
 def _outcome(code: str, tests: str) -> tuple[int, str]:
