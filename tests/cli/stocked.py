@@ -14,24 +14,43 @@ from baton.adapters.shelf import FolderShelf
 from baton.domain.library import Record
 from baton.settings import find_paths
 from cli.calling import Done
-from support.gguf import Tensor, Value, facts, header
+from support.gguf import Tensor, Value, facts, header, vocabulary
+
+WIDTH, WORDS, INSIDE, HEAD = 64, 261, 32, 32
 
 
 def tiny(size: int = 50_000, seed: int = 1, name: str = "Tiny", layers: int = 2) -> bytes:
-    """Return a GGUF file of exactly so many bytes, whose weights are noise."""
+    """Return a GGUF file of exactly so many bytes that llama.cpp loads; its weights are noise."""
     keys: dict[str, Value] = {
         **facts(block_count=layers, context_length=2048, attention__head_count=2),
         "llama.attention.head_count_kv": 1,
+        "llama.attention.layer_norm_rms_epsilon": 1e-6,
+        "llama.feed_forward_length": INSIDE,
+        "llama.rope.dimension_count": HEAD,
         "general.name": name,
         "general.license": "apache-2.0",
+        **vocabulary(WORDS),
     }
-    start = len(header(keys, [_weights(0)]))
-    count = (size - start) // 4
-    return header(keys, [_weights(count)]) + random.Random(seed).randbytes(size - start)
+    begun = header(keys, _weights(layers))
+    return begun + random.Random(seed).randbytes(size - len(begun))
 
 
-def _weights(count: int) -> Tensor:
-    return Tensor("token_embd.weight", (count,))
+def _weights(layers: int) -> list[Tensor]:
+    shapes = {"token_embd": (WIDTH, WORDS), "output_norm": (WIDTH,)}
+    for at in range(layers):
+        parts = {
+            **dict.fromkeys(("attn_norm", "ffn_norm"), (WIDTH,)),
+            **dict.fromkeys(("attn_q", "attn_output"), (WIDTH, WIDTH)),
+            **dict.fromkeys(("attn_k", "attn_v"), (WIDTH, HEAD)),
+            **dict.fromkeys(("ffn_gate", "ffn_up"), (WIDTH, INSIDE)),
+            "ffn_down": (INSIDE, WIDTH),
+        }
+        shapes |= {f"blk.{at}.{part}": shape for part, shape in parts.items()}
+    four_bits = 2
+    return [
+        Tensor(f"{name}.weight", shape, four_bits if len(shape) > 1 else 0)
+        for name, shape in shapes.items()
+    ]
 
 
 def listed(

@@ -18,6 +18,7 @@ from baton.settings import find_paths, load
 from cli.calling import Call
 from cli.stocked import keep_catalogue, listed, models, stock, tiny
 from e2e.terminal import Terminal
+from support import gguf
 from support.hub import Fault, Hub
 
 BATON = [sys.executable, "-I", "-m", "baton"]
@@ -450,3 +451,26 @@ def test_a_stick_takes_models_to_a_machine_without_a_network(
     found = models(call("models", "ls", "--json"))
     assert {id: found[id]["state"] for id in ("tiny", "other")} == {"tiny": "here", "other": "here"}
     assert found["tiny"]["sha256"] == hashlib.sha256(TINY).hexdigest()
+
+
+UNUSABLE = {
+    "no weights": gguf.header(gguf.facts()),
+    "one tensor of many": gguf.whole(gguf.facts(), [gguf.Tensor("token_embd.weight", (64, 64))]),
+    "an unknown kind": gguf.whole(
+        gguf.facts("heron"), [gguf.Tensor("token_embd.weight", (64, 64))]
+    ),
+    "cut short": TINY[:20_000],
+}
+
+
+@pytest.mark.parametrize("link", [["--link"], []])
+@pytest.mark.parametrize("content", UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_a_file_that_cannot_be_loaded_gets_no_role(
+    call: Call, tmp_path: Path, content: bytes, link: list[str]
+) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(content)
+    done = call("models", "import", str(mine), *link)
+    assert (done.code, "stumbled" in done.err, "from now on" in done.err) == (5, False, False)
+    assert list(models(call("models", "ls", "--json"))) == ["small"]
+    assert not find_paths().config_file.exists()

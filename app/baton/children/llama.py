@@ -101,8 +101,18 @@ def layers_that_fit(load: Load) -> int:
     return layers_on_gpu(load, free) if free else 0
 
 
+def check_file(path: str) -> None:
+    """Raise LlamaError unless llama.cpp would load this file: its kind, its words, all tensors.
+
+    No weights are read, so that it takes milliseconds whatever the size.
+    """
+    Model(path, weights=False).free()
+
+
 class Model:
     """A loaded model file. Raises LlamaError when llama.cpp won't load it.
+
+    Without its `weights` it can only be looked at.
 
     `batch` is how many tokens it reads at once: on a processor few, which is no slower than more,
     and progress is seen to move. It is always the same on one machine, so that an answer doesn't
@@ -114,6 +124,8 @@ class Model:
         path: str,
         gpu_layers: int = 0,
         progress: Callable[[float], None] = lambda _: None,
+        *,
+        weights: bool = True,
     ) -> None:
         def report(fraction: float, _: object) -> bool:
             progress(fraction)
@@ -121,6 +133,8 @@ class Model:
 
         parameters = c.llama_model_default_params()
         parameters.n_gpu_layers = gpu_layers
+        if not weights:
+            parameters.no_alloc, parameters.load_mode = True, c.LLAMA_LOAD_MODE_NONE
         parameters.progress_callback = c.llama_progress_callback(report)
         self._model = c.llama_model_load_from_file(os.fsencode(path), parameters)
         if not self._model:

@@ -6,11 +6,13 @@
     ask     id, messages, max_tokens, max_output, grammar, thinking, adapter, adapter_scale, and
             temperature, top_k, top_p, min_p, repeat_penalty, seed
     cancel  id
+    check   path
     info    what: llama or onnxruntime
 
 Frames from it: beat each second; loading, loaded; reading, thinking, text, speed, done or stopped
-for an ask; info; failed with the name of the error that the front shall raise. It never prints to
-its pipes otherwise, holds no secret, connects nowhere, and ends at once when its parent does.
+for an ask; checked; info; failed with the name of the error that the front shall raise. It never
+prints to its pipes otherwise, holds no secret, connects nowhere, and ends at once when its parent
+does.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ class Runner:
 
     def serve(self) -> None:
         """Do what is asked, until nothing was for too long."""
-        work = {"load": self._load, "ask": self._answer, "info": self._inform}
+        work = {"load": self._load, "ask": self._answer}
+        work |= {"check": self._check, "info": self._inform}
         while (frame := self._inbox.get(self._idle_seconds)) is not None:
             try:
                 work[frame["type"]](frame)
@@ -110,6 +113,14 @@ class Runner:
             onnxruntime = importlib.import_module("onnxruntime")
             providers = onnxruntime.get_available_providers()
             self._front.send("info", version=onnxruntime.__version__, providers=providers)
+
+    def _check(self, frame: framing.Frame) -> None:
+        llama = _start_llama()
+        try:
+            llama.check_file(frame["path"])
+        except llama.LlamaError as error:
+            raise _unloadable(frame["path"], error) from error
+        self._front.send("checked")
 
     def _load(self, frame: framing.Frame) -> None:
         from baton.domain.fit import Load
@@ -128,11 +139,7 @@ class Runner:
             importing.join()
             self._prepare(load)
         except llama.LlamaError as error:
-            raise Failure(
-                "ModelFileError",
-                f"{Path(frame['path']).name} can't be loaded: {error}.",
-                "The file may be broken or too new; download it again or choose another.",
-            ) from error
+            raise _unloadable(frame["path"], error) from error
         self._idle_seconds = frame["idle_seconds"]
 
     def _load_model(self, frame: framing.Frame, load: Load) -> None:
@@ -350,6 +357,14 @@ class Runner:
 def _hear(text: str) -> None:
     lora.heard.append(text)
     print(text, end="", file=sys.stderr, flush=True)
+
+
+def _unloadable(path: str, error: Exception) -> Failure:
+    return Failure(
+        "ModelFileError",
+        f"{Path(path).name} can't be loaded: {error}.",
+        "The file may be broken or too new; download it again or choose another.",
+    )
 
 
 def _start_llama() -> ModuleType:

@@ -9,7 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.local import STARTER, LocalWorker, Manner, Memory, ModelFile, find_model
+from baton.adapters.local import (
+    STARTER,
+    LocalWorker,
+    Manner,
+    Memory,
+    ModelFile,
+    check_model,
+    find_model,
+)
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, ModelFileError
 from baton.domain.fit import LIMIT
@@ -47,6 +55,7 @@ def library(settings: Settings, paths: Paths) -> Library:
         context=settings.local.context,
         offline=settings.offline,
         workers=[entry.id for entry in settings.roster if not _is_of_library(entry)],
+        check=check_model,
     )
 
 

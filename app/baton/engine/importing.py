@@ -105,6 +105,7 @@ class Import:
             yield before
             return
         forced = await self._stock.must_force(self._stock.load(file), force)
+        await self._stock.check(file)
         record = replace(record, added=time.time(), forced=forced, paused=False, wrong="")
         if link:
             async with aclosing(self._linked(replace(record, link=str(file)), file)) as steps:

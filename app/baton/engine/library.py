@@ -24,7 +24,7 @@ from baton.domain.fit import Load, Verdict, judge, load_of, load_of_entry
 from baton.domain.library import Foreign, Held, Progress, Record, State
 from baton.domain.machine import Machine
 from baton.domain.sizes import show_size
-from baton.engine.stock import NeedsAgreement, Stock, emptied
+from baton.engine.stock import Check, NeedsAgreement, Stock, emptied
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
     from baton.engine.recommend import Recommendation
@@ -40,7 +40,7 @@ class Library(Stock):
 
     `entries` reads the catalogue, `look` this machine as it is now. Nothing connects anywhere but
     `want` and `fetch`, and neither does in offline mode. `workers` are ids of others, which no
-    model is given.
+    model is given. `check` raises ModelFileError for a file that can't be loaded.
     """
 
     def __init__(
@@ -53,8 +53,11 @@ class Library(Stock):
         context: int = 8192,
         offline: bool = False,
         workers: Collection[str] = (),
+        check: Check | None = None,
     ) -> None:
-        super().__init__(shelf, supply, entries, look, context=context, workers=workers)
+        super().__init__(
+            shelf, supply, entries, look, context=context, workers=workers, check=check
+        )
         self.offline = offline
 
     # What there is

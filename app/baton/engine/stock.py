@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # every start opens a library, and most never look further th
     from baton.engine.supply import Shelf, Supply
 
 
+Check = Callable[[Path], Awaitable[None]]
+
+
 class NeedsAgreement(ConfigError):
     """A model's licence isn't a free one, and the person hasn't agreed to it."""
 
@@ -43,7 +46,7 @@ class Stock:
     """The models on this machine, by id, and what is known of others.
 
     `entries` reads the catalogue, `look` this machine as it is now. `workers` are ids of others,
-    which no model is given.
+    which no model is given. `check` raises ModelFileError for a file that can't be loaded.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Stock:
         *,
         context: int = 8192,
         workers: Collection[str] = (),
+        check: Check | None = None,
     ) -> None:
         self.shelf = shelf
         self.supply = supply
@@ -62,6 +66,7 @@ class Stock:
         self.look = look
         self.context = context
         self.workers = frozenset(workers)
+        self._check = check
 
     def get(self, id: str) -> Held:
         """Return one of them. Raises ConfigError that names the nearest."""
@@ -102,6 +107,11 @@ class Stock:
         if verdict.fit is Fit.WONT and not force:
             raise DoesNotFit(verdict)
         return verdict.fit is Fit.WONT
+
+    async def check(self, path: Path) -> None:
+        """Make sure that a file can be loaded, weights aside. Raises ModelFileError."""
+        if self._check is not None:
+            await self._check(path)
 
     def arrived(self, record: Record, path: Path, sha256: str, stamp: Stamp | None = None) -> Held:
         """Record that a file is here and verified, as it was then.

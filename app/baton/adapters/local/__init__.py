@@ -2,7 +2,7 @@
 
 from baton.adapters.local.files import STARTER, ModelFile, check_gguf, find_model, starter
 from baton.adapters.local.memory import Memory
-from baton.adapters.local.probe import gpus, probe
+from baton.adapters.local.probe import check_model, gpus, probe
 from baton.adapters.local.worker import LocalWorker, Manner
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Memory",
     "ModelFile",
     "check_gguf",
+    "check_model",
     "find_model",
     "gpus",
     "probe",

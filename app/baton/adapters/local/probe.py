@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from baton.children.framing import Frame
 from baton.children.process import Child, Died, environment
-from baton.domain.errors import WorkerUnavailable
+from baton.domain.errors import ModelFileError, WorkerUnavailable
 from baton.domain.machine import Gpu
 from baton.domain.sanitise import one_line
 
@@ -19,22 +21,43 @@ async def probe(what: str, environ: Mapping[str, str] = os.environ) -> Frame:
     gpu_kinds (those it is made for, with why one can't be used), devices (name, description, free
     and total bytes, shared). `onnxruntime`: version, providers. Raises WorkerUnavailable.
     """
+    frame = await _asked(what, environ, "info", what=what)
+    if frame.get("type") != "info":
+        raise WorkerUnavailable(str(frame.get("message", f"{what} can't be loaded.")))
+    return frame
+
+
+async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> None:
+    """Have llama.cpp load all of a model file but its weights, in a child of its own.
+
+    That takes part of a second, whatever the file's size. Raises ModelFileError if the file can't
+    be loaded, and WorkerUnavailable if llama.cpp itself can't.
+    """
+    name = one_line(path.name)
+    frame = await _asked(name, environ, "check", path=str(path))
+    if frame.get("type") == "checked":
+        return
+    message = one_line(str(frame.get("message", f"{name} can't be loaded.")), 400)
+    hint = one_line(str(frame.get("hint", "")), 400)
+    kind = ModelFileError if frame.get("error") == "ModelFileError" else WorkerUnavailable
+    raise kind(message, hint)
+
+
+async def _asked(name: str, environ: Mapping[str, str], type: str, **fields: Any) -> Frame:
+    """Ask a runner of its own one thing and return its answer. Raises WorkerUnavailable."""
     try:
         child = Child("runner", environment(environ))
     except OSError as error:
         raise WorkerUnavailable(f"No child process could be started: {error}.") from error
     try:
-        child.send("info", what=what)
-        frame = await child.receive()
+        child.send(type, **fields)
+        return await child.receive()
     except Died as death:
         words = child.last_words.strip().splitlines()
-        raise WorkerUnavailable(f"{what} can't be loaded. {death}", *words[-1:]) from death
+        raise WorkerUnavailable(f"{name} can't be loaded. {death}", *words[-1:]) from death
     finally:
         child.kill()
         await child.gone()
-    if frame.get("type") != "info":
-        raise WorkerUnavailable(str(frame.get("message", f"{what} can't be loaded.")))
-    return frame
 
 
 _no_gpus = False
