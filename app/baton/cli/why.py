@@ -132,7 +132,7 @@ def _workers(view: RunView) -> list[str]:
 
 
 def _expected(numbers: Sequence[int], view: RunView) -> str:
-    """Say how long the texts of some steps were expected to get, which bounds what is held."""
+    """Say how long the texts of some steps were expected to get, where money was held."""
     asked = [call for call in view.calls if call.step in numbers and call.held]
     most = max((call.expected_tokens for call in asked), default=0)
     whose = "Each of its texts" if len(numbers) > 1 else "Its text"

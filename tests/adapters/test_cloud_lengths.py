@@ -1,0 +1,79 @@
+"""How long an answer may get, from the router's estimate to the body that a provider receives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from baton.adapters.ledger import Ledger
+from baton.adapters.router import LearnedRouter, Limits
+from baton.adapters.store import Store
+from baton.domain.chat import Prompt
+from baton.domain.ledger import Policy
+from baton.domain.view import RunView
+from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Limits as Allowed
+from baton.engine.policy import Terms
+from baton.engine.ports import NEW, Question
+from support.acting import view_of
+from support.cloud import Cloud
+from support.desk import PRICES, ROOM, Desk
+from support.requests import CAPS
+
+PATIENT = Limits(warm=60, cold=60, idle=60)
+
+CHOICE = "Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase\nD. Polymerase"
+SUM = "Tom has 3 apples and buys 2 more. How many apples does he have?"
+
+
+class Asking:
+    """Prompts that go straight to a worker of the kit's cloud, by the trained router."""
+
+    def __init__(self, cloud: Cloud, desk: Desk, store: Store, router: LearnedRouter) -> None:
+        self.cloud, self._desk, self._store, self._router = cloud, desk, store, router
+
+    async def ask(self, worker: str, text: str) -> RunView:
+        orchestra = Orchestra(
+            self._desk.workers, self._store, worker, ledger=self._desk.ledger,
+            terms=Terms(ROOM, policy=Policy.BUDGET),
+        )  # fmt: skip
+        orchestra.router = self._router
+        limits = Allowed(attended=False, alone=True)
+        async with orchestra.play(Prompt(text), NEW, limits, _refuse) as run:
+            return view_of([event async for event in run])
+
+    def cap(self) -> int:
+        """Return the cap in the newest body."""
+        body = self.cloud.calls[-1].json
+        [cap] = [body[name] for name in CAPS if name in body]
+        return int(cap)
+
+
+async def _refuse(_: Question) -> str:
+    return "keep"
+
+
+@pytest.fixture
+async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
+    router = LearnedRouter(limits=PATIENT)
+    store = Store.open(None)
+    with Cloud(prices=PRICES) as cloud:
+        async with Desk(cloud, tmp_path, ledger=Ledger.open(None)) as desk:
+            yield Asking(cloud, desk, store, router)
+    await router.aclose()
+    await store.aclose()
+
+
+async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> None:
+    for text, worker in product((CHOICE, SUM), ("openai", "mistral", "server")):
+        view = await asking.ask(worker, text)
+        assert view.status == "finished", view.failure
+        assert view.routed is not None
+        expected = int(view.routed.scores["tokens_p99"])
+        assert 256 < expected < 1000, "else nothing is shown by this"
+        [call] = view.calls
+        assert call.expected_tokens == expected
+        assert asking.cap() >= expected, worker
