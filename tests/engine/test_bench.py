@@ -130,6 +130,8 @@ TESTS = {
 SEARCH = """
 import gc, os, re, sys
 def search(todo):
+    gc.unfreeze()
+    todo += gc.get_objects()
     seen = {id(todo)}
     while todo:
         one = todo.pop()
