@@ -118,6 +118,15 @@ def test_a_file_of_keys_that_others_can_read_is_told(home: Path) -> None:
     assert findings["keys"].state is State.BROKEN
 
 
+def test_a_ledger_that_was_removed_is_reported_and_not_made(home: Path) -> None:
+    spend(find_paths().ledger)
+    find_paths().ledger.unlink()
+    findings = found()
+    assert findings["money"].state is findings["egress"].state is State.WARN
+    assert "The ledger was removed" in findings["money"].text
+    assert not find_paths().ledger.exists()
+
+
 def test_a_damaged_ledger_is_told_and_stays_as_it_is(home: Path) -> None:
     spend(find_paths().ledger)
     find_paths().ledger.write_bytes(b"not a database" * 100)

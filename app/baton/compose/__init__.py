@@ -40,6 +40,7 @@ __all__ = [
     "appoint",
     "card_of",
     "compose",
+    "is_ledger_lost",
     "library",
     "open_ledger",
     "skill_table",
@@ -287,6 +288,14 @@ def _must_know_conductor(named: str, known: Collection[str], stock: Library) -> 
         f"There is no worker {one_line(named)!r} (the setting `conductor`).",
         f"Did you mean {near[0]!r}?" if near else "`baton workers ls` lists those that are there.",
     )
+
+
+def is_ledger_lost(paths: Paths) -> bool:
+    """Tell whether there is no ledger though there was one: the next to open it finds it frozen."""
+    from baton.adapters.ledger.progress import Memory
+
+    memory = Memory(paths.ledger, paths.ledger_records, paths.database)
+    return memory.recall().past and not paths.ledger.exists()
 
 
 def _ceilings(file: Path) -> Mapping[Scope, int]:

@@ -185,15 +185,21 @@ def _keys(settings: Settings, paths: Paths) -> Finding:
     return Finding("keys", State.OK, told)
 
 
+_LOST = "The ledger was removed"
+
+
 def _money(settings: Settings, paths: Paths) -> Finding:
     """Look whether something can be spent; a ledger that is damaged or not there stays so."""
     from baton.cli.budget import verdict
+    from baton.compose import is_ledger_lost
     from baton.domain.ledger import Room, Standing
 
     sound = _database("money", paths.ledger)
     if sound.state is State.BROKEN:
         return sound
     ceilings = settings.budget.ceilings
+    if is_ledger_lost(paths):
+        return Finding("money", State.WARN, f"{_LOST}, so the next paid call finds it frozen.")
     if paths.ledger.exists():
         from baton.cli.booked import with_ledger
 
@@ -240,7 +246,11 @@ def _prices() -> Finding:
 
 def _egress(paths: Paths) -> Finding:
     """Say what left last."""
+    from baton.compose import is_ledger_lost
+
     nothing = Finding("egress", State.OK, "nothing ever left this machine")
+    if is_ledger_lost(paths):
+        return Finding("egress", State.WARN, f"{_LOST}: what left is not known.")
     if not paths.ledger.exists():
         return nothing
     if (sound := _database("egress", paths.ledger)).state is State.BROKEN:
