@@ -80,6 +80,7 @@ def test_litellm_asks_for_that_tier_too() -> None:
     )
     bodies = [json.loads(line) for line in done.stdout.splitlines()]
     assert [body.get("service_tier") for body in bodies] == ["default", "default", None]
+    assert [body.get("store") for body in bodies] == [False, False, None], "projects may store"
 
 
 VIOLATION = {

@@ -12,7 +12,13 @@ from baton.children.wire import Unfit, check
 SAID = [{"role": "user", "content": "Hello"}]
 BODIES: dict[str, dict[str, Any]] = {
     "chat": {"model": "m", "messages": SAID, "max_tokens": 100, "stream": True},
-    "responses": {"model": "m", "input": SAID, "max_output_tokens": 100, "stream": True},
+    "responses": {
+        "model": "m",
+        "input": SAID,
+        "max_output_tokens": 100,
+        "store": False,
+        "stream": True,
+    },
     "messages": {
         "model": "m",
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}],
@@ -64,7 +70,7 @@ def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -
     checked(dialect, body, bound=5 + size, shaped=True)
     with pytest.raises(Unfit, match="bytes"):
         checked(dialect, body, bound=4 + size, shaped=True)
-    with pytest.raises(Unfit, match="nobody asked for"):
+    with pytest.raises(Unfit, match="was not asked for"):
         checked(dialect, body, bound=1000)
     with pytest.raises(Unfit, match="tools"):
         checked(dialect, body | {"tools": []}, bound=1000, shaped=True)
@@ -122,3 +128,115 @@ def test_geminis_options(config: dict[str, int]) -> None:
 def test_what_is_no_body(body: bytes) -> None:
     with pytest.raises(Unfit):
         check(body, "chat", "m", 100, 5)
+
+
+NEVER = (
+    "audio",
+    "background",
+    "cachedContent",
+    "container",
+    "context_management",
+    "conversation",
+    "extra_body",
+    "functions",
+    "inference_geo",
+    "include",
+    "instructions",
+    "labels",
+    "logprobs",
+    "mcp_servers",
+    "metadata",
+    "modalities",
+    "models",
+    "plugins",
+    "prediction",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "route",
+    "safetySettings",
+    "safety_identifier",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "transforms",
+    "user",
+    "web_search_options",
+)
+"""What has a provider keep a text, tie it to a person, give it to others or do more with it."""
+
+
+@pytest.mark.parametrize("name", NEVER)
+@pytest.mark.parametrize("dialect", BODIES)
+def test_no_body_holds_what_concerns_privacy(dialect: str, name: str) -> None:
+    for value in (None, True, False, 0, "", "x", [], [{"type": "web_search"}], {}, {"a": "b"}):
+        with pytest.raises(Unfit, match=name):
+            checked(dialect, BODIES[dialect] | {name: value}, bound=1000)
+
+
+ONLY: dict[str, dict[str, tuple[Any, tuple[Any, ...]]]] = {
+    "chat": {
+        "n": (1, (2, 0, None, True, "1")),
+        "provider": ({"max_price": {}}, ({"order": []}, {"data_collection": "allow"}, None, "x")),
+        "reasoning": ({"effort": "low"}, ({"effort": "low", "exclude": True}, None, [])),
+        "service_tier": ("default", ("auto", "flex", "priority", None)),
+        "store": (False, (True, None, 0, "false")),
+        "stream": (True, (False, None, 1, "true")),
+        "stream_options": ({"include_usage": True}, ({}, {"include_usage": False}, None, True)),
+        "thinking": ({"type": "disabled"}, ({"type": "enabled", "display": "full"}, None)),
+        "usage": ({"include": True}, ({"include": False}, {"include": True, "x": 1}, None)),
+    },
+    "responses": {
+        "reasoning": ({"effort": "low"}, ({"summary": "auto"}, {"encrypted_content": True}, None)),
+        "service_tier": ("default", ("auto", "flex", "priority", None)),
+        "store": (False, (True, None, 0, "false")),
+        "stream": (True, (False, None, 1)),
+    },
+    "messages": {
+        "output_config": ({"effort": "low"}, ({"x": 1}, None)),
+        "stream": (True, (False, None, 1)),
+        "thinking": ({"type": "enabled", "budget_tokens": 9}, ({"x": 1}, None, "enabled")),
+    },
+    "gemini": {},
+}
+"""For each field that concerns privacy or money: the value that leaves, and others."""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"), [(dialect, name) for dialect in ONLY for name in ONLY[dialect]]
+)
+def test_a_field_has_its_one_value(dialect: str, name: str) -> None:
+    good, bad = ONLY[dialect][name]
+    checked(dialect, BODIES[dialect] | {name: good})
+    for value in bad:
+        with pytest.raises(Unfit, match=name):
+            checked(dialect, BODIES[dialect] | {name: value})
+
+
+@pytest.mark.parametrize("name", ["store", "stream", "model"])
+def test_what_a_body_must_say(name: str) -> None:
+    body = {key: value for key, value in BODIES["responses"].items() if key != name}
+    with pytest.raises(Unfit, match=f"lacks '{name}'"):
+        checked("responses", body)
+    chat = json.dumps(BODIES["chat"]).encode()
+    with pytest.raises(Unfit, match="lacks 'store'"):
+        check(chat, "chat", "m", 100, 5, unkept=True)
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"cache_control": {"type": "ephemeral"}},
+        {"image_url": {"url": "https://198.51.100.1/x"}},
+        {"fileData": {"fileUri": "x"}},
+        {"name": "me"},
+        {"tool_calls": []},
+    ],
+)
+def test_a_message_holds_text_alone(dialect: str, more: dict[str, Any]) -> None:
+    place = {"responses": "input", "gemini": "contents"}.get(dialect, "messages")
+    for said in ([SAID[0] | more], [{"role": "user", "content": [{"text": "Hello"} | more]}]):
+        with pytest.raises(Unfit, match="messages"):
+            checked(dialect, BODIES[dialect] | {place: said}, bound=1000)

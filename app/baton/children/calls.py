@@ -56,10 +56,14 @@ class Call:
     may_think_unseen: bool = True
 
     @property
+    def is_openais(self) -> bool:
+        """Whether it goes to OpenAI, whose projects may store answers or have a dearer tier set."""
+        return (urlsplit(self.base_url).hostname or "").endswith(".openai.com")
+
+    @property
     def tier(self) -> str | None:
-        """The service tier to ask for, where OpenAI's project might have a dearer one set."""
-        host = urlsplit(self.base_url).hostname or ""
-        return "default" if host.endswith(".openai.com") else None
+        """The service tier to ask for."""
+        return "default" if self.is_openais else None
 
     @property
     def usage(self) -> Count | None:

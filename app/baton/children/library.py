@@ -161,6 +161,7 @@ class Library:
             options["response_format"] = response_format(call.schema)
         if call.tier:
             options["service_tier"] = call.tier
+            options["store"] = False
         answer = await litellm.acompletion(
             model=f"{call.provider}/{call.model}",
             messages=call.messages,

@@ -116,7 +116,13 @@ class Outward:
             if any(_written(key) in body for key in (call.key, *self._known_keys())):
                 raise wire.Unfit("it holds a key")
             wire.check(
-                body, call.dialect, call.model, call.cap, call.bound, shaped=bool(call.schema)
+                body,
+                call.dialect,
+                call.model,
+                call.cap,
+                call.bound,
+                shaped=bool(call.schema),
+                unkept=call.is_openais,
             )
         except wire.Unfit as error:
             raise Failure(

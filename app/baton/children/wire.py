@@ -8,7 +8,7 @@ hold was made for.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from baton.domain.chat import text_bound
@@ -27,6 +27,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "reasoning_effort",
             "seed",
             "service_tier",
+            "store",
             "stream",
             "stream_options",
             "temperature",
@@ -62,7 +63,6 @@ ALLOWED: dict[str, frozenset[str]] = {
         {
             "contents",
             "generationConfig",
-            "safetySettings",
             "systemInstruction",
             "system_instruction",
         }
@@ -80,6 +80,34 @@ ALLOWED_IN_GENERATION = frozenset(
         "thinkingConfig",
     }
 )
+FIXED: dict[str, tuple[object, ...]] = {
+    "candidateCount": (1,),
+    "n": (1,),
+    "service_tier": ("default",),
+    "store": (False,),
+    "stream": (True,),
+    "stream_options": ({"include_usage": True},),
+    "usage": ({"include": True},),
+}
+"""The only values that these may have: others cost more, or have the provider keep the text."""
+
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "chat": ("model", "stream"),
+    "responses": ("model", "store", "stream"),
+    "messages": ("model", "stream"),
+    "gemini": (),
+}
+"""What a body must hold, since it means something else where it is missing."""
+
+PARTS: dict[str, frozenset[str]] = {
+    "output_config": frozenset({"effort"}),
+    "provider": frozenset({"max_price"}),
+    "reasoning": frozenset({"effort"}),
+    "thinking": frozenset({"budget_tokens", "type"}),
+    "thinkingConfig": frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"}),
+}
+"""What these may hold: nothing that chooses who answers, or has thoughts kept."""
+
 FORMS: dict[str, frozenset[str]] = {
     "chat": frozenset({"response_format"}),
     "responses": frozenset({"text"}),
@@ -93,6 +121,8 @@ SAID = ("messages", "input", "system", "contents", "system_instruction", "system
 """Where a body holds text."""
 
 NOT_SAID = frozenset({"role", "type"})
+IN_MESSAGES = NOT_SAID | {"content", "parts", "text"}
+"""What a message may hold: text, and nothing that is fetched, cached or run."""
 
 
 class Unfit(Exception):
@@ -100,11 +130,19 @@ class Unfit(Exception):
 
 
 def check(
-    body: bytes, dialect: str, model: str, cap: int, bound: int, *, shaped: bool = False
+    body: bytes,
+    dialect: str,
+    model: str,
+    cap: int,
+    bound: int,
+    *,
+    shaped: bool = False,
+    unkept: bool = False,
 ) -> None:
     """Raise Unfit unless the body asks for one answer of at most `cap` tokens from that model.
 
     `bound` is the most tokens that the texts in it may come to, with the schema of a `shaped` one.
+    An `unkept` one must ask the provider not to store it.
     """
     asked = _parse(body)
     options = asked
@@ -115,8 +153,10 @@ def check(
         _refuse_unknown(options, ALLOWED_IN_GENERATION | forms)
     else:
         _refuse_unknown(asked, ALLOWED[dialect] | forms)
-        _check_model(asked, model)
-    _check_options(asked, options)
+    _check_required(asked, (*REQUIRED[dialect], *(("store",) if unkept else ())))
+    if asked.get("model", model) != model:
+        raise Unfit("it asks for another model")
+    _check_values(asked | options)
     _check_cap(options, cap)
     said = sum(_bytes_of(asked[place]) for place in SAID if place in asked)
     said += sum(_written_out(options[place]) for place in forms if place in options)
@@ -124,18 +164,21 @@ def check(
         raise Unfit(f"it holds {said:,} bytes of text instead of at most {bound:,}")
 
 
-def _check_model(asked: Mapping[str, Any], model: str) -> None:
-    if asked.get("model") != model or asked.get("stream") is not True:
-        raise Unfit("it asks for another model, or for no stream")
+def _check_required(asked: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in asked:
+            raise Unfit(f"it lacks {name!r}")
 
 
-def _check_options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    if options.get("n", 1) != 1 or options.get("candidateCount", 1) != 1:
-        raise Unfit("it asks for more than one answer")
-    if (asked.get("provider") or {}).keys() - {"max_price"}:
-        raise Unfit("it chooses another 'provider'")
-    if asked.get("service_tier", "default") != "default":
-        raise Unfit("it asks for a dearer service_tier")
+def _check_values(asked: Mapping[str, Any]) -> None:
+    for name, allowed in FIXED.items():
+        if name in asked and repr(asked[name]) not in map(repr, allowed):  # False is no 0
+            raise Unfit(f"it has another {name!r} than {allowed[0]!r}")
+    for name, parts in PARTS.items():
+        if name in asked:
+            if not isinstance(asked[name], dict):
+                raise Unfit(f"its {name!r} is no object")
+            _refuse_unknown(asked[name], parts, f"{name}.")
 
 
 def _parse(body: bytes) -> dict[str, Any]:
@@ -148,9 +191,9 @@ def _parse(body: bytes) -> dict[str, Any]:
     return asked
 
 
-def _refuse_unknown(found: Mapping[str, Any], allowed: frozenset[str]) -> None:
+def _refuse_unknown(found: Mapping[str, Any], allowed: frozenset[str], where: str = "") -> None:
     if unknown := sorted(found.keys() - allowed):
-        raise Unfit(f"it holds {unknown[0][:40]!r}, which nobody asked for")
+        raise Unfit(f"it holds {where + unknown[0][:40]!r}, which was not asked for")
 
 
 def _check_cap(options: Mapping[str, Any], cap: int) -> None:
@@ -174,5 +217,6 @@ def _bytes_of(said: Any) -> int:
     if isinstance(said, list):
         return sum(_bytes_of(part) for part in said)
     if isinstance(said, dict):
+        _refuse_unknown(said, IN_MESSAGES, "messages.")
         return sum(_bytes_of(value) for key, value in said.items() if key not in NOT_SAID)
     return 0
