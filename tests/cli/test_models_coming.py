@@ -463,6 +463,16 @@ UNUSABLE = {
 }
 
 
+def test_a_download_that_cannot_be_loaded_gets_no_role(call: Call, hub: Hub) -> None:
+    content = UNUSABLE["an unknown kind"]
+    revision = hub.add("maker/models", {"heron.gguf": content})
+    keep_catalogue(listed("heron", content, revision=revision))
+    done = call("models", "pull", "heron")
+    assert (done.code, "stumbled" in done.err, "from now on" in done.err) == (5, False, False)
+    assert models(call("models", "ls", "--json"))["heron"]["state"] == "broken"
+    assert not find_paths().config_file.exists()
+
+
 @pytest.mark.parametrize("link", [["--link"], []])
 @pytest.mark.parametrize("content", UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_a_file_that_cannot_be_loaded_gets_no_role(

@@ -341,12 +341,25 @@ class Library(Stock):
         try:
             async with aclosing(self.supply.fetch(offer, path)) as coming:
                 async for news in coming:
-                    yield self.arrived(record, path, news) if isinstance(news, str) else news
+                    if isinstance(news, str):
+                        yield await self._loadable(record, path, news)
+                    else:
+                        yield news
         except ModelFileError:
             # What came was wrong: all of it would come again, and be as wrong, at every start.
             if (left := self.shelf.get(record.id)) is not None and not left.bytes:
                 self.shelf.put(replace(record, paused=True))
             raise
+
+    async def _loadable(self, record: Record, path: Path, sha256: str) -> Held:
+        """Record that a model came; one that can't be loaded is kept, but not used."""
+        try:
+            await self.check(path)
+        except ModelFileError:
+            stamp, wrong = self.shelf.stamp(path), "llama.cpp can't load it"
+            self.shelf.put(replace(record, sha256=sha256, stamp=stamp, wrong=wrong))
+            raise
+        return self.arrived(record, path, sha256)
 
     async def _verify(self, held: Held) -> AsyncGenerator[Progress | Held]:
         record = held.record

@@ -31,16 +31,16 @@ async def check_model(path: Path, environ: Mapping[str, str] = os.environ) -> No
     """Have llama.cpp load all of a model file but its weights, in a child of its own.
 
     That takes part of a second, whatever the file's size. Raises ModelFileError if the file can't
-    be loaded, and WorkerUnavailable if llama.cpp itself can't.
+    be loaded. Where llama.cpp itself can't be, nothing is known of the file, and none is raised.
     """
     name = one_line(path.name)
-    frame = await _asked(name, environ, "check", path=str(path))
-    if frame.get("type") == "checked":
-        return
-    message = one_line(str(frame.get("message", f"{name} can't be loaded.")), 400)
-    hint = one_line(str(frame.get("hint", "")), 400)
-    kind = ModelFileError if frame.get("error") == "ModelFileError" else WorkerUnavailable
-    raise kind(message, hint)
+    try:
+        frame = await _asked(name, environ, "check", path=str(path))
+    except WorkerUnavailable as error:  # llama.cpp crashed
+        raise ModelFileError(error.message, error.hint) from error
+    if frame.get("error") == "ModelFileError":
+        message = one_line(str(frame.get("message", f"{name} can't be loaded.")), 400)
+        raise ModelFileError(message, one_line(str(frame.get("hint", "")), 400))
 
 
 async def _asked(name: str, environ: Mapping[str, str], type: str, **fields: Any) -> Frame:
