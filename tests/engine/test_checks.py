@@ -165,6 +165,8 @@ WAYS_NOT_TO_TEST = {
     "skip": CASE.replace("    def", "    @unittest.skip('later')\n    def"),
     "one of two skipped": CASE.replace("    def", "    @unittest.skip('later')\n    def")
     + "    def test_zero(self):\n        self.assertEqual(add(0, 0), 0)",
+    "skipped by hand": "import unittest\ndef test_add():\n    raise unittest.SkipTest('later')\n"
+    "    assert add(1, 2) == 3",
     "expectedFailure": CASE.replace("    def", "    @unittest.expectedFailure\n    def"),
     "if False": "if False:\n    def test_add():\n        assert add(1, 2) == 3\nassert True",
     "if not main": "if __name__ != '__main__':\n    assert add(1, 2) == 3\nassert add(0, 0) == 0",

@@ -171,6 +171,8 @@ def _judged(error: BaseException) -> tuple[int, str]:
             return NOT_HERE, "The code does something that the sandbox doesn't allow."
         case MemoryError():
             return NOT_HERE, "The code needs more memory than the sandbox has."
+        case unittest.SkipTest():
+            return NOT_HERE, "Its tests are skipped."
         case EOFError():
             return NOT_HERE, "The code waits for somebody to type something."
         case RuntimeError() if "new thread" in str(error):
