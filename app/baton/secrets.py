@@ -115,6 +115,13 @@ def hide(environ: MutableMapping[str, str], *variables: str) -> None:
             del environ[name]
 
 
+def key_variables(config: str) -> set[str]:
+    """Return the variables that any `api_key_env` of a config.toml names, also a broken one."""
+    import re
+
+    return set(re.findall(r"""api_key_env["']?\s*=\s*["']+([^"'\s]+)""", config))
+
+
 def find(
     provider: str,
     *,

@@ -15,6 +15,7 @@ from baton.cli.config import TEMPLATE, Setting, as_toml
 from baton.domain.sanitise import sanitise
 from baton.settings import Settings, load
 from cli.calling import Call
+from support.secrecy import parts_of
 
 
 def test_the_path_is_where_settings_are_read(call: Call, home: Path) -> None:
@@ -110,6 +111,24 @@ def test_edit_makes_the_file_and_checks_it(
     done = call("config", "edit")
     assert (done.code, done.err) == (0, "The settings are fine.\n")
     assert load(file, {}).mode == "mini"
+
+
+@pytest.mark.parametrize("broken", ["", "[[workers\n"])
+def test_an_editor_knows_no_workers_key(
+    call: Call, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Keys go to the gateway alone, whatever their variables are called."""
+    known = tmp_path / "known"
+    (home / "config").mkdir(parents=True)
+    lines = ['[[workers]]\nid = "lab"\nkind = "server"\nmodel = "m"\n']
+    lines += ['base_url = "http://127.0.0.1:9/v1"\n', "api_key_env = 'LAB_SECRET'\n", broken]
+    (home / "config" / "config.toml").write_text("".join(lines), "utf-8")
+    monkeypatch.setenv("EDITOR", f"sh -c 'env > \"{known}\"'")
+    monkeypatch.setenv("LAB_SECRET", "canary-0123456789")
+    monkeypatch.setenv("ANOTHER", "is kept")
+    call("config", "edit")
+    assert "is kept" in known.read_text()
+    assert not parts_of("canary-0123456789") & parts_of(known.read_text())
 
 
 def test_an_editor_is_started_without_keys(

@@ -19,7 +19,7 @@ from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
 from baton.domain.sanitise import sanitise
 from baton.durable import create_file, make_folder
-from baton.secrets import hide
+from baton.secrets import hide, key_variables
 from baton.settings import Settings, find_paths, load
 
 TEMPLATE = """\
@@ -158,7 +158,8 @@ def edit() -> None:
     _create(file)
     command = [*_editor(), str(file)]
     environ = dict(os.environ)
-    hide(environ)  # an editor has no use for keys
+    named = key_variables(file.read_text("utf-8", "replace"))
+    hide(environ, *named)  # an editor has no use for keys
     if subprocess.run(command, env=environ).returncode:
         raise ConfigError("The editor ended with an error.", f"What was saved is in {file}.")
     try:

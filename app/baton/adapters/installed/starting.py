@@ -11,6 +11,7 @@ from pathlib import Path
 from baton.built import VARIABLE
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
+from baton.secrets import hide
 
 PATIENCE = 180.0
 """How many seconds the first start may take, at which a binary unpacks itself."""
@@ -21,6 +22,8 @@ _GRACE = 10.0
 
 async def version_of(file: Path, patience: float = PATIENCE) -> str:
     """Start a binary with --version and return which it is. Raises BatonError if it can't say."""
+    environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    hide(environ)
     try:
         process = await asyncio.create_subprocess_exec(
             str(file),
@@ -28,7 +31,7 @@ async def version_of(file: Path, patience: float = PATIENCE) -> str:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={name: value for name, value in os.environ.items() if name != VARIABLE},
+            env=environ,
             start_new_session=True,
         )
     except OSError as error:
