@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from baton import secrets
 from baton.adapters import prices
 from baton.cli.doctor import Finding, State, examine
 from baton.settings import find_paths
+from cli.calling import Call
 from cli.spent import spend
 from support.keyrings import Drawer, use
 
@@ -154,3 +156,13 @@ def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     assert "nowhere" in ill.text
     assert "git checkout models/router" in ill.text
     assert "a rule of length and task decides" in ill.text
+
+
+@pytest.mark.local_model
+def test_an_offline_prompt_is_proved_to_open_no_socket(call: Call) -> None:
+    done = call("doctor", "--offline", "--json")
+    checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
+    assert (done.code, set(checks)) == (0, {"network", "answer"})
+    assert checks["network"]["state"] == "ok"
+    assert "seccomp" in checks["network"]["text"]
+    assert checks["answer"]["state"] == "ok"

@@ -1,5 +1,15 @@
 """Whether the parts of Baton load and work here, each tried in a child process of its own."""
 
+from baton.adapters.trials.offline import Watched, baton_command, watch_program
 from baton.adapters.trials.trial import PARTS, Faulty, Tried, processor, try_part
 
-__all__ = ["PARTS", "Faulty", "Tried", "processor", "try_part"]
+__all__ = [
+    "PARTS",
+    "Faulty",
+    "Tried",
+    "Watched",
+    "baton_command",
+    "processor",
+    "try_part",
+    "watch_program",
+]

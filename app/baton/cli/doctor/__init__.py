@@ -17,6 +17,7 @@ __all__ = ["Finding", "State", "doctor", "examine"]
 _EXAMPLES = """\b
 Examples:
   baton doctor                                what is here: settings, keys, models, money
+  baton doctor --offline                      does a prompt stay on this machine? with proof
   baton doctor --self-test                    does this very program work, all of it?
   baton doctor --self-test --report FILE      the same, for a bug report
 """
@@ -29,6 +30,11 @@ Examples:
     is_flag=True,
     help="Prove that Baton itself works: load every part, answer, plan, pay, find, draw a screen.",
 )
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Prove that an offline prompt opens no connection and looks up no name.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--report",
@@ -36,8 +42,12 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what was found to a file as well, without names, secrets and texts.",
 )
-def doctor(self_tested: bool, as_json: bool, file: Path | None) -> int:
+def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -> int:
     """Check that everything here works; ends with 1 when something is broken.
+
+    With --offline, one prompt is answered by your own settings and models while the kernel refuses
+    and counts every socket (seccomp), in a network namespace of its own where that is allowed; it
+    ends with 1 as well if this machine has neither.
 
     The self-test takes some ten seconds. It plays in a folder of its own, touches nothing of
     yours but for a test key, put into your keyring and removed, sends nothing anywhere and costs
@@ -54,7 +64,11 @@ def doctor(self_tested: bool, as_json: bool, file: Path | None) -> int:
         if not as_json:
             emit(finding.line())
 
-    if self_tested:
+    if offline:
+        from baton.cli.doctor.offline import prove_offline
+
+        _each(prove_offline(), tell)
+    elif self_tested:
         from baton.cli.doctor.selftest import run
 
         run(tell)
