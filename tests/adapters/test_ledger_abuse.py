@@ -19,11 +19,12 @@ import pytest
 from adapters.spend import CENT, DAY, DOLLAR, MINI, bill, ceilings_of, process
 from baton import sqlite
 from baton.adapters.ledger import Ledger
-from baton.adapters.ledger.owner import Owner, this_process
 from baton.adapters.ledger.schema import WRONG_SUMS
 from baton.domain.errors import BudgetExceeded, StoreError
 from baton.domain.ledger import Scope, Status
 from baton.domain.prices import FREE, Used
+from baton.owner import Owner, this_process
+from support.damaged import broken_files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -85,11 +86,6 @@ class Observer:
         }
         assert kept == {key: {name: sum_[name] for name in COUNTS} for key, sum_ in sums.items()}
         return over, moments
-
-
-def broken_files(path: Path) -> list[Path]:
-    found = path.parent.glob(f"{path.name}.broken-*")
-    return [file for file in found if not file.name.endswith(("-wal", "-shm"))]
 
 
 # Never over the ceiling

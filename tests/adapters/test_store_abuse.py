@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from adapters.talk import ask, process
@@ -26,6 +27,7 @@ from baton.domain.history import RunRecord
 from baton.domain.labels import Label
 from baton.engine.ports import Place
 from baton.sqlite import stamp
+from support.damaged import broken_files
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -36,11 +38,6 @@ def kept_texts(path: Path) -> set[str]:
     assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     connection.close()
     return found
-
-
-def broken_files(path: Path) -> list[Path]:
-    found = path.parent.glob(f"{path.name}.broken-*")
-    return [file for file in found if not file.name.endswith(("-wal", "-shm"))]
 
 
 # Two Batons, and killed ones
@@ -131,16 +128,33 @@ asyncio.run(main())"""
     await store.aclose()
 
 
-async def test_a_process_that_only_inherited_a_number_is_no_owner(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", ["started = started - 100", "started = NULL, created = 1e9"])
+async def test_a_process_that_only_inherited_a_number_is_no_owner(
+    tmp_path: Path, change: str
+) -> None:
     path = tmp_path / "baton.db"
     store = Store.open(path)
     begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
     await store.aclose()
     connection = sqlite.connect(path)
-    connection.execute("UPDATE runs SET created = created - 1e6")  # long before this process
+    connection.execute(f"UPDATE runs SET {change}")  # long before this process
     connection.close()
     store = Store.open(path)
     assert (await store.run(begun.run)).status == "lost"
+    await store.aclose()
+
+
+async def test_a_clock_that_is_set_on_makes_no_run_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system says by its clock when a process began, so setting that moves the beginning."""
+    store = Store.open(tmp_path / "baton.db")
+    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    began = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: began(process) + 3600)
+    other = Store.open(tmp_path / "baton.db")
+    assert (await other.run(begun.run)).status == "running"
+    await other.aclose()
     await store.aclose()
 
 
@@ -244,8 +258,9 @@ def test_conversations_are_recovered_though_marks_on_them_can_not_be(
     connection = sqlite.connect(path)
     if older:
         connection.execute("DROP INDEX events_of_plans")
+        connection.execute("ALTER TABLE runs DROP COLUMN started")
         connection.execute("DROP TABLE signals")
-        connection.execute("DELETE FROM migrations WHERE name = '0004_signals'")
+        connection.execute("DELETE FROM migrations WHERE name >= '0004_signals'")
         connection.execute("PRAGMA user_version = 3")
     else:
         [root] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'signals'")
@@ -394,6 +409,7 @@ def age(path: Path) -> None:
     connection.execute("DELETE FROM migrations WHERE name >= '0003_steps'")
     connection.execute("DROP TABLE signals")
     connection.execute("DROP INDEX events_of_plans")
+    connection.execute("ALTER TABLE runs DROP COLUMN started")
     connection.execute("PRAGMA user_version = 2")
     connection.close()
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from baton.adapters.ledger.owner import Owner
 from baton.adapters.ledger.rows import price_of, price_text
 from baton.adapters.ledger.schema import SUMS
 from baton.domain.errors import ConfigError, StoreError
@@ -18,6 +17,7 @@ from baton.domain.money import format_usd
 from baton.domain.prices import Used
 from baton.domain.sanitise import one_line
 from baton.domain.spending import MOST, decide
+from baton.owner import Owner
 from baton.sqlite import Connection, Row, clean
 
 _DAY = timedelta(days=1)

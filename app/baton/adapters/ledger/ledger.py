@@ -13,13 +13,13 @@ from typing import TypeVar
 from baton.adapters.ledger import calls, reading
 from baton.adapters.ledger.calls import Here
 from baton.adapters.ledger.opening import LEDGER, is_there, open_ledger
-from baton.adapters.ledger.owner import Owner, is_alive, this_process
 from baton.adapters.ledger.progress import Memory, Progress, progress_of
 from baton.adapters.ledger.reading import By
 from baton.domain.errors import ConfigError, StoreError
 from baton.domain.ledger import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
 from baton.domain.prices import Used
 from baton.domain.spending import MOST
+from baton.owner import Owner, is_alive, this_process
 from baton.sqlite import Connection, Damaged, explained, stamp, transaction
 
 T = TypeVar("T")

@@ -13,9 +13,11 @@ from pathlib import Path
 from baton.adapters.store import transfer
 from baton.adapters.store.schema import MIGRATIONS
 from baton.domain.errors import BatonError, StoreError
+from baton.owner import Owner, is_alive
 from baton.sqlite import (
     Connection,
     Damaged,
+    Row,
     connect,
     create,
     explained,
@@ -128,9 +130,9 @@ def _carried(broken: Connection, connection: Connection, id: str, marked: bool) 
 def mark_lost(connection: Connection) -> None:
     """End the runs whose process is gone, and keep what they had written."""
     running = connection.execute(
-        "SELECT id, owner, created FROM runs WHERE status = 'running'"
+        "SELECT id, owner, started, created FROM runs WHERE status = 'running'"
     ).fetchall()
-    lost = [row["id"] for row in running if not _is_alive(row["owner"], row["created"])]
+    lost = [row["id"] for row in running if not _is_played(row)]
     if not lost:
         return
     with transaction(connection):
@@ -145,15 +147,9 @@ def mark_lost(connection: Connection) -> None:
             )
 
 
-def _is_alive(owner: int | None, created: float) -> bool:
-    """Tell whether the process that began a run then is still there, and not another of its id."""
-    if owner is None:
+def _is_played(run: Row) -> bool:
+    """Tell whether the process that began a run is still there."""
+    if run["owner"] is None:
         return False
-    import psutil
-
-    try:
-        return bool(psutil.Process(owner).create_time() <= created + 1)
-    except psutil.NoSuchProcess:
-        return False
-    except psutil.Error:
-        return True
+    started = run["created"] if run["started"] is None else run["started"]
+    return is_alive(Owner(run["owner"], started))

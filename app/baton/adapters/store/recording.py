@@ -15,6 +15,7 @@ from baton.domain.events import TERMINAL, Cancelled, Event, Failed, Finished
 from baton.domain.history import Conversation
 from baton.domain.labels import Label, strictest
 from baton.engine.ports import Begun, Place
+from baton.owner import this_process
 from baton.sqlite import Connection, clean
 
 _FARTHEST = 1 << 32
@@ -49,15 +50,15 @@ def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) ->
         + [turn.label for turn in sent]
         + [file.label for turn in sent for file in turn.files]
     )
-    run = new_id()
+    run, owner = new_id(), this_process()
     answer = Turn(
         new_id(), conversation.id, asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
     )
     add_turn(connection, replace(answer, run=run))
     connection.execute(
-        "INSERT INTO runs (id, conversation, prompt, answer, status, created, owner) "
-        "VALUES (?, ?, ?, ?, 'running', ?, ?)",
-        [run, conversation.id, asked, answer.id, now, os.getpid()],
+        "INSERT INTO runs (id, conversation, prompt, answer, status, created, owner, started) "
+        "VALUES (?, ?, ?, ?, 'running', ?, ?, ?)",
+        [run, conversation.id, asked, answer.id, now, owner.pid, owner.started],
     )
     # Whoever writes into a deleted conversation wants it back.
     connection.execute(

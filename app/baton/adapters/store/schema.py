@@ -172,4 +172,10 @@ _SIGNALS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS, _SIGNALS)
+_OWNER = Migration(
+    "0005_owner",
+    # When the process `owner` began, as `baton.owner` says it; NULL where an older Baton wrote it.
+    ("ALTER TABLE runs ADD COLUMN started REAL",),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS, _SIGNALS, _OWNER)

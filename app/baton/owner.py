@@ -1,4 +1,4 @@
-"""Which process a call is on its way in, and whether that process is still there."""
+"""Which process a call or a run is in progress in, and whether that process is still there."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ class Owner:
 
 def this_process() -> Owner:
     """Return the process that this is."""
-    import psutil
-
     started = _since_boot(os.getpid())
-    return Owner(os.getpid(), psutil.Process().create_time() if started is None else started)
+    if started is None:
+        import psutil
+
+        started = psutil.Process().create_time()
+    return Owner(os.getpid(), started)
 
 
 def is_alive(owner: Owner) -> bool:
