@@ -294,6 +294,18 @@ def test_the_token_is_for_the_hub_alone() -> None:
     assert web.address(source) == where
 
 
+@pytest.mark.parametrize("said", ["1", "y", "enabled", "TRUE", "2", "banana"])
+def test_a_hub_that_may_be_switched_off_is_not_asked(said: str) -> None:
+    with closing(wire.Web({"HF_HUB_OFFLINE": said})) as web, pytest.raises(Failure):
+        web.send(httpx.Request("GET", wire.HUB))
+
+
+@pytest.mark.parametrize("said", ["", "0", "no", "False", " off "])
+def test_a_hub_that_is_plainly_not_switched_off_is_asked(said: str) -> None:
+    with closing(wire.Web({"HF_HUB_OFFLINE": said})) as web:
+        assert not web.offline
+
+
 def test_a_token_that_somebody_put_in_goes_to_no_other_host() -> None:
     with Hub() as hub:
         hub.add("a/b", {"m.gguf": SMALL})

@@ -52,6 +52,7 @@ MOST_WAIT = 86_400.0
 """Nobody is believed who says to come back later than this, in seconds."""
 
 _YES = {"1", "ON", "YES", "TRUE"}
+_NO = {"", "0", "OFF", "NO", "N", "FALSE"}
 _LIMITED = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
 
 
@@ -75,7 +76,8 @@ class Web:
         self._environ = environ
         self.endpoint = _endpoint(environ)
         self.token = token_of(environ)
-        self.offline = environ.get("HF_HUB_OFFLINE", "").strip().upper() in _YES
+        # Fails closed: whatever isn't plainly a no keeps Baton from connecting.
+        self.offline = environ.get("HF_HUB_OFFLINE", "").strip().upper() not in _NO
         self._own = _origin(self.endpoint)
         self._ways: dict[str | None, httpx.HTTPTransport] = {}
         self._trusted: ssl.SSLContext | None = None
