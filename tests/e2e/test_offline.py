@@ -317,6 +317,19 @@ def test_offline_a_cloud_worker_is_refused_before_anything_starts(
     assert not any("/litellm/" in file for file in seen.files)
 
 
+@pytest.mark.parametrize(
+    ("said", "code"), [("y", 6), (" 1", 6), ("YES", 6), ("enabled", 2), ("2", 2)]
+)
+def test_an_offline_switch_however_it_is_written_never_connects(
+    watch: Watch, home: Path, said: str, code: int
+) -> None:
+    """What reads as yes is offline, what can't be read stops the command."""
+    configure(home, CLOUD)
+    environ = {"BATON_OFFLINE": said, **KEYS}
+    _, seen = watch.run("ask", "-m", "gpt", "--budget", "1", "Hi", code=code, environ=environ)
+    assert seen.nothing, seen
+
+
 def test_offline_a_server_worker_is_the_only_address(watch: Watch, home: Path) -> None:
     with Cloud() as cloud:
         entry = f'id = "lab"\nkind = "server"\nmodel = "kit-1"\nbase_url = "{cloud.base("server")}"'
