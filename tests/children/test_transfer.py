@@ -19,11 +19,18 @@ from baton.children.fetching.wire import Stopped, Web
 from baton.children.front import Failure
 from baton.domain.catalogue import Offer, Source
 from baton.domain.library import Phase
-from support.downloads import QUICK, Told, offer_of, partial_of
+from support.downloads import (
+    FILE,
+    QUICK,
+    REPO,
+    Told,
+    offer_in,
+    partial_of,
+    unvouched,
+)
 from support.hub import Fault, Hub
 from support.serving import Seen
 
-REPO, FILE = "user/repo", "m.gguf"
 SIZE = 700_000
 CONTENT = random.Random(1).randbytes(SIZE)
 
@@ -38,10 +45,6 @@ def hub() -> Iterator[Hub]:
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
     return tmp_path / "models" / "m" / FILE
-
-
-def offer_in(hub: Hub) -> Offer:
-    return offer_of(hub, REPO, FILE, hub.repos[REPO].names["main"], SIZE)
 
 
 def fetch(
@@ -73,7 +76,7 @@ def name_of(value: object) -> str:
 
 def test_a_file_comes_and_nothing_else_stays(hub: Hub, target: Path) -> None:
     told = Told()
-    assert fetch(hub, offer_in(hub), target, told) == hashlib.sha256(CONTENT).hexdigest()
+    assert fetch(hub, offer_in(hub, SIZE), target, told) == hashlib.sha256(CONTENT).hexdigest()
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == [FILE]
     assert told.steps[-1].done == told.steps[-1].total == SIZE
@@ -82,9 +85,9 @@ def test_a_file_comes_and_nothing_else_stays(hub: Hub, target: Path) -> None:
 
 
 def test_what_is_here_is_only_verified(hub: Hub, target: Path) -> None:
-    fetch(hub, offer_in(hub), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     asked, told = len(hub.log), Told()
-    fetch(hub, offer_in(hub), target, told)
+    fetch(hub, offer_in(hub, SIZE), target, told)
     assert len(hub.log) == asked
     assert told.phases == {Phase.VERIFYING}
 
@@ -92,9 +95,9 @@ def test_what_is_here_is_only_verified(hub: Hub, target: Path) -> None:
 def test_a_broken_file_of_that_name_is_noticed_and_fetched_anew(hub: Hub, target: Path) -> None:
     target.parent.mkdir(parents=True)
     target.write_bytes(CONTENT[:-1] + b"?" * (CONTENT[-1:] != b"?"))
-    assert "other contents" in refused(hub, offer_in(hub), target)["message"]
+    assert "other contents" in refused(hub, offer_in(hub, SIZE), target)["message"]
     target.write_bytes(b"short")
-    fetch(hub, offer_in(hub), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
 
 
@@ -125,7 +128,7 @@ def test_a_broken_file_of_that_name_is_noticed_and_fetched_anew(hub: Hub, target
 )
 def test_what_goes_wrong_once_is_got_over(hub: Hub, target: Path, fault: Fault) -> None:
     hub.fault(fault)
-    fetch(hub, offer_in(hub), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == [FILE]
 
@@ -138,7 +141,7 @@ def test_what_goes_wrong_once_is_got_over(hub: Hub, target: Path, fault: Fault) 
 def test_only_the_part_that_was_asked_for_is_taken(hub: Hub, target: Path, fault: Fault) -> None:
     hub.fault(Fault(cut=300_000))
     hub.fault(fault)
-    fetch(hub, offer_in(hub), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert hub.contents()[1].start in (0, 300_000)
 
@@ -152,7 +155,7 @@ def test_an_address_that_has_expired_is_signed_anew(hub: Hub, target: Path) -> N
             hub.expire()
 
     hub.choose = choose
-    fetch(hub, offer_in(hub), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert [seen.status for seen in hub.contents(FILE)] == [403, 200]
 
@@ -160,7 +163,7 @@ def test_an_address_that_has_expired_is_signed_anew(hub: Hub, target: Path) -> N
 def test_a_server_that_asks_to_wait_is_waited_for(hub: Hub, target: Path) -> None:
     hub.fault(Fault(status=429, retry_after=1), on="resolve")
     told = Told()
-    fetch(hub, offer_in(hub), target, told)
+    fetch(hub, offer_in(hub, SIZE), target, told)
     waits = [step.left for step in told.steps if step.phase is Phase.DOWNLOADING and step.left]
     assert waits
     assert max(waits) <= 1
@@ -171,10 +174,10 @@ def test_what_came_before_the_pause_is_not_fetched_again(hub: Hub, target: Path)
     for stop_at in (200_000, 400_000):
         hub.fault(Fault(cut=200_000, stall=True))
         with pytest.raises(Stopped):
-            fetch(hub, offer_in(hub), target, Told(stop_at), patience=60)
+            fetch(hub, offer_in(hub, SIZE), target, Told(stop_at), patience=60)
         assert not target.exists()
-        assert partial_of(offer_in(hub), target).stat().st_size == stop_at
-    fetch(hub, offer_in(hub), target)
+        assert partial_of(offer_in(hub, SIZE), target).stat().st_size == stop_at
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     hub.quiet()
     assert hub.served() == SIZE
@@ -183,7 +186,7 @@ def test_what_came_before_the_pause_is_not_fetched_again(hub: Hub, target: Path)
 def test_speed_and_what_is_left_are_told(hub: Hub, target: Path) -> None:
     hub.choose = lambda seen: Fault(rate=1_000_000) if seen.kind == "store" else None
     told = Told()
-    fetch(hub, offer_in(hub), target, told)
+    fetch(hub, offer_in(hub, SIZE), target, told)
     known = [step for step in told.steps if step.speed]
     assert known
     assert all(50_000 < step.speed < 20_000_000 for step in known)
@@ -248,12 +251,12 @@ def test_what_goes_wrong_always_is_said(
     hub: Hub, target: Path, fault: Fault, error: str, words: str
 ) -> None:
     hub.fault(fault, times=0)
-    fields = refused(hub, offer_in(hub), target)
+    fields = refused(hub, offer_in(hub, SIZE), target)
     assert fields["error"] == error
     assert words in fields["message"]
     assert fields["hint"]
     hub.mend()
-    fetch(hub, offer_in(hub), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == [FILE]
 
@@ -261,37 +264,37 @@ def test_what_goes_wrong_always_is_said(
 def test_a_server_that_never_gives_the_right_part_brings_nothing(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=300_000))
     hub.fault(Fault(shift=5), times=0)
-    fields = refused(hub, offer_in(hub), target)
+    fields = refused(hub, offer_in(hub, SIZE), target)
     assert "another part" in fields["message"]
     assert "300.0 kB of 700.0 kB are here and kept" in fields["message"]
-    assert partial_of(offer_in(hub), target).read_bytes() == CONTENT[:300_000]
+    assert partial_of(offer_in(hub, SIZE), target).read_bytes() == CONTENT[:300_000]
 
 
 def test_wrong_contents_are_deleted(hub: Hub, target: Path) -> None:
     hub.fault(Fault(wrong=5))
-    assert "not kept" in refused(hub, offer_in(hub), target)["message"]
+    assert "not kept" in refused(hub, offer_in(hub, SIZE), target)["message"]
     assert list(target.parent.iterdir()) == []
 
 
 def test_what_was_torn_by_a_power_cut_is_not_believed(hub: Hub, target: Path) -> None:
-    partial = partial_of(offer_in(hub), target)
+    partial = partial_of(offer_in(hub, SIZE), target)
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT[:200_000] + bytes(100_000))
-    refused(hub, offer_in(hub), target)
-    fetch(hub, offer_in(hub), target)
+    refused(hub, offer_in(hub, SIZE), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
 
 
 def test_a_partial_that_is_too_long_is_begun_anew(hub: Hub, target: Path) -> None:
-    partial = partial_of(offer_in(hub), target)
+    partial = partial_of(offer_in(hub, SIZE), target)
     partial.parent.mkdir(parents=True)
     partial.write_bytes(CONTENT + b"!")
-    fetch(hub, offer_in(hub), target)
+    fetch(hub, offer_in(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
 
 
 def test_another_file_at_its_source_is_not_fetched(hub: Hub, target: Path) -> None:
-    old = offer_in(hub)
+    old = offer_in(hub, SIZE)
     offer = Offer(Source(REPO, FILE, "main"), SIZE, old.sha256)
     hub.add(REPO, {FILE: CONTENT[::-1]})
     assert "another file" in refused(hub, offer, target)["message"]
@@ -302,7 +305,7 @@ def test_another_file_at_its_source_is_not_fetched(hub: Hub, target: Path) -> No
 
 def test_what_needs_an_account_is_said_at_once(hub: Hub, target: Path) -> None:
     hub.add(REPO, {FILE: CONTENT}, gated="auto")
-    fields = refused(hub, offer_in(hub), target)
+    fields = refused(hub, offer_in(hub, SIZE), target)
     assert fields["error"] == "SecretMissing"
     assert len(hub.log) == 1
 
@@ -317,7 +320,7 @@ def test_a_disk_without_room_is_noticed_before(hub: Hub, target: Path) -> None:
 
 def test_a_folder_that_can_not_be_written_is_said(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    assert "can't be kept" in refused(hub, offer_in(hub), tmp_path / "file" / FILE)["message"]
+    assert "can't be kept" in refused(hub, offer_in(hub, SIZE), tmp_path / "file" / FILE)["message"]
 
 
 def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None:
@@ -327,13 +330,9 @@ def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None
 # Where nobody vouches for the contents
 
 
-def unvouched(hub: Hub) -> Offer:
-    return Offer(Source(url=f"{hub.url}/{REPO}/resolve/main/{FILE}"), SIZE)
-
-
 def test_contents_that_nobody_vouches_for_are_pinned_as_they_come(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=300_000))
-    assert fetch(hub, unvouched(hub), target) == hashlib.sha256(CONTENT).hexdigest()
+    assert fetch(hub, unvouched(hub, SIZE), target) == hashlib.sha256(CONTENT).hexdigest()
     assert target.read_bytes() == CONTENT
     assert [seen.start for seen in hub.contents()] == [0, 300_000]
     assert "if-range" in hub.contents()[1].headers
@@ -343,22 +342,22 @@ def test_contents_that_nobody_vouches_for_are_pinned_as_they_come(hub: Hub, targ
 def test_two_versions_are_never_mixed(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub), target, Told(200_000), patience=60)
+        fetch(hub, unvouched(hub, SIZE), target, Told(200_000), patience=60)
     new = CONTENT[::-1]
     hub.add(REPO, {FILE: new})
-    fetch(hub, unvouched(hub), target)
+    fetch(hub, unvouched(hub, SIZE), target)
     assert target.read_bytes() == new
 
 
 def test_a_part_from_before_the_machine_was_started_is_not_used(hub: Hub, target: Path) -> None:
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub), target, Told(200_000), patience=60)
+        fetch(hub, unvouched(hub, SIZE), target, Told(200_000), patience=60)
     [partial] = target.parent.glob("*.partial")
     size = partial.stat().st_size
     partial.write_bytes(bytes(size))  # what a power cut may leave: the length, and no contents
     os.utime(partial, (1, 1))
-    fetch(hub, unvouched(hub), target)
+    fetch(hub, unvouched(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert hub.contents()[-1].headers.get("range") is None
 
@@ -367,11 +366,11 @@ def test_a_part_of_another_version_throws_the_old_part_away(hub: Hub, target: Pa
     """A server that ignores If-Range sends the rest of a newer file."""
     hub.fault(Fault(cut=200_000, stall=True))
     with pytest.raises(Stopped):
-        fetch(hub, unvouched(hub), target, Told(200_000), patience=60)
+        fetch(hub, unvouched(hub, SIZE), target, Told(200_000), patience=60)
     new = CONTENT[::-1]
     hub.add(REPO, {FILE: new})
     hub.fault(Fault(careless=True))
-    fetch(hub, unvouched(hub), target)
+    fetch(hub, unvouched(hub, SIZE), target)
     assert target.read_bytes() == new
     assert [seen.headers.get("range") for seen in hub.contents()][-2:] == ["bytes=200000-", None]
 
@@ -385,7 +384,7 @@ def test_without_a_version_it_begins_anew(hub: Hub, target: Path) -> None:
         return Fault(status=200, body=body, unsized=True)
 
     hub.choose = choose
-    fetch(hub, unvouched(hub), target)
+    fetch(hub, unvouched(hub, SIZE), target)
     assert target.read_bytes() == CONTENT
     assert [seen.headers.get("range") for seen in hub.contents()] == [None, None]
 

@@ -12,11 +12,10 @@ import pytest
 
 from baton.domain.catalogue import Offer
 from baton.domain.library import Phase
-from support.downloads import PROCESSES, Child, here, offer_of
+from support.downloads import FILE, PROCESSES, REPO, Child, here, offer_of
 from support.hub import Fault, Hub
 from support.small_disk import NEIGHBOUR, on_small_disk
 
-REPO, FILE = "user/repo", "m.gguf"
 MIB = 1 << 20
 
 

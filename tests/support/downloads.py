@@ -26,6 +26,9 @@ from baton.domain.catalogue import Offer, Source
 from baton.domain.library import Phase, Progress
 from support.hub import Hub
 
+REPO, FILE = "user/repo", "m.gguf"
+"""Where tests keep the one file that they get."""
+
 QUICK = Pace(tries=3, pause=0.0, longest=0.0)
 
 _HOW = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -63,6 +66,16 @@ class Told:
 def offer_of(hub: Hub, repo: str, file: str, revision: str, size: int) -> Offer:
     """Return a file as it is looked up."""
     return Offer(Source(repo, file, revision), size, hub.sha256(repo, file, revision))
+
+
+def offer_in(hub: Hub, size: int) -> Offer:
+    """Return the hub's one file, as it is looked up."""
+    return offer_of(hub, REPO, FILE, hub.repos[REPO].names["main"], size)
+
+
+def unvouched(hub: Hub, size: int) -> Offer:
+    """Return the same file by its address alone: nobody says what must be in it."""
+    return Offer(Source(url=f"{hub.url}/{REPO}/resolve/main/{FILE}"), size)
 
 
 def partial_of(offer: Offer, target: Path) -> Path:
