@@ -85,7 +85,10 @@ async def test_hostile_settings_of_the_folder_and_the_environment_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"]
-    names += ["GEMINI_API_BASE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+    names += ["GEMINI_API_BASE", "GOOGLE_GEMINI_BASE_URL", "LITELLM_PROXY_API_BASE"]
+    names += ["OPENROUTER_API_BASE", "GROQ_API_BASE", "XAI_API_BASE", "DEEPSEEK_API_BASE"]
+    names += ["MISTRAL_API_BASE", "MISTRAL_AZURE_API_BASE", "HTTP_PROXY", "HTTPS_PROXY"]
+    bases = [name for name in names if "PROXY" not in name or "API_BASE" in name]
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
     with Cloud() as hostile, Cloud() as cloud:
@@ -94,17 +97,15 @@ async def test_hostile_settings_of_the_folder_and_the_environment_are_ignored(
             (place / ".env").write_text("\n".join(lines))
         monkeypatch.chdir(folder)
         keys = {f"{name.upper()}_API_KEY": "sk-0123456789" for name in MODELS}
-        environ = {**os.environ, **keys, **dict.fromkeys(names[:5], hostile.url)}
+        environ = {**os.environ, **keys, **dict.fromkeys(bases, hostile.url)}
         environ |= dict.fromkeys(["http_proxy", "all_proxy"], hostile.url)
         way = gateway(Log(), tmp_path, environ=environ)
-        workers: list[CloudWorker] = [
-            cloud_worker(way, cloud, name) for name in ("openai", "anthropic", "gemini")
-        ]
+        workers: list[CloudWorker] = [cloud_worker(way, cloud, name) for name in MODELS]
         for worker in workers:
             assert (await hear(worker)).text == ANSWER
         await way.aclose()
         assert hostile.received == []
-        assert cloud.posts == 3
+        assert cloud.posts == len(MODELS)
 
 
 async def test_a_proxy_that_was_set_is_used_for_what_is_elsewhere(tmp_path: Path) -> None:

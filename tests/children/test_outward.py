@@ -239,6 +239,21 @@ def test_no_proxy_excepts_networks(excepted: str, host: str, is_direct: bool) ->
     assert (found is None) is is_direct
 
 
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE"])
+async def test_certificates_that_cannot_be_read_are_an_error(
+    out: Out, tmp_path: Path, name: str
+) -> None:
+    """Added authorities are trusted besides the well-known ones, so a missing one must show."""
+    (tmp_path / "empty.pem").write_text("no certificate")
+    for path in (tmp_path / "missing.pem", tmp_path / "empty.pem"):
+        environ = {"LAB_KEY": KEY, name: str(path)}
+        way = out(environ)
+        way.warm()
+        heard = await hear(way, asked("https://198.51.100.1/v1"))
+        assert heard.announced == []
+        assert "SSL_CERT_FILE or SSL_CERT_DIR" in heard.said
+
+
 # Names
 
 

@@ -12,7 +12,7 @@ import json
 import ssl
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -81,7 +81,8 @@ class Outward:
 
     def warm(self) -> None:
         """Read the certificates that are trusted, which takes a moment."""
-        self._client(None)
+        with suppress(OSError):  # the first call meets it again, and reports it
+            self._client(None)
 
     async def post(self, call: Call, body: bytes) -> AsyncGenerator[str]:
         """Send a call's one request, and give the text of its answer as it comes.
@@ -186,6 +187,13 @@ class Outward:
     def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncClient:
         try:
             return self._client(proxy)
+        except OSError as error:
+            raise Failure(
+                "ConfigError",
+                "The certificates that SSL_CERT_FILE or SSL_CERT_DIR names can't be read."
+                " Nothing was sent.",
+                "Correct the variable, or remove it.",
+            ) from error
         except (ImportError, ValueError, httpx.InvalidURL) as error:
             raise Failure(
                 "ConfigError",
