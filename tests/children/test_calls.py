@@ -13,6 +13,7 @@ import pytest
 from baton.children import refusals
 from baton.children.calls import Call
 from baton.children.gateway import _responses_body
+from baton.children.wire import check
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -55,6 +56,14 @@ def test_openai_is_asked_for_the_tier_whose_price_is_known(base_url: str, tier: 
     assert _responses_body(call(base_url=base_url), "low").get("service_tier") == tier
 
 
+def test_openai_is_asked_not_to_store_an_answer() -> None:
+    for base_url in (OPENAI, "http://127.0.0.1:8000/v1"):
+        asked = call(base_url=base_url)
+        body = json.dumps(_responses_body(asked, "low")).encode()
+        assert json.loads(body)["store"] is False
+        check(body, "responses", asked.model, asked.cap, asked.bound, unkept=asked.is_openais)
+
+
 _WRITE = """
 import asyncio, sys
 from baton.children.library import Library
@@ -81,6 +90,8 @@ def test_litellm_asks_for_that_tier_too() -> None:
     bodies = [json.loads(line) for line in done.stdout.splitlines()]
     assert [body.get("service_tier") for body in bodies] == ["default", "default", None]
     assert [body.get("store") for body in bodies] == [False, False, None], "projects may store"
+    for body in bodies[:2]:
+        check(json.dumps(body).encode(), "chat", body["model"], 300, 100, unkept=True)
 
 
 VIOLATION = {
