@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import resource
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from baton import durable
 from baton.adapters.ledger import Ledger
 from baton.adapters.results import Results, Setting
 from baton.adapters.shelf.writing import replace_whole
@@ -194,3 +196,43 @@ def test_the_mode_of_a_replaced_file_is_the_one_asked_for(tmp_path: Path) -> Non
     assert file.stat().st_mode & 0o777 == 0o640, "as the person set it"
     replace_file(file, "a secret")
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+OWN_WAYS = {
+    "durable.py",  # where it is done
+    "adapters/installed/installation.py",  # the program's own files, which others may run
+    "adapters/installed/notes.py",  # beside them, readable by all where root installed them
+    "children/front.py",  # /proc
+    "children/jailed.py",  # a descriptor
+    "children/network_watch.py",  # /proc
+    "children/routing/agreement.py",  # written by training alone, into the repository
+    "children/routing/heads.py",  # the same
+    "cli/doctor/files.py",  # a sample PDF in the self-test's private folder
+    "cli/doctor/ground.py",  # that folder
+    "tui/advice.py",  # an empty mark
+    "tui/editor.py",  # a private temporary folder
+}
+MAKERS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "mkstemp", "mkdtemp"}
+MAKERS |= {"copy2", "copyfile", "copytree", "NamedTemporaryFile", "TemporaryDirectory"}
+
+
+def test_files_are_made_in_one_place() -> None:
+    """A file that is made elsewhere could be open to others, or be left half written."""
+    folder = Path(durable.__file__).parent
+    found = {
+        str(file.relative_to(folder))
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and makes_files(node)
+    }
+    assert found <= OWN_WAYS
+
+
+def makes_files(call: ast.Call) -> bool:
+    name = ast.unparse(call.func).rpartition(".")[2]
+    arguments = " ".join(map(ast.unparse, call.args))
+    if name == "open":
+        private = any(ast.unparse(one) == "opener=open_private" for one in call.keywords)
+        modes = {one.value for one in call.args if isinstance(one, ast.Constant)}
+        return not private and ("O_CREAT" in arguments or bool(modes & {"w", "wb", "x", "xb", "a"}))
+    return name in MAKERS
