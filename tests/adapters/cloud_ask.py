@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +33,6 @@ MODELS = {
 RESPONSES = "openai/gpt-5-pro"
 PATIENCE = Patience(connect=30, first=60, first_of_slow=60, stall=60)
 """For what is not about time: the machine may be busy."""
-HASTE = Patience(connect=30, first=1.5, first_of_slow=1.5, stall=1)
 
 
 @dataclass
@@ -144,8 +142,3 @@ def gateways() -> list[psutil.Process]:
     """Return the gateways that run for this process."""
     children = psutil.Process().children()
     return [child for child in children if child.cmdline()[-1].endswith("gateway")]
-
-
-def everything(heard: Iterable[Heard]) -> str:
-    """Return all that was said, for looking for what shouldn't be there."""
-    return " ".join(f"{one.chunks!r} {one.error!r}" for one in heard)
