@@ -17,6 +17,7 @@ from baton.domain.money import parse_usd
 from baton.domain.prices import Price, Rates
 from baton.settings import CloudWorker, ServerWorker, Settings, find_paths
 from cli.calling import Call, Process
+from support.canary import shows
 from support.cloud import Cloud
 from support.keyrings import Drawer, use
 
@@ -50,7 +51,7 @@ def test_a_piped_key_goes_to_the_keyring_and_is_listed_by_its_tail(
     shown = call("keys", "ls")
     assert "…cdef" in shown.out
     assert "the keyring" in shown.out
-    assert CANARY not in done.err + shown.out + shown.err
+    assert not shows(CANARY, done.err + shown.out + shown.err)
     assert not find_paths().keys_file.exists()
 
 
@@ -148,7 +149,7 @@ def test_a_typed_key_is_hidden_and_a_no_keeps_nothing(home: Path) -> None:
         seen = child.before or ""
         child.close()
         assert child.exitstatus == code
-        assert CANARY not in seen
+        assert not shows(CANARY, seen)
         assert find_paths().keys_file.exists() == (answer == "y")
     assert CANARY in find_paths().keys_file.read_text()
 
