@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +15,13 @@ from baton.adapters.downloads import HubSupply
 from baton.adapters.shelf import FolderShelf
 from baton.domain.catalogue import Entry, Role, Source
 from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.library import Held, Progress, State
+from baton.domain.library import State
 from baton.domain.machine import Machine
 from baton.engine.library import Library
 from baton.engine.stock import DoesNotFit, NeedsAgreement
 from support import gguf
 from support.hub import Fault, Hub
+from support.library import last
 
 GB = 10**9
 ROOMY = Machine(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
@@ -77,13 +78,6 @@ def entry(hub: Hub, data: bytes = DATA, **own: object) -> Entry:
         "tiny", "Tiny 1", source, len(data), SHA, "apache-2.0", roles=(Role.CHAT,), kv_bytes=512
     )
     return replace(known, **own)  # type: ignore[arg-type]
-
-
-async def last(steps: AsyncGenerator[Progress | Held]) -> Held:
-    async with aclosing(steps):
-        found = [step async for step in steps]
-    assert isinstance(found[-1], Held)
-    return found[-1]
 
 
 async def stated(library: Library) -> list[tuple[str, State]]:

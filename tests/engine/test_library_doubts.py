@@ -22,6 +22,7 @@ from baton.domain.machine import Machine
 from baton.engine.library import Library
 from support import gguf
 from support.hub import Hub
+from support.library import last
 
 GB = 10**9
 TENSORS = [gguf.Tensor("token_embd.weight", (64, 512))]
@@ -60,13 +61,6 @@ async def library(shelf: FolderShelf, hub: Hub) -> AsyncIterator[Library]:
     library = Library(shelf, supply, lambda: [entry], look, workers=["small", "paid"])
     yield library
     await library.aclose()
-
-
-async def last(steps: AsyncGenerator[Progress | Held]) -> Held:
-    async with aclosing(steps):
-        found = [step async for step in steps]
-    assert isinstance(found[-1], Held)
-    return found[-1]
 
 
 def stick(folder: Path, id: str, data: bytes, roles: tuple[Role, ...] = ()) -> Path:
