@@ -83,5 +83,5 @@ USAGE_FAULTS: Mapping[Fault, Callable[[int], Any]] = {
     Fault.NEGATIVE_USAGE: lambda n: -n - 1,
     Fault.TEXT_USAGE: lambda n: f"about {n}",
     Fault.HUGE_USAGE: lambda n: 10**30 + n,
-    Fault.LOW_USAGE: lambda n: min(n, 1),
+    Fault.LOW_USAGE: lambda n: int(n >= 10),
 }

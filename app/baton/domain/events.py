@@ -187,7 +187,7 @@ class Called:
 
     `first_token` counts from the call; `loading` is the part of it spent on loading the model.
     `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
-    where it isn't `confirmed`, that is all that was `held`. `call` is its id in the ledger. A call
+    where it isn't `confirmed`, the most it can have cost. `call` is its id in the ledger. A call
     of step 0 belongs to no step: planning, checks. `expected_tokens` is the 99th percentile of the
     text's length, 0 where nothing was known of it.
     """

@@ -73,7 +73,7 @@ class Status(StrEnum):
 
     HELD = "held"  # money is set aside; the call is on its way
     SETTLED = "settled"  # the provider's own count, at a genuine end
-    UNCONFIRMED = "unconfirmed"  # ended any other way: charged at the hold until released
+    UNCONFIRMED = "unconfirmed"  # ended any other way: charged at most until released
     RELEASED = "released"  # was unconfirmed; the person says that it wasn't charged
     VOID = "void"  # nothing was sent, or the provider refused it at no cost
 
