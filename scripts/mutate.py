@@ -103,10 +103,11 @@ def modules(*, drawn: bool = False) -> dict[str, list[str]]:
     }
 
 
-def excuses() -> dict[str, str]:
-    """Return why a drawn mutant is equivalent, by its id."""
+def excuses() -> dict[tuple[str, str], str]:
+    """Return why a drawn mutant is equivalent, by its file and how the changed line reads."""
     with (MUTANTS / "modules.toml").open("rb") as file:
-        return dict(tomllib.load(file).get("equivalent", {}))
+        listed = tomllib.load(file).get("equivalent", [])
+    return {(entry["file"], entry["line"]): entry["why"] for entry in listed}
 
 
 def drawn_mutants(count: int, seed: int) -> list[Mutant]:
@@ -342,8 +343,8 @@ class Trials:
     def run(self, mutant: Mutant) -> Result:
         """Try one mutant. Ends the program where its tests fail without it."""
         began = time.monotonic()
-        if mutant.id in self._excuses:
-            return self._result(mutant, "excused", self._excuses[mutant.id], began)
+        if why := self._excuses.get((mutant.file, mutant.harm)):
+            return self._result(mutant, "excused", why, began)
         tests = self._tests.get(mutant.file)
         if tests is None:
             raise SystemExit(f"tests/mutants/modules.toml names no tests for {mutant.file}.")
@@ -427,6 +428,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=300, help="how many to draw (300)")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the drawing ({SEED})")
     parser.add_argument("--jobs", type=int, default=2, help="how many run side by side (2)")
+    parser.add_argument("--in", dest="within", default="", help="only files whose path holds this")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to a file")
     return parser.parse_args(arguments)
@@ -440,6 +442,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         mutants = drawn_mutants(options.count, options.seed)
         mutants = [m for m in mutants if not options.ids or m.id in options.ids]
+    mutants = [mutant for mutant in mutants if options.within in mutant.file]
     if options.list:
         print("\n".join(f"{mutant.id}  {mutant.harm}" for mutant in mutants))
         return 0
