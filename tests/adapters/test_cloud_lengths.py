@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+from baton.adapters.cloud import CloudWorker
 from baton.adapters.ledger import Ledger
 from baton.adapters.router import LearnedRouter, Limits
 from baton.adapters.store import Store
@@ -45,9 +47,13 @@ class Asking:
         async with orchestra.play(Prompt(text), NEW, limits, _refuse) as run:
             return view_of([event async for event in run])
 
+    def worker(self, name: str) -> CloudWorker:
+        return self._desk.workers[name]
+
     def cap(self) -> int:
         """Return the cap in the newest body."""
         body = self.cloud.calls[-1].json
+        body = {**body, **body.get("generationConfig", {})}
         [cap] = [body[name] for name in CAPS if name in body]
         return int(cap)
 
@@ -77,3 +83,18 @@ async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> 
         [call] = view.calls
         assert call.expected_tokens == expected
         assert asking.cap() >= expected, worker
+
+
+THOUGHTS = 3000
+
+
+@pytest.mark.parametrize("worker", ["openai", "responses", "anthropic", "gemini"])
+async def test_a_body_has_room_for_thoughts_besides_the_answer(asking: Asking, worker: str) -> None:
+    """Else a call could be paid for that returns nothing: one test for each dialect."""
+    talker = asking.worker(worker)
+    talker.card = replace(talker.card, thinking=THOUGHTS)
+    view = await asking.ask(worker, CHOICE)
+    assert view.status == "finished", view.failure
+    [call] = view.calls
+    assert 256 < call.expected_tokens < 1000
+    assert asking.cap() == call.expected_tokens + THOUGHTS

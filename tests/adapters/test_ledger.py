@@ -640,3 +640,16 @@ async def test_a_path_that_cannot_be_is_a_sentence_about_the_ledger(tmp_path: Pa
 def test_sums_of_the_largest_amounts_fit() -> None:
     assert MOST == 10**6 * NANO
     assert 9_000 * MOST < 2**63
+
+
+async def test_a_worker_gets_the_room_for_thoughts_that_its_own_calls_needed(
+    ledger: Ledger,
+) -> None:
+    asked = replace(bill(wanted=4096), expected=300, thinking=2000)
+    for number in range(50):
+        assert (await ledger.quote(asked)).cap == 2300, "too few calls say nothing"
+        hold = await ledger.hold(asked)
+        await ledger.settle(hold.call, Used(10, 100 + 10 * number))
+    assert (await ledger.quote(asked)).cap == 300 + 590
+    assert (await ledger.quote(replace(asked, worker="other", model="other"))).cap == 2300
+    assert (await ledger.quote(replace(asked, thinking=0))).cap == 300

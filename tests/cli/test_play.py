@@ -29,6 +29,9 @@ from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
 from baton.engine.ports import Choice, Offer, Place, Question
+from baton.settings import find_paths
+from cli.calling import Call
+from support.cloud import Cloud
 
 PLAINLY = Manner()
 ANEW = Place()
@@ -491,3 +494,26 @@ def test_what_is_written_beside_a_question_waits_for_its_answer(
     written(output)
     output.close()
     assert capfd.readouterr() == ("Paris", "baton: Later.\n")
+
+
+# Prompts through a pipe
+
+
+def test_nobody_can_be_asked_where_the_prompt_is_piped(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal on stderr isn't enough: what could be typed there is the prompt."""
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    with Cloud() as cloud:
+        file.write_text(
+            f'[budget]\nday = "2"\n[[workers]]\nid = "far"\nkind = "server"\nmodel = "kit-1"\n'
+            f'base_url = "{cloud.base("server")}"\nprivacy = "cloud"\n'
+            'price = { input = "1", output = "1" }\n'
+        )
+        monkeypatch.setattr(os, "isatty", lambda fd: fd == 2)
+        done = call("ask", "-m", "far", piped=b"Sum these notes up.")
+        assert cloud.calls == []
+    assert done.code == 4
+    assert "nobody was there to be asked" in done.err
+    assert "--budget" in done.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -232,3 +233,28 @@ def test_a_frozen_cloud_says_why_and_how_to_lift_it() -> None:
         "The cloud is frozen, so nothing was sent: gpt charged too much. See `baton usage` and "
         "`baton egress ls`, then lift it with `baton budget release --freeze`."
     )
+
+
+# How long a paid answer may get
+
+
+def test_a_cap_is_the_expected_length_and_room_for_thoughts() -> None:
+    roomy = rooms(day=NANO)
+    plain = bill()
+    for expected, thinking, cap in (
+        (None, 0, 4096), (700, 0, 700), (20, 0, 256), (700, 1000, 1700), (20, 1000, 1256),
+        (9000, 0, 4096), (3500, 1000, 4096),
+    ):  # fmt: skip
+        asked = replace(plain, expected=expected, thinking=thinking)
+        assert decide(asked, roomy).cap == cap
+        assert decide(replace(asked, wanted=100), roomy).cap == 100
+        assert decide(replace(asked, price=FREE), roomy).cap == 4096
+
+
+def test_room_for_thoughts_alone_is_refused() -> None:
+    """Else a call would be paid for that can return nothing."""
+    thinks = replace(bill(), expected=700, thinking=1000)
+    least = MINI.most(1000, 1256)
+    assert decide(thinks, rooms(day=least)).cap == 1256
+    refusal(thinks, rooms(day=least - 1))
+    assert decide(replace(thinks, thinking=0), rooms(day=least)).cap == 700

@@ -13,7 +13,18 @@ from baton.adapters.ledger import Ledger
 from baton.adapters.scripted import ScriptedWorker
 from baton.adapters.store import Store
 from baton.domain import events as ev
-from baton.domain.chat import Card, Chunk, Declined, Finish, Prompt, Request, Sent, Text, Usage
+from baton.domain.chat import (
+    Card,
+    Chunk,
+    Declined,
+    Finish,
+    Prompt,
+    Request,
+    Sent,
+    Text,
+    Usage,
+    input_bound,
+)
 from baton.domain.errors import StoreError, WorkerUnavailable
 from baton.domain.events import Decision
 from baton.domain.labels import Label
@@ -183,7 +194,10 @@ async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> Non
         assert offer.left == NANO
         assert offer.scope == "day"
         assert 0 < offer.most <= NANO
-        assert request.max_tokens == CLOUD.max_output
+        assert request.max_tokens == request.expected_tokens
+        bound = input_bound(request.messages)
+        assert CLOUD.price is not None
+        assert offer.most == CLOUD.price.most(bound, request.max_tokens or 0)
 
 
 async def test_what_was_charged_is_what_the_provider_counted() -> None:

@@ -200,7 +200,7 @@ async def test_steps_side_by_side_share_what_is_left(choice: str) -> None:
 async def test_the_last_of_steps_side_by_side_may_have_all_that_is_left() -> None:
     """A step that holds its money waits no more, so it is none of those that share the rest."""
     both = asyncio.Barrier(2)
-    ceiling = 40_000_000
+    ceiling = 8_000_000
 
     async def act(request: Request) -> AsyncGenerator[Chunk]:
         yield Text("x")
@@ -218,7 +218,7 @@ async def test_a_step_that_is_done_here_after_all_leaves_its_share_to_the_others
     """What a person kept here holds no money, so the next one is offered all that is left."""
     far = replace(cloud(), max_output=10**6)
     async with house(
-        Actor(local()), Actor(far), choice=["keep", "once"], ceiling=NANO // 10
+        Actor(local()), Actor(far), choice=["keep", "once"], ceiling=6_000_000
     ) as here:
         view = await here.play(side_by_side(2, "far"))
         first, second = view.offers

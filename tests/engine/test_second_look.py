@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.domain.chat import Card
@@ -15,6 +16,7 @@ from baton.domain.labels import Label
 from baton.domain.plan import Need
 from baton.engine.checks import check, is_checkable
 from baton.engine.ports import Funds
+from baton.engine.strategies import strategy
 from engine.small_desk import (
     BIG,
     CLOUD,
@@ -25,6 +27,7 @@ from engine.small_desk import (
     SUM,
     TALE,
     TINY,
+    TOOL,
     Desk,
     Play,
     expects,
@@ -46,6 +49,15 @@ async def hybrid(
 
 
 # Before anything is written
+
+
+@given(st.lists(st.sampled_from([TINY, LLAMA, GEMMA, CLOUD, OTHER, TOOL]), min_size=1, unique=True))
+@example([CLOUD])
+@example([TOOL])
+def test_a_plan_is_considered_whoever_is_there(cards: list[Card]) -> None:
+    route = replace(expects({"tiny": 0.5}, need=Need("reasoning", 4)), where="plan")
+    desk = Desk(situation(*cards, prompt=TALE, route=route))
+    assert asyncio.run(strategy("hybrid").first(desk)).plan.steps
 
 
 async def test_what_will_surely_go_well_is_drafted_once() -> None:

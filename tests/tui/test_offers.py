@@ -240,7 +240,7 @@ async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: 
         assert CARD not in stage.see()
         flat = " ".join(stage.see().split())
         assert "gpt-5-mini was not asked: the ceiling of $0.0001 for today" in flat
-        assert "it could have cost $0.009. /budget changes that." in flat
+        assert "it could have cost $0.005. /budget changes that." in flat
         assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
         assert await stage.desk.ledger.egress() == []
 

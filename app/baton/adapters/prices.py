@@ -25,6 +25,10 @@ FILE = Path(__file__).with_name("prices.json")
 CONFIGURED = "config.toml"
 """The source of a price that the person typed."""
 
+_THINKING = {"none": 1024, "low": 2048, "medium": 8192, "high": 24_576}
+"""Tokens that Google allows its models to think at each effort ("low": twice that, since OpenAI and
+xAI name no limit); some models can't be kept from thinking."""
+
 _PLAIN = re.compile(r"[0-9]{1,5}(\.[0-9]{1,9})?")
 _LEAST = NANO // 1000
 """A tenth of a cent per million tokens: below it, somebody typed the price of one token."""
@@ -92,6 +96,12 @@ def facts(model: str) -> Facts | None:
         entry.get("responses") is True,
         str(entry.get("until", "")),
     )
+
+
+def thinking(model: str, effort: str) -> int:
+    """Return how many tokens a model may think at an effort; one that isn't known may think."""
+    known = facts(model)
+    return _THINKING[effort] if known is None or known.reasoning else 0
 
 
 def cheapest(provider: str, today: str) -> str:

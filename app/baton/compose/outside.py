@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from baton.adapters.cloud import Gateway
     from baton.adapters.ledger import Ledger
     from baton.engine.ports import Worker
+    from baton.settings import Effort
 
 
 def outside_workers(
@@ -42,7 +43,7 @@ def outside_workers(
     )
     return gateway, {
         entry.id: CloudWorker(
-            card_of(entry),
+            card_of(entry, cloud.effort),
             gateway,
             base_url=entry.base_url,
             api_key_env=entry.api_key_env,
@@ -52,9 +53,9 @@ def outside_workers(
     }
 
 
-def card_of(entry: CloudSettings | ServerSettings) -> Card:
+def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
     """Return what is known of a worker elsewhere before it was ever called."""
-    from baton.adapters.prices import facts, price_of
+    from baton.adapters.prices import facts, price_of, thinking
 
     cloud = isinstance(entry, CloudSettings)
     provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
@@ -79,6 +80,7 @@ def card_of(entry: CloudSettings | ServerSettings) -> Card:
         remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
         slots=entry.slots,
         skills={str(kind): level for kind, level in entry.skills.items()},
+        thinking=thinking(entry.model, effort) if cloud else 0,
     )
     return card if entry.system is None else replace(card, system=entry.system)
 

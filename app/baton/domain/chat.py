@@ -184,7 +184,8 @@ class Card:
     would look for on a bill; `remote` is whether using it connects to anything but this machine.
     `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
     may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
-    are in neither are judged by its size.
+    are in neither are judged by its size. `thinking` is how many tokens a worker elsewhere may
+    think besides what it writes, until its own calls say how many (0: it doesn't think).
     """
 
     id: str
@@ -206,6 +207,7 @@ class Card:
     slots: int = 1
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
+    thinking: int = 0
 
     @property
     def is_tool(self) -> bool:

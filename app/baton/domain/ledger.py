@@ -83,11 +83,14 @@ class Bill:
     """Everything the ledger must know to hold money for one call.
 
     `input_bound` is the most tokens the request can come to, `wanted` the most the answer may
-    have. `ceilings` are this process's settings (a scope that isn't there sets no limit); a run's
-    ceiling comes from `--budget`. `typed` is whether a person typed that one, which allows spending
-    where nothing else is set. `share` is among how many calls that are ready the headroom is
-    divided. `keep` is whether what is sent may stay in the egress log (not with `--no-history`).
-    `root` is the first of the runs that this one goes on with ("": none): all share one ceiling.
+    have: what was asked for, within the worker's own limit. `expected` is the 99th percentile of
+    the answer's length (None: unknown), `thinking` the tokens that a worker that thinks needs
+    besides (0: it doesn't). `ceilings` are this process's settings (a scope that isn't there sets
+    no limit); a run's ceiling comes from `--budget`. `typed` is whether a person typed that one,
+    which allows spending where nothing else is set. `share` is among how many calls that are ready
+    the headroom is divided. `keep` is whether what is sent may stay in the egress log (not with
+    `--no-history`). `root` is the first of the runs that this one goes on with ("": none): all
+    share one ceiling.
     """
 
     run: str
@@ -104,6 +107,20 @@ class Bill:
     share: int = 1
     keep: bool = True
     root: str = ""
+    expected: int | None = None
+    thinking: int = 0
+
+    @property
+    def cap(self) -> int:
+        """The most tokens that are paid for: all that is wanted where that costs nothing."""
+        if self.expected is None or self.price.is_free:
+            return self.wanted
+        return min(self.wanted, max(USEFUL_TOKENS, self.expected) + self.thinking)
+
+    @property
+    def least(self) -> int:
+        """The fewest tokens that make a useful answer: thoughts alone make none."""
+        return min(self.cap, USEFUL_TOKENS + self.thinking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from baton.domain.errors import BudgetExceeded
-from baton.domain.ledger import USEFUL_TOKENS, Bill, Hold, Room, Scope
+from baton.domain.ledger import Bill, Hold, Room, Scope
 from baton.domain.money import NANO, format_usd, show_usd
 
 MOST = 10**6 * NANO
@@ -27,13 +27,13 @@ def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
             "`baton budget release --freeze`.",
         )
     if bill.price.is_free:
-        return Hold("", bill.wanted, 0)
+        return Hold("", bill.cap, 0)
     _must_be_on(bill, rooms)
     room = min((r for r in rooms if r.left is not None), key=lambda r: r.left or 0)
     amount = min(room.left or 0, MOST) // max(1, bill.share)
     allowed = bill.price.cap_within(amount, bill.input_bound)
-    cap = bill.wanted if allowed is None else min(bill.wanted, allowed)
-    least = bill.price.most(bill.input_bound, min(USEFUL_TOKENS, bill.wanted))
+    cap = bill.cap if allowed is None else min(bill.cap, allowed)
+    least = bill.price.most(bill.input_bound, bill.least)
     if least > amount:
         raise _refusal(bill, room, least)
     return Hold("", cap, bill.price.most(bill.input_bound, cap))

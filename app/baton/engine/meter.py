@@ -99,6 +99,8 @@ class Purse:
             share=share,
             keep=self.limits.keep,
             root=self.root,
+            expected=request.expected_tokens,
+            thinking=card.thinking,
         )
 
     async def redacted(self, card: Card, request: Request) -> tuple[Request, tuple[Hidden, ...]]:

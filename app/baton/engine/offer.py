@@ -62,7 +62,7 @@ class Offers:
         try:
             quoted = await self._purse.ledger.quote(bill)
         except BudgetExceeded as refused:
-            most = bill.price.most(bill.input_bound, bill.wanted)
+            most = bill.price.most(bill.input_bound, bill.cap)
             decision, message = Decision.CEILING, str(refused)
             return Offered(0.0, card.id, why, most, size, told, decision, message), 0
         most = quoted.amount

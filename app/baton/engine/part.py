@@ -198,7 +198,7 @@ class Part:
         return Request(
             plan.messages(self.number, playing.material, outputs, system),
             purpose,
-            limits.max_tokens if answers else self._most,
+            limits.max_tokens if answers else self._most + card.thinking,
             temperature,
             seed,
             begun.label,

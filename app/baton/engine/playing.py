@@ -297,6 +297,8 @@ class Playing:
         stage = self.stage
         card = self.situation.card(worker)
         label, seed = stage.begun.label, stage.task.limits.seed
+        if max_tokens is not None:
+            max_tokens += card.thinking
         request = Request(tuple(messages), purpose, max_tokens, 0.0, seed, label, shape=shape)
         await stage.emit(ev.Planning(0, worker))
         if card.is_outside:

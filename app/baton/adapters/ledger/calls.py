@@ -22,6 +22,9 @@ from baton.sqlite import Connection, Row, clean
 
 _DAY = timedelta(days=1)
 
+_ENOUGH_CALLS, _LATEST_CALLS = 50, 500
+"""So many settled calls of a worker say how long it thinks; the latest count."""
+
 
 @dataclass(frozen=True, slots=True)
 class Here:
@@ -73,7 +76,25 @@ def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
     reason, workers = _freezes(connection)
     if bill.price.is_free and clean(bill.worker) not in workers:
         reason = ""  # it can't spend, whatever went wrong elsewhere
-    return decide(bill, rooms, reason)
+    return decide(_with_thoughts(connection, bill), rooms, reason)
+
+
+def _with_thoughts(connection: Connection, bill: Bill) -> Bill:
+    """Return the bill with the 99th percentile of what its worker's calls really came to.
+
+    Thoughts count as text in `tokens_out`, so that is never too little for them.
+    """
+    if not bill.thinking:
+        return bill
+    rows = connection.execute(
+        "SELECT tokens_out FROM calls WHERE worker = ? AND model = ? AND status = 'settled' "
+        "ORDER BY key DESC LIMIT ?",
+        [clean(bill.worker), clean(bill.model), _LATEST_CALLS],
+    ).fetchall()
+    if len(rows) < _ENOUGH_CALLS:
+        return bill
+    counts = sorted(row["tokens_out"] for row in rows)
+    return replace(bill, thinking=max(1, counts[-(-99 * len(counts) // 100) - 1]))
 
 
 def standing(

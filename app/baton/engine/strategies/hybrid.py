@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from baton.domain.plan import Outcome
@@ -141,7 +142,7 @@ def _is_strong(situation: Situation, funds: Funds) -> bool:
     Where only the helper is strong, it answers a single question sooner by itself.
     """
     cards = here(situation)
-    best = max(power(situation, card) for card in cards)
+    best = max((power(situation, card) for card in cards), default=-math.inf)
     if best >= _BY_ITSELF or (len(cards) > 1 and best >= _AMONG_OTHERS):
         return True
     return situation.helper != "" and funds.left != 0 and situation.route.template != ONE_QUESTION
