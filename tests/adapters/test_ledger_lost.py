@@ -222,6 +222,33 @@ def test_the_history_knows_calls_that_an_older_ledger_lacks(home: Home, tmp_path
     assert "older" in asyncio.run(home.start())[1]
 
 
+def test_the_history_knows_more_than_a_record_that_was_restored_as_well(
+    home: Home, tmp_path: Path
+) -> None:
+    """As by a backup of the data folder that copied the history last, and without the state."""
+    asyncio.run(home.spend())
+    shutil.copytree(home.data, tmp_path / "backup")
+    asyncio.run(remember(home))
+    remove_all(home)
+    shutil.rmtree(home.state)
+    for file in (tmp_path / "backup").iterdir():
+        shutil.copy(file, home.data)
+    assert "older" in asyncio.run(home.start())[1]
+
+
+def test_a_freeze_that_was_lifted_stays_lifted_where_no_record_can_be_kept(home: Home) -> None:
+    asyncio.run(home.spend())
+    copy = home.ledger.read_bytes()
+    asyncio.run(remember(home))
+    remove_all(home)
+    home.ledger.write_bytes(copy)
+    shutil.rmtree(home.state)
+    home.state.touch()
+    assert "older" in asyncio.run(home.start())[1]
+    asyncio.run(home.thaw())
+    assert asyncio.run(home.start()) == ("", "")
+
+
 # Older ledgers, and others'
 
 
@@ -327,6 +354,36 @@ async def test_a_ledger_that_is_set_back_while_in_use_spends_nothing(
     await asyncio.to_thread(home.ledger.write_bytes, old)  # as `cp` does: the same file
     with pytest.raises(StoreError):
         await ledger.hold(bill({Scope.DAY: CENT}))
+    await ledger.aclose()
+
+
+async def test_a_ledger_that_is_set_back_under_a_call_is_a_sentence(home: Home) -> None:
+    ledger = home.open()
+    await ledger.void((await ledger.hold(bill())).call)
+    await ledger.aclose()
+    old = await asyncio.to_thread(home.ledger.read_bytes)
+    ledger = home.open()
+    call = (await ledger.hold(bill())).call
+    connection = sqlite.connect(home.ledger)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    await asyncio.to_thread(home.ledger.write_bytes, old)
+    for end in (ledger.sent(call, "https://cloud.invalid", b"x"), ledger.settle(call, Used(1, 1))):
+        with pytest.raises(StoreError, match="replaced by an older one"):
+            await end
+    await ledger.aclose()
+
+
+async def test_a_ledger_with_two_names_spends_nothing(home: Home, tmp_path: Path) -> None:
+    """Each name has a log of its own, so under each the other's calls would be unknown."""
+    ledger = home.open()
+    await ledger.void((await ledger.hold(bill())).call)
+    other = tmp_path / "other.db"
+    await asyncio.to_thread(other.hardlink_to, home.ledger)
+    with pytest.raises(StoreError, match="another name"):
+        await ledger.hold(bill())
+    await asyncio.to_thread(other.unlink)
+    await ledger.void((await ledger.hold(bill())).call)
     await ledger.aclose()
 
 

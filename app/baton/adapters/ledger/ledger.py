@@ -103,6 +103,7 @@ class Ledger:
     def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
         """Change the ledger, then record elsewhere how far it has come."""
         with transaction(connection):
+            self._must_have_grown(connection)
             done = work(connection)
             progress = progress_of(connection)
         self._progress = progress  # not before the commit, which a full disk refuses
@@ -115,14 +116,10 @@ class Ledger:
     async def hold(self, bill: Bill) -> Hold:
         """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
 
-        def hold(connection: Connection) -> Hold:
-            self._must_have_grown(connection)
-            return calls.hold(connection, bill, self._here())
-
         def work(connection: Connection) -> Hold:
             self._must_be_there()
             self._take_over(connection)
-            return self._commit(hold, connection)
+            return self._commit(lambda c: calls.hold(c, bill, self._here()), connection)
 
         return await self._do(work)
 
@@ -266,12 +263,19 @@ class Ledger:
                 "The ledger file was moved away while it was in use, so nothing was sent.",
                 "Start Baton again.",
             )
+        if self._path is not None and self._path.stat().st_nlink > 1:
+            raise StoreError(
+                f"The ledger {self._path} has another name as well (a hard link): what is spent "
+                "under one name is not known under the other, so nothing was sent.",
+                "Remove the other name.",
+            )
 
     def _must_have_grown(self, connection: Connection) -> None:
-        """Spend nothing by a file that forgot what this process wrote. Raises StoreError."""
+        """Write nothing into a file that forgot what this process wrote. Raises StoreError."""
         if progress_of(connection).rows < self._progress.rows:
             raise StoreError(
-                "The ledger was replaced by an older one while it was in use, so nothing was sent.",
+                "The ledger was replaced by an older one while it was in use, so nothing more was "
+                "sent or recorded.",
                 "Start Baton again.",
             )
 

@@ -20,7 +20,7 @@ _PROGRESS = """SELECT (SELECT id FROM identity), (SELECT coalesce(max(key), 0) F
     + (SELECT coalesce(max(key), 0) FROM egress) + (SELECT coalesce(max(key), 0) FROM ceilings)
     + (SELECT coalesce(max(key), 0) FROM freezes)"""
 
-_LAST_PAID_CALL = """SELECT data ->> 'call' FROM runs JOIN events ON events.run = runs.id
+_LAST_PAID_CALL = """SELECT data ->> 'call', created FROM runs JOIN events ON events.run = runs.id
     WHERE kind = 'Called' AND data ->> 'cost' > 0 AND data ->> 'call' > '' AND owner IS NOT NULL
     ORDER BY runs.key DESC, seq DESC LIMIT 1"""
 """What was imported has no owner: another machine's ledger knows of it."""
@@ -54,8 +54,9 @@ class Memory:
         beside = _read(self._beside)
         others = dict(self._others())
         past = has_past(self.path) or self._beside.exists() or bool(others)
-        last = "" if beside or others else self._last_paid_call()
-        return Recollection(past or bool(last), beside, others, last)
+        # What is beside the ledger may have been restored with it.
+        last = None if others else self._last_paid_call()
+        return Recollection(past or last is not None, beside, others, last)
 
     def _others(self) -> Iterator[tuple[str, int]]:
         with suppress(OSError):
@@ -63,14 +64,14 @@ class Memory:
                 if (found := _read(file)) is not None and found.ledger == file.name:
                     yield found.ledger, found.rows
 
-    def _last_paid_call(self) -> str:
-        """Return the id of the last call that the history says was paid here, or ""."""
+    def _last_paid_call(self) -> tuple[str, float] | None:
+        """Return the last call that the history says was paid here, and when its run began."""
         if self.history is None or not self.history.is_file() or not self.history.stat().st_size:
-            return ""
+            return None
         with suppress(sqlite3.Error, OSError), closing(connect(self.history, "ro")) as connection:
             row = connection.execute(_LAST_PAID_CALL).fetchone()
-            return str(row[0]) if row is not None else ""
-        return ""
+            return (str(row[0]), float(row[1])) if row is not None else None
+        return None
 
     def record(self, progress: Progress) -> None:
         """Remember how far a ledger has come. A disk that refuses leaves an older record."""
@@ -87,13 +88,13 @@ class Recollection:
     """What was remembered of ledgers: `past` is whether there was one at all.
 
     `beside` is the one at the same path, `others` the rows of all by id. `last_paid` is the last
-    call that the history knows, asked for only where there are no records.
+    call that the history knows and when, asked for only where there are no other records.
     """
 
     past: bool
     beside: Progress | None
     others: dict[str, int]
-    last_paid: str
+    last_paid: tuple[str, float] | None
 
     def doubt(self, connection: Connection, present: Progress) -> str:
         """Say why this ledger can't be the one that was used last, or return ""."""
@@ -102,11 +103,16 @@ class Recollection:
             known = max(known or 0, self.beside.rows)
         elif self.beside is not None or (self.others and known is None):
             return OTHER
-        if known is not None:
-            return OLDER if present.rows < known else ""
-        query = "SELECT 1 FROM calls WHERE id = ?"
-        lacks = self.last_paid and not connection.execute(query, [self.last_paid]).fetchone()
-        return OLDER if lacks else ""
+        is_behind = known is not None and present.rows < known
+        return OLDER if is_behind or self._lacks_last_paid(connection) else ""
+
+    def _lacks_last_paid(self, connection: Connection) -> bool:
+        """Tell whether the ledger lacks that call, and nobody lifted a freeze since."""
+        if self.last_paid is None:
+            return False
+        query = """SELECT 1 FROM calls WHERE id = ?
+            UNION ALL SELECT 1 FROM freezes WHERE reason = '' AND at >= ?"""
+        return connection.execute(query, self.last_paid).fetchone() is None
 
 
 def progress_of(connection: Connection) -> Progress:
