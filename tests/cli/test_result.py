@@ -29,6 +29,7 @@ CALL = ev.Called(
     first_token=0.5,
     loading=0.3,
     finish=None,
+    held=4_000_000,
 )
 
 EVENTS: list[ev.Event] = [
@@ -53,6 +54,7 @@ def test_the_object_has_the_fixed_shape() -> None:
         "schema": 1,
         "status": "finished",
         "error": None,
+        "warnings": [],
         "answer": "Paris",
         "run_id": "r1",
         "conversation_id": "c1",

@@ -15,10 +15,10 @@ from baton.cli.asking import Asker
 from baton.cli.failures import complain
 from baton.cli.forms import AsEvents, AsJson, AsText, Form, Special
 from baton.cli.output import Output, unwritable
-from baton.cli.result import is_drawn
+from baton.cli.result import is_drawn, warnings
 from baton.cli.resume import way_on
 from baton.domain.chat import Prompt
-from baton.domain.errors import BY_NAME, BatonError
+from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded
 from baton.domain.events import Decision
 from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
@@ -75,6 +75,8 @@ async def show(begin: Callable[[Ask], Run], manner: Manner, special: Special | N
                     view = view.apply(event)
                     form.take(event, view)
             form.end(view)
+            for warning in warnings(view):
+                output.warn(f"baton: {warning['message']} {warning['hint']}")
             _tell(view, output, manner, left)
         finally:
             await _drain(output, left)
@@ -120,6 +122,8 @@ def _exit_code(view: RunView, output: Output, manner: Manner, left: list[int]) -
     if output.failure is not None and output.failure.errno != errno.EPIPE:
         kept = manner.kept and view.started is not None
         return complain(unwritable(output.failure, "It is in your history." if kept else ""))
+    if view.overcharged:
+        return BudgetExceeded.exit_code
     if view.failure is not None:
         return BY_NAME.get(view.failure.error, BatonError).exit_code
     if manner.preview and is_drawn(view):

@@ -9,7 +9,7 @@ from typing import Any
 from baton.cli.output import to_json
 from baton.domain.errors import BatonError
 from baton.domain.events import Called, Event, Offered, Routed
-from baton.domain.money import format_usd
+from baton.domain.money import exact_usd, format_usd
 from baton.domain.view import RunView, StepView
 
 SCHEMA = 1
@@ -33,6 +33,7 @@ def as_object(
         "schema": SCHEMA,
         "status": "failed" if error is not None else status,
         "error": told,
+        "warnings": warnings(view),
         "answer": view.answer,
         "run_id": started.run if started else None,
         "conversation_id": started.conversation if started else None,
@@ -45,6 +46,20 @@ def as_object(
         "held_usd": format_usd(0),  # at a run's end every hold is settled or unconfirmed
         "unconfirmed_usd": format_usd(sum(c.cost for c in view.calls if not c.confirmed)),
     }
+
+
+def warnings(view: RunView) -> list[dict[str, str]]:
+    """Return what a person must learn though there may be an answer."""
+    return [
+        {
+            "kind": "overcharge",
+            "message": f"{call.worker} charged {exact_usd(call.cost)} for a call that was to cost "
+            f"at most {exact_usd(call.held)}.",
+            "hint": "The cloud is frozen until `baton budget release --freeze`; first see "
+            "`baton usage` and your bill.",
+        }
+        for call in view.overcharged
+    ]
 
 
 def is_drawn(view: RunView) -> bool:

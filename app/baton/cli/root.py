@@ -73,7 +73,7 @@ Examples:
 
 \b
 Exit codes: 0 done · 1 anything else · 2 usage or settings · 3 no key · 4 ceiling
-reached · 5 model file · 6 worker failed · 130 interrupted
+reached or a charge above what was held · 5 model file · 6 worker failed · 130 interrupted
 
 \b
 BATON_HOME=FOLDER keeps everything in one folder; BATON_OFFLINE=1 stays offline;

@@ -32,6 +32,12 @@ def format_usd(nanos: int) -> str:
     return f"{whole}.{rest:09d}".rstrip("0").rstrip(".")
 
 
+def exact_usd(nanos: int) -> str:
+    """Write nano-dollars for a person without rounding: "$0.17793", "$0.20"."""
+    whole = format_usd(nanos)
+    return f"${whole}" if nanos % (NANO // 100) else f"${Decimal(nanos) / NANO:.2f}"
+
+
 def show_usd(nanos: int) -> str:
     """Write nano-dollars for a person, with the digits that matter: "$0.004", "$1.20"."""
     if nanos and nanos < NANO // 100:

@@ -135,6 +135,11 @@ class RunView:
         return sum(call.cost for call in self.calls)
 
     @property
+    def overcharged(self) -> tuple[Called, ...]:
+        """The calls that cost more than was held for them, which freezes the cloud."""
+        return tuple(call for call in self.calls if call.cost > call.held)
+
+    @property
     def worked(self) -> float:
         """The seconds it took, without those in which a person was waited for."""
         spent = sum(call.seconds for call in self.calls)
