@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.sanitise import escape_json, one_line, sanitise
+from baton.domain.sanitise import StreamSanitiser, escape_json, one_line, sanitise
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
 EVERYTHING = "".join(map(chr, range(sys.maxunicode + 1)))
@@ -24,6 +24,7 @@ IGNORABLE = (
 )
 """Unicode's Default_Ignorable_Code_Point: what is not drawn where it isn't understood."""
 
+BROKEN = st.text(st.sampled_from("ab \t\r\n\x1b\x85"), max_size=40)
 ORDINARY = st.text(
     st.characters(
         categories=("L", "N", "P", "S", "Zs"), exclude_characters="\u115f\u1160\u3164\uffa0"
@@ -79,9 +80,23 @@ def test_emoji_and_scripts_keep_what_they_need(text: str) -> None:
     assert sanitise(text) == text
 
 
-@given(ANYTHING, st.integers(0, 60))
-def test_chunk_borders_do_not_matter(text: str, at: int) -> None:
-    assert sanitise(text[:at]) + sanitise(text[at:]) == sanitise(text)
+@given(ANYTHING | BROKEN, st.integers(0, 60), st.integers(0, 60))
+def test_chunk_borders_do_not_matter(text: str, at: int, more: int) -> None:
+    stream = StreamSanitiser()
+    chunks = (text[:at], text[at : at + more], text[at + more :])
+    assert "".join(map(stream.feed, chunks)) == sanitise(text)
+
+
+@given(ANYTHING | BROKEN, st.integers(0, 60))
+def test_what_is_drawn_of_a_growing_text_only_grows(text: str, at: int) -> None:
+    assert sanitise(text).startswith(sanitise(text[:at]))
+
+
+@given(st.lists(st.tuples(ORDINARY, st.sampled_from(("\n", "\r", "\r\n")))))
+def test_line_breaks_of_every_kind_survive(lines: list[tuple[str, str]]) -> None:
+    numbered = [(f"{number}{line}", end) for number, (line, end) in enumerate(lines)]
+    text = "".join(line + end for line, end in numbered)
+    assert sanitise(text) == "".join(f"{line}\n" for line, _ in numbered)
 
 
 @given(ANYTHING)
@@ -114,6 +129,6 @@ def test_one_line_is_one_short_line(text: str, limit: int) -> None:
 
 def test_known_attacks() -> None:
     assert sanitise("\x1b]52;c;aGk=\x07") == "�]52;c;aGk=�"
-    assert sanitise("a\r\nb") == "a\nb"
+    assert sanitise("a\r\nb\rc\nd\r\r\ne\n\rf") == "a\nb\nc\nd\n\ne\n\nf"
     assert sanitise("\x9b31mred") == "�31mred"
     assert sanitise("evil\u202etxt.exe") == "evil�txt.exe"

@@ -37,8 +37,11 @@ class Terminal:
         return "\n".join(self._screen.display)
 
     def send(self, keys: str) -> None:
-        """Type."""
-        self._child.send(keys)
+        """Type; a terminal takes a few thousand bytes at once."""
+        left = keys.encode()
+        while left:
+            left = left[self._child.send(left) :]
+            self.read(0)
 
     def read(self, longest: float = 0.05) -> None:
         """Take in whatever the program writes within that time (seconds)."""

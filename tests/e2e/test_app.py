@@ -39,6 +39,11 @@ def start_streaming(app: Terminal) -> None:
     app.wait(lambda _: answer_on(app) != "")  # its speed may be told before its first words
 
 
+def written_on(app: Terminal) -> list[str]:
+    """Return the lines that stand in the prompt."""
+    return [line.strip("│ ") for line in app.text.splitlines() if line.lstrip().startswith("│")]
+
+
 def child_of(app: Terminal, name: str) -> psutil.Process:
     (child,) = [one for one in app.children() if f"baton.children.{name}" in one.cmdline()]
     return child
@@ -97,6 +102,21 @@ def test_typing_before_the_first_frame_is_not_lost(home: Path) -> None:
     terminal.send("typed early")
     terminal.wait_for("typed early")
     terminal.close()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_pasted_line_breaks_arrive(app: Terminal, home: Path, end: str) -> None:
+    lines = [f"line {number}" for number in range(5_000)]
+    app.send(f"\x1b[200~{end.join(lines)}\x1b[201~")
+    app.wait_for("pasted text (")
+    app.send(f"\x1b[200~def f():{end}    return 1{end}{end}print(f())\x1b[201~")
+    app.wait(lambda _: written_on(app) == ["def f():", "return 1", "", "print(f())"])
+    app.send("\r")
+    wait_until(lambda: bool(stored(home)))
+    with sqlite3.connect(home / "data" / "baton.db") as db:
+        (text,) = db.execute("SELECT text FROM files").fetchone()
+    assert text == "\n".join(lines)
+    assert stored(home)[0][1] == "def f():\n    return 1\n\nprint(f())"
 
 
 def test_escape_stops_and_the_text_is_kept(app: Terminal, home: Path) -> None:

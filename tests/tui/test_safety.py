@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from textual.theme import Theme
 
+from baton.adapters.store import Store
 from baton.domain.chat import Attachment, Chunk, Prompt, Request, Text, TurnStatus
 from baton.domain.errors import WorkerUnavailable
 from baton.domain.events import Decision, Offered
@@ -204,6 +206,51 @@ async def test_pasted_text_is_cleaned(tmp_path: Path) -> None:
         stage.app.post_message(Paste("a\x1b[31mb\u202ec"))
         await stage.until(lambda: stage.chat.composer.text)
         assert stage.chat.composer.text == "a�[31mb�c"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+async def test_pasted_lines_stay_lines(tmp_path: Path, end: str) -> None:
+    from textual.events import Paste
+
+    lines = [f"line {number}" for number in range(5_000)]
+    asked: list[str] = []
+
+    def script(request: Request) -> Iterable[Chunk]:
+        asked.append(request.messages[-1].text)
+        yield Text("read")
+
+    async with staged(tmp_path, script) as stage:
+        stage.app.post_message(Paste(end.join(("def f():", "    return 1", "", "print(f())"))))
+        await stage.until(lambda: stage.chat.composer.text)
+        assert stage.chat.composer.text == "def f():\n    return 1\n\nprint(f())"
+        stage.app.post_message(Paste(end.join(lines)))
+        await stage.until(lambda: "pasted text (" in stage.see())
+        await stage.press("enter")
+        await stage.until(lambda: asked)
+        assert "\n".join(lines) in asked[0]
+
+
+async def test_a_text_pasted_while_the_draft_is_read_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from textual.events import Paste
+
+    reading, pasted = asyncio.Event(), asyncio.Event()
+    draft = Store.draft
+
+    async def read_slowly(store: Store, conversation: str) -> str:
+        reading.set()
+        await pasted.wait()
+        return await draft(store, conversation)
+
+    monkeypatch.setattr(Store, "draft", read_slowly)
+    async with staged(tmp_path, settle=False) as stage:
+        await reading.wait()
+        stage.app.post_message(Paste("word " * 5_000))
+        await stage.until(lambda: "pasted text (" in stage.see())
+        pasted.set()
+        await stage.app.workers.wait_for_complete()
+        assert [file.size for file in stage.chat.composer.pasted] == [25_000]
 
 
 async def test_a_bug_leaves_a_report_without_anyones_data(

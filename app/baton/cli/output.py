@@ -13,7 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from baton.domain.errors import StoreError
-from baton.domain.sanitise import escape_json, one_line, sanitise
+from baton.domain.sanitise import StreamSanitiser, escape_json, one_line, sanitise
 
 _CLEAR = "\r\x1b[2K"
 
@@ -79,6 +79,7 @@ class Output:
         self._may_overwrite = self._may_talk and os.environ.get("TERM") not in {None, "", "dumb"}
         self._status = ""
         self._at_line_start = True
+        self._sanitiser = StreamSanitiser()
         self._queue: SimpleQueue[_Item] = SimpleQueue()
         self._held: list[_Item] | None = None
         self._thread = threading.Thread(target=self._write_all, name="output", daemon=True)
@@ -95,7 +96,9 @@ class Output:
             return
         if self.to_terminal:
             self.status("")
-            text = sanitise(text)
+            text = self._sanitiser.feed(text)
+            if not text:
+                return
         self._at_line_start = text.endswith("\n")
         self._put((1, text.encode("utf-8", "replace")))
 

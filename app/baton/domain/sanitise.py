@@ -2,8 +2,8 @@
 
 Models, files, error messages, worker names, history, pasted text: any of them may hold escape
 sequences that would write to the clipboard, forge the window's title or move the cursor, or text
-that doesn't show but is copied along. Every rule looks at single characters, so text may be cleaned
-in chunks split anywhere.
+that doesn't show but is copied along. Text that comes in chunks goes through a `StreamSanitiser`,
+since the two characters of a CRLF may come in two chunks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 _SHOWN = "�"
-_BREAKS = re.compile("\u2028|\u2029|\x85")
+_BREAKS = re.compile("\r\n?|\u2028|\u2029|\x85")
 _UNSAFE = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f"  # C0 but tab and newline, DEL
@@ -33,14 +33,29 @@ _ESCAPED = re.compile(f"{_BREAKS.pattern}|{_UNSAFE.pattern}")
 def sanitise(text: str) -> str:
     """Return the text with nothing in it that a terminal would obey, and nothing invisible.
 
-    Carriage returns vanish (so that CRLF becomes a plain line break), exotic line separators become
-    line breaks, and every other unsafe character is replaced by U+FFFD, so that the person sees
-    that something was there. The two joiners that scripts and emoji need (U+200C, U+200D) stay.
+    CRLF, a lone carriage return (many terminals paste line breaks as those) and exotic line
+    separators become line breaks. Every other unsafe character is replaced by U+FFFD, so that the
+    person sees that something was there. The two joiners that scripts and emoji need (U+200C,
+    U+200D) stay.
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _BREAKS.sub("\n", text.replace("\r", ""))
-    return _UNSAFE.sub(_SHOWN, text)
+    return _UNSAFE.sub(_SHOWN, _BREAKS.sub("\n", text))
+
+
+class StreamSanitiser:
+    """Sanitises a text that comes in chunks, whatever their borders."""
+
+    def __init__(self) -> None:
+        self._ended_with_return = False
+
+    def feed(self, chunk: str) -> str:
+        """Return the next chunk sanitised; a CRLF split between two chunks is one line break."""
+        if not chunk:
+            return ""
+        rest = chunk.removeprefix("\n") if self._ended_with_return else chunk
+        self._ended_with_return = chunk.endswith("\r")
+        return sanitise(rest)
 
 
 def escape_json(text: str) -> str:

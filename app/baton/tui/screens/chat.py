@@ -99,9 +99,8 @@ class ChatScreen(AdvisingScreen):
         if self.desk.conversation is not None:
             return await self.open(self.desk.conversation)
         try:
-            typed = self.composer.text
             draft = await self.desk.store.draft("")
-            if self._untouched and not typed and not self.composer.text:
+            if self._untouched and self.composer.is_empty:
                 self.composer.put(draft)
             if self._untouched:
                 await self._welcome(first=True)
@@ -118,14 +117,15 @@ class ChatScreen(AdvisingScreen):
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation, with what was being written in it."""
         try:
-            typed = self.composer.text
+            written = (self.composer.text, self.composer.pasted)
             fresh = self.chat.id is None and not self.transcript.turns
             if not fresh:
                 await self.keep_draft()
             draft = await self.desk.store.draft(conversation or "")
             await self.show(conversation, at)  # from here on a pause in typing keeps another one
             draft = draft.removeprefix(self.queued(conversation)).lstrip("\n")
-            if not (fresh and typed) and self.composer.text == typed:
+            unchanged = (self.composer.text, self.composer.pasted) == written
+            if unchanged and not (fresh and any(written)):
                 self.composer.editing = None
                 self.composer.put(draft)
             if conversation is None:

@@ -86,6 +86,11 @@ class Composer(Vertical):
         return tuple(self._pasted)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is written, and nothing was pasted that goes along."""
+        return not (self.text or self._pasted)
+
+    @property
     def is_typing(self) -> bool:
         """Whether the person is typing just now."""
         return time.monotonic() - self._changed_at < TYPING_SECONDS
