@@ -323,17 +323,19 @@ def ignored_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
     return unknown_variables(environ, Settings)
 
 
-def write(file: Path, changes: Mapping[str, Any]) -> None:
+def write(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Change settings in the file, where all else stays as it is, comments too.
 
     `changes` is a tree like the file's, {"budget": {"day": "2"}}; None takes a setting out. The
-    file is replaced as a whole, and not at all if the settings would be wrong. Raises ConfigError.
+    file is replaced as a whole, and not at all if the settings would be wrong. Returns the changes
+    that take these back. Raises ConfigError.
     """
     import tomlkit
 
     with _alone(file):
         read_file(file)  # says what is wrong with it better than tomlkit does
         document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
+        inverse = _inverse(document.unwrap(), changes)
         _change(document, changes)
         text = tomlkit.dumps(document)
         _combined(Source(str(file), document.unwrap(), text))
@@ -342,6 +344,18 @@ def write(file: Path, changes: Mapping[str, Any]) -> None:
             replace_file(file, text, mode=mode)
         except OSError as error:
             raise _unwritable(file, error) from error
+    return inverse
+
+
+def _inverse(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes that take these back; a table that they make stays, empty."""
+    inverse: dict[str, Any] = {}
+    for key, value in changes.items():
+        found = tree.get(key)
+        if isinstance(value, Mapping) and isinstance(found, Mapping | None):
+            found = _inverse(found or {}, value)
+        inverse[key] = found
+    return inverse
 
 
 @contextmanager
@@ -376,7 +390,8 @@ def _alone(file: Path) -> Iterator[None]:
 
 def _unwritable(file: Path, error: OSError) -> ConfigError:
     return ConfigError(
-        f"{file} can't be written: {error.strerror}; it is as it was.", "Check its owner."
+        f"{file} can't be written: {error.strerror}; it is as it was.",
+        "Check its owner, and that the disk isn't full.",
     )
 
 

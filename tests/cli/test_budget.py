@@ -62,6 +62,19 @@ def test_a_ceiling_is_set_in_the_file_and_for_running_batons(call: Call) -> None
     assert load(file, {}).budget.day == ""
 
 
+@pytest.mark.parametrize("before", ["", '[budget]\nday = "0.03" # mine\n'])
+def test_a_ceiling_that_the_ledger_refuses_is_not_in_the_file(call: Call, before: str) -> None:
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text(before)
+    find_paths().ledger.mkdir(parents=True)
+    done = call("budget", "set", "day", "5")
+    assert done.code == 1
+    assert "The ledger at" in done.err
+    assert load(file, {}).budget.day == ("0.03" if before else "")
+    assert before.strip() in file.read_text()  # the comment, too
+
+
 def test_the_policy_is_set(call: Call) -> None:
     done = call("budget", "set", "policy", "once")
     assert (done.code, "asks once in each conversation" in done.err) == (0, True)

@@ -11,6 +11,7 @@ from baton.adapters.ledger import Ledger
 from baton.adapters.store import Store
 from baton.domain.chat import Chunk, Request, Text
 from baton.domain.errors import StoreError
+from baton.settings import load
 from baton.tui import crash
 from baton.tui.app import BatonApp, farewell
 from tui.stage import Stage, afar, sorry, staged
@@ -170,6 +171,7 @@ async def test_a_ledger_that_fails_is_told_of(
                 monkeypatch.setattr(stage.desk.ledger, name, fail)
         await stage.send(keys)
         await stage.until(lambda: "The ledger is gone." in stage.see())
+        assert load(stage.desk.config, {}).budget.ceilings == {}
         monkeypatch.undo()
         await stage.press("escape")
         await stage.answered()

@@ -11,7 +11,7 @@ import click
 
 from baton.cli.booked import columns, when, with_ledger
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.errors import ConfigError
+from baton.domain.errors import BatonError, ConfigError
 from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, Thrift
 from baton.domain.money import format_usd, parse_usd, show_usd
 from baton.domain.sanitise import one_line
@@ -204,8 +204,13 @@ def _amounts(room: Room) -> list[str]:
 def _set_ceiling(scope: Scope, value: str) -> None:
     amount = None if value.strip().lower() in ("", _NONE) else parse_usd(value)
     text = None if amount is None else value.strip().removeprefix("$").strip()
-    write(find_paths().config_file, {"budget": {scope.value: text}})
-    with_ledger(lambda ledger: ledger.set_ceiling(scope, amount))
+    file = find_paths().config_file
+    inverse = write(file, {"budget": {scope.value: text}})
+    try:
+        with_ledger(lambda ledger: ledger.set_ceiling(scope, amount))
+    except BatonError:
+        write(file, inverse)  # what wasn't kept is no later Baton's ceiling either
+        raise
     limit = "no limit of its own" if amount is None else f"a ceiling of {show_usd(amount)}"
     talk(f"{_SCOPES[scope].capitalize()} has {limit}, in running Batons as well.")
     _warn_of_variable(scope.value)

@@ -106,8 +106,12 @@ class SpendingScreen(WritingScreen):
 
     async def _set_ceiling(self, order: SetCeiling) -> None:
         orchestra = self.desk.orchestra
-        await self._write({"budget": {order.scope.value: order.text}})
-        await self.desk.ledger.set_ceiling(order.scope, order.amount)
+        inverse = await self._write({"budget": {order.scope.value: order.text}})
+        try:
+            await self.desk.ledger.set_ceiling(order.scope, order.amount)
+        except BatonError:
+            await self._write(inverse)
+            raise
         ceilings = dict(orchestra.terms.ceilings)
         ceilings.pop(order.scope, None)
         if order.amount is not None:
@@ -151,10 +155,11 @@ class SpendingScreen(WritingScreen):
         await self._write({"budget": {"pace": thrift.value}})
         self.desk.orchestra.pacer.thrift = thrift
 
-    async def _write(self, changes: dict[str, Any]) -> None:
+    async def _write(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change the settings' file; return what takes that back."""
         from baton.settings import write
 
-        await asyncio.to_thread(write, self.desk.config, changes)
+        return await asyncio.to_thread(write, self.desk.config, changes)
 
     async def action_offline(self, state: str = "") -> None:
         """Connect to nothing but this machine, or lift that again."""
