@@ -431,7 +431,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--in", dest="within", default="", help="only files whose path holds this")
     parser.add_argument("--list", action="store_true", help="show the mutants and run nothing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to a file")
-    return parser.parse_args(arguments)
+    return parser.parse_intermixed_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
