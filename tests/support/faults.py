@@ -43,7 +43,7 @@ class Fault(StrEnum):
     NEGATIVE_USAGE = "negative usage"
     TEXT_USAGE = "usage in words"
     HUGE_USAGE = "huge usage"
-    LOW_USAGE = "usage of one token"
+    LOW_USAGE = "usage of a tenth"
     ABOVE_CAP = "usage above the cap"
     ENDLESS = "endless stream"
     SPLIT_BYTES = "every byte a chunk"
@@ -83,5 +83,5 @@ USAGE_FAULTS: Mapping[Fault, Callable[[int], Any]] = {
     Fault.NEGATIVE_USAGE: lambda n: -n - 1,
     Fault.TEXT_USAGE: lambda n: f"about {n}",
     Fault.HUGE_USAGE: lambda n: 10**30 + n,
-    Fault.LOW_USAGE: lambda n: int(n >= 10),
+    Fault.LOW_USAGE: lambda n: n // 10,
 }

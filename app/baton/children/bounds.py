@@ -37,6 +37,13 @@ The longest tokens of the tokenizers in use (128 characters in o200k_base) are a
 spaces, dashes or the like; the longest others have about 40 characters.
 """
 
+MAX_WORDS_PER_TOKEN = 2
+"""How many words a token can stand for, over a whole text.
+
+Tokenizers cut a text at its spaces before they merge anything, so a word is a token at least. Those
+that merge across spaces (SuperBPE, arXiv 2503.13423) save a third of the tokens, not a half.
+"""
+
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
@@ -62,9 +69,17 @@ def count_runs(text: str, before: str = "") -> int:
     return sum(one != other for one, other in zip([before, *text], text, strict=False))
 
 
-def fewest_tokens(runs: int) -> int:
-    """Return a number of tokens that a text with so many runs can't have less of."""
-    return -(-runs // MAX_RUNS_PER_TOKEN)
+def count_words(text: str, before: str = "") -> int:
+    """Count the words that begin in a text that goes on after the character `before`."""
+    return sum(
+        one.isalnum() and (not other or other.isspace())
+        for other, one in zip([before, *text], text, strict=False)
+    )
+
+
+def fewest_tokens(runs: int, words: int) -> int:
+    """Return a number of tokens that a text with so many runs and words can't have less of."""
+    return max(-(-runs // MAX_RUNS_PER_TOKEN), words // MAX_WORDS_PER_TOKEN)
 
 
 def _depth(text: str) -> int:

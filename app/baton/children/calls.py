@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from baton.children.bounds import count_runs, fewest_tokens
+from baton.children.bounds import count_runs, count_words, fewest_tokens
 from baton.children.dialects import DIALECTS, Count, Reader
 
 MARGIN = 32
@@ -69,7 +69,8 @@ class Call:
     def usage(self) -> Count | None:
         """The provider's count, if it can be believed for what went both ways."""
         count = self.reader.usage
-        fewest = sum(fewest_tokens(count_runs(said["content"])) for said in self.messages)
+        texts = [said["content"] for said in self.messages]
+        fewest = sum(fewest_tokens(count_runs(text), count_words(text)) for text in texts)
         return count if count is not None and count.tokens_in >= fewest else None
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Any
 
-from baton.children.bounds import MAX_EVENT_BYTES, count_runs, fewest_tokens, parse
+from baton.children.bounds import MAX_EVENT_BYTES, count_runs, count_words, fewest_tokens, parse
 
 NANO = 10**9
 
@@ -99,6 +99,7 @@ class Reader:
         self._broken = False
         self._is_own_error = False
         self._runs = 0
+        self._words = 0
         self._last = ""
 
     def feed(self, data: bytes) -> str:
@@ -107,6 +108,7 @@ class Reader:
         self.wrote = self.wrote or bool(text)
         self._note_written(text)
         self._runs += count_runs(text, self._last)
+        self._words += count_words(text, self._last)
         self._last = text[-1:] or self._last
         return text
 
@@ -140,7 +142,7 @@ class Reader:
     def usage(self) -> Count | None:
         """The provider's count, if it can be believed for the text that came."""
         count = self.count
-        if count is None or count.tokens_out < fewest_tokens(self._runs):
+        if count is None or count.tokens_out < fewest_tokens(self._runs, self._words):
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None
