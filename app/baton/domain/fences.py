@@ -9,6 +9,9 @@ from typing import NamedTuple
 _OPENING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`]*$")
 _CLOSING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
 
+_BREAK = re.compile(r"\r\n|\r|\n")
+"""Where a line of code ends; `str.splitlines` cuts at U+2028 and form feeds within texts, too."""
+
 
 class Block(NamedTuple):
     """A fenced block: its language in lower case (or ""), and what stands in it."""
@@ -22,7 +25,8 @@ def parts(text: str) -> Iterator[str | Block]:
     outside: list[str] = []
     inside: list[str] = []
     fence = language = ""
-    for line in text.splitlines():
+    lines = _BREAK.split(text)
+    for line in lines if lines[-1] else lines[:-1]:
         if fence:
             closing = _CLOSING.match(line)
             if closing and closing[1].startswith(fence):
