@@ -164,6 +164,21 @@ def test_an_editor_that_fails_is_told(
     assert "editor" in done.err
 
 
+@pytest.mark.parametrize("script", ["echo > $0; exit 1", "echo > $0; kill -9 $$", "> $0", "rm $0"])
+def test_an_editor_that_ends_with_an_error_or_without_a_text_changes_nothing(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setenv("EDITOR", "true")
+    assert call("config", "edit").code == 0
+    file = home / "config" / "config.toml"
+    before = file.read_bytes()
+    monkeypatch.setenv("EDITOR", f"sh -c '{script}'")
+    done = call("config", "edit")
+    assert done.code == 2
+    assert "the settings are as they were" in done.err
+    assert file.read_bytes() == before
+
+
 def test_a_blank_editor_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITOR", "  ")
     monkeypatch.delenv("VISUAL", raising=False)

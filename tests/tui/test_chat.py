@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from baton.domain.chat import (
     Reading,
     Request,
     Role,
+    Sent,
     Text,
     TurnStatus,
     Usage,
@@ -26,10 +28,11 @@ from baton.domain.chat import (
 )
 from baton.domain.errors import ContextTooLong, WorkerUnavailable
 from baton.domain.labels import Label
+from baton.domain.ledger import Policy
 from baton.engine.policy import Limits
 from baton.engine.ports import Place
 from baton.tui.playing import FRAME_SECONDS
-from tui.stage import staged, until
+from tui.stage import Stage, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 
@@ -144,7 +147,11 @@ async def test_escape_stops_and_what_there_is_stays(tmp_path: Path) -> None:
         assert (await stage.desk.store.thread(turn.conversation))[-1].text == turn.text
 
 
-async def test_prompts_wait_their_turn_and_can_be_taken_back(tmp_path: Path) -> None:
+def prompts_of(stage: Stage) -> list[str]:
+    return [turn.text for turn in stage.chat.transcript.turns if turn.role is Role.USER]
+
+
+async def test_escape_stops_what_runs_and_then_gives_back_what_waits(tmp_path: Path) -> None:
     async with staged(tmp_path, slow) as stage:
         await stage.send("first")
         await stage.until(lambda: "word1" in stage.see())
@@ -152,14 +159,56 @@ async def test_prompts_wait_their_turn_and_can_be_taken_back(tmp_path: Path) -> 
         await stage.send("third")
         assert "Waiting: second" in stage.see()
         await stage.press("escape")
-        assert stage.chat.composer.text == "third"
-        assert "Waiting: third" not in stage.see()
-        await stage.press("escape", "escape")
         await stage.answered()
-        assert [turn.text for turn in stage.chat.transcript.turns if turn.role is Role.USER] == [
-            "first"
-        ]
-        assert stage.chat.composer.text.split() == ["second", "third"]
+        assert "Stopped here." in stage.see()
+        assert stage.chat.composer.text == ""
+        assert [p.prompt.text for p in stage.chat.player.waiting] == ["second", "third"]
+        await stage.press("escape")
+        assert stage.chat.composer.text == "third"
+        await stage.press("escape")
+        assert stage.chat.composer.text == "third", "two prompts don't become one"
+        assert "then Esc takes the next one back" in stage.see()
+        stage.chat.composer.put("")
+        await stage.press("escape")
+        assert stage.chat.composer.text == "second"
+        assert "Waiting" not in stage.see()
+        assert prompts_of(stage) == ["first"]
+
+
+async def test_what_a_stop_left_waiting_is_played_on_enter(tmp_path: Path) -> None:
+    async with staged(tmp_path, slow) as stage:
+        await stage.send("first")
+        await stage.until(lambda: "word1" in stage.see())
+        await stage.send("second")
+        await stage.press("escape")
+        await stage.answered()
+        assert prompts_of(stage) == ["first"]
+        await stage.press("enter")
+        await stage.until(lambda: stage.chat.player.busy)
+        await stage.press("escape")
+        await stage.answered()
+        assert prompts_of(stage) == ["first", "second"]
+
+
+async def test_the_first_escape_stops_a_paid_call(tmp_path: Path) -> None:
+    called: list[str] = []
+
+    def endless(request: Request) -> Script:
+        called.append(request.messages[-1].text)
+        yield Sent("api.openai.com", 10)
+        for number in itertools.count():
+            yield Text(f"paid{number} ")
+            yield 0.02
+
+    async with staged(tmp_path, sorry, cloud=endless, terms={"policy": Policy.BUDGET}) as stage:
+        await stage.send("first")
+        await stage.until(lambda: "paid1" in stage.see())
+        await stage.send("second")
+        await stage.press("escape")
+        await stage.answered()
+        assert called == ["first"]
+        assert stage.chat.transcript.turns[-1].status is TurnStatus.CANCELLED
+        assert [p.prompt.text for p in stage.chat.player.waiting] == ["second"]
 
 
 async def test_a_waiting_prompt_is_played_in_the_same_conversation(tmp_path: Path) -> None:

@@ -164,6 +164,10 @@ async def test_the_editor_opens_on_ctrl_o(tmp_path: Path, monkeypatch: pytest.Mo
         stage.chat.composer.prompt.insert("text")
         await stage.press("ctrl+o")
         assert stage.chat.composer.text == "text and more�[2J"
+        monkeypatch.setenv("EDITOR", "sh -c 'echo > \"$0\"'")
+        await stage.press("ctrl+o")
+        assert stage.chat.composer.text == "text and more�[2J", "an empty file changes nothing"
+        assert "nothing was changed" in stage.see()
         monkeypatch.setenv("EDITOR", str(tmp_path / "none"))
         await stage.press("ctrl+o")
         assert "can't be started" in stage.see()

@@ -284,6 +284,10 @@ async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, edito
         assert "This plan can't be played." in flat
         assert "can't see step 3" in flat
         await stage.press("tab", "right", "enter")
+        await stage.until(lambda: "1 step · 1 local" in stage.see())
+        assert len(stage.chat.transcript.turns) == 2, "nothing is played before it is confirmed"
+        assert stage.chat.transcript.turns[1].text == ""
+        await stage.press("tab", "right", "enter")
         await stage.until(lambda: "Herons wade." in stage.see())
         await stage.answered()
         assert (editor / "seen-2.toml").read_text() == WRONG.rstrip("\n"), "nothing typed is lost"
@@ -303,9 +307,55 @@ async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
         await stage.press("tab", "right", "right", "enter")
         await stage.until(lambda: "Go on editing" in stage.see())
         await stage.press("escape")
+        await stage.until(lambda: "Play this plan?" in stage.see())
+        await stage.press("escape")
         await stage.answered()
         assert len(stage.chat.transcript.turns) == 2
         assert "was not played" in " ".join(stage.see().split())
+
+
+ABORTS = {
+    "unchanged": "true",
+    "error": "sh -c 'echo x >> \"$0\"; exit 1'",
+    "killed": "sh -c 'echo x >> \"$0\"; kill -9 $$'",
+    "empty": "sh -c 'echo > \"$0\"'",
+    "deleted": "rm",
+    "missing": "/no/such/editor",
+    "only saved": "touch",
+}
+
+
+@pytest.mark.parametrize("command", ABORTS.values(), ids=ABORTS.keys())
+async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
+    tmp_path: Path, editor: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("EDITOR", command)
+    async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 30)) as stage:
+        await previewed(stage, PLAN)
+        (card,) = stage.app.screen.query(PlanView)
+        await stage.press("tab", "right", "right", "enter")
+        await stage.until(lambda: not card.is_attached and stage.app.screen.query(PlanView))
+        await asked(stage)
+        assert "3 steps · 1 local, 2 cloud" in stage.see()
+        await stage.press("escape")
+        await stage.answered()
+        assert [turn.text for turn in stage.chat.transcript.turns] == ["Plan it", ""]
+        assert await stage.desk.ledger.egress() == []
+
+
+async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
+    tmp_path: Path, editor: Path
+) -> None:
+    (editor / "next-1.toml").write_text(EDITED.replace("small", "gpt"))
+    async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 30)) as stage:
+        await previewed(stage, PLAN)
+        await stage.press("tab", "right", "right", "enter")
+        await stage.until(lambda: "1 step · 1 cloud" in stage.see())
+        assert "gpt-5-mini · cloud · at most $" in stage.flat()
+        assert await stage.desk.ledger.egress() == []
+        await stage.press("escape")
+        await stage.answered()
+        assert await stage.desk.ledger.egress() == []
 
 
 async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:
@@ -314,6 +364,8 @@ async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor
         await previewed(stage, PLAN)
         await stage.send("and then")
         await stage.press("tab", "right", "right", "enter")
+        await stage.until(lambda: "1 step · 1 local" in stage.see())
+        await stage.press("tab", "right", "enter")
         await stage.answered()
         texts = [turn.text for turn in stage.chat.transcript.turns]
         assert texts == ["Plan it", "Herons wade.", "and then", "Herons wade."]

@@ -18,7 +18,7 @@ import msgspec
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
 from baton.domain.sanitise import sanitise
-from baton.durable import create_file, make_folder
+from baton.durable import create_file, make_folder, replace_file
 from baton.secrets import hide, key_variables
 from baton.settings import Settings, find_paths, load
 
@@ -158,10 +158,14 @@ def edit() -> None:
     _create(file)
     command = [*_editor(), str(file)]
     environ = dict(os.environ)
-    named = key_variables(file.read_text("utf-8", "replace"))
+    before = file.read_bytes()
+    named = key_variables(before.decode("utf-8", "replace"))
     hide(environ, *named)  # an editor has no use for keys
-    if subprocess.run(command, env=environ).returncode:
-        raise ConfigError("The editor ended with an error.", f"What was saved is in {file}.")
+    code = subprocess.run(command, env=environ).returncode
+    if code or not file.is_file() or not file.read_bytes().strip():
+        replace_file(file, before)
+        what = "ended with an error" if code else "left an empty file"
+        raise ConfigError(f"The editor {what}; the settings are as they were.")
     try:
         load(file, {})
     except ConfigError as error:

@@ -13,10 +13,11 @@ from baton.domain.errors import ConfigError
 from baton.durable import create_file
 
 
-def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ) -> str:
+def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ) -> str | None:
     """Open the text in $VISUAL or $EDITOR and return what was saved. Raises ConfigError.
 
-    The file's `name` tells the editor what it is.
+    None means that the person left it unchanged or empty: nothing follows from it. The file's
+    `name` shows the editor what it is.
     """
     named = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or "vi"
     try:
@@ -34,4 +35,10 @@ def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.env
             ) from error
         if code != 0:
             raise ConfigError(f"The editor ended with code {code}; the text is as it was.")
-        return path.read_text("utf-8", "replace").removesuffix("\n")
+        try:
+            saved = path.read_text("utf-8", "replace").removesuffix("\n")
+        except OSError as error:
+            raise ConfigError(
+                f"The editor left no file to read: {error.strerror}; the text is as it was."
+            ) from error
+    return saved if saved.strip() and saved != text.removesuffix("\n") else None

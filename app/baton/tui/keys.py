@@ -42,8 +42,8 @@ CHAT: list[BindingType] = [
     _key("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
     _key("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
     _key("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
-    _key("chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True),
     _key("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
+    _key("chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True),
     _key(
         "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
     ),

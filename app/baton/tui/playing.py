@@ -137,6 +137,7 @@ class Player:
         self._stage = stage
         self._task: asyncio.Task[None] | None = None
         self._closing = False
+        self.is_held = False
         self.waiting: list[Pending] = []
         self.current: Follower | None = None
 
@@ -153,6 +154,11 @@ class Player:
     def send(self, pending: Pending, *, first: bool = False) -> None:
         """Play this prompt, after those that were sent before, or `first`."""
         self.waiting.insert(0 if first else len(self.waiting), pending)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Play what waits, also after a stop."""
+        self.is_held = False
         if self._task is None:
             self._task = asyncio.create_task(self._play())
             self._task.add_done_callback(self._done)
@@ -165,8 +171,12 @@ class Player:
         self._stage.changed(self.current)
         return taken
 
-    def stop(self) -> None:
-        """Stop the answer that is being written; what there is of it is kept."""
+    def stop(self, *, hold: bool = False) -> None:
+        """Stop the answer that is being written; what there is of it is kept.
+
+        With `hold` what waits stays in `waiting` until `send` or `go_on`.
+        """
+        self.is_held = hold
         if self.current is not None:
             self.current.run.cancel()
 
@@ -178,7 +188,7 @@ class Player:
             await asyncio.wait({self._task}, timeout=5)
 
     async def _play(self) -> None:
-        while self.waiting and not self._closing:
+        while self.waiting and not (self._closing or self.is_held):
             pending = self.waiting.pop(0)
             try:
                 await self._answer(pending)

@@ -185,7 +185,7 @@ class ChatScreen(AdvisingScreen):
             case "take_back":
                 return bool(self.player.waiting)
             case "stop":
-                return self.player.busy
+                return self.player.busy and not (self.player.is_held and self.player.waiting)
             case "go_on":
                 view = self.transcript.selected
                 return view is not None and bool(view.facts.interrupted)
@@ -232,12 +232,21 @@ class ChatScreen(AdvisingScreen):
         return lambda: current.view
 
     def action_stop(self) -> None:
-        """Stop the answer that is being written."""
-        self.player.stop()
+        """Stop the answer that is being written, and begin nothing that waits."""
+        self.player.stop(hold=True)
+        if self.player.waiting:
+            self.footer.say("Enter sends what waits, Esc takes it back", 12)
+
+    def go_on(self) -> None:
+        """Play what was left waiting by a stop."""
+        if self.player.is_held and self.player.waiting:
+            self.player.go_on()
 
     def action_take_back(self) -> None:
-        """Take the waiting prompt back, to change it or to drop it."""
-        if (pending := self.player.take_back()) is not None:
+        """Take the prompt back that waits last, to change it or to drop it; one at a time."""
+        if not self.composer.is_empty:
+            self.footer.say("send this prompt, or empty it; then Esc takes the next one back", 12)
+        elif (pending := self.player.take_back()) is not None:
             self.composer.put_before(pending.prompt)
             self.composer.prompt.focus()
 

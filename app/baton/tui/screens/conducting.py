@@ -145,23 +145,18 @@ class ConductingScreen(SpendingScreen):
             else "the next prompt is played at once"
         )
 
-    async def edit_plan(self, pending: Pending, plan: Plan, prompt: str) -> None:
-        """Have a plan changed in the person's own editor, then play it for the same prompt."""
+    async def edit_plan(self, plan: Plan) -> Plan | None:
+        """Return a plan changed in the person's own editor, or None where it stays as it was."""
         from baton.engine import templates
 
-        text = templates.write(plan)
-        while True:
-            changed = await self.edited(text, "plan.toml")
-            if changed is None:
-                return
+        text: str | None = templates.write(plan)
+        while text is not None and (text := await self.edited(text, "plan.toml")) is not None:
             try:
-                plan = templates.read(changed)
-                break
+                return templates.read(text)
             except BatonError as error:
-                text = changed
                 if await self.ask(_mistake(error)) != "edit":
-                    return
-        self.play_first(Pending(pending.chat, pending.prompt, again=prompt, plan=plan))
+                    break
+        return None
 
     def action_go_on(self) -> None:
         """Go on with the selected answer; there is a key for it only where that can be done."""

@@ -21,8 +21,12 @@ from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.turn import TurnView
 
 if TYPE_CHECKING:
+    from baton.domain.plan import Plan
     from baton.engine.run import Run
     from baton.tui.screens.chat import ChatScreen
+
+EDIT = "edit"
+"""The choice that changes a plan, or a prompt, before anything is sent."""
 
 TOO_LONG = Question(
     "The prompt doesn't fit into this conversation any more.",
@@ -39,7 +43,7 @@ class Presenter:
         self._moment: tuple[object, ...] = ()
         self._spent: tuple[int, ...] = ()
         self._shown = asyncio.Event()
-        self._edited: Pending | None = None
+        self._edited: tuple[Pending, Plan] | None = None
 
     def begin(self, pending: Pending) -> Run:
         """Make the run for a prompt."""
@@ -65,9 +69,12 @@ class Presenter:
             whose = one_line(pending.chat.title, 40)
             question = replace(question, text=f"In \u201c{whose}\u201d: {question.text}")
         turns = self._sent(pending) if question.plan is not None else ()
-        choice = await self._screen.ask(question, turns)
-        if question.plan is not None and choice == "edit":
-            self._edited = pending  # once this run is over
+        while (choice := await self._screen.ask(question, turns)) == EDIT:
+            if question.plan is None:
+                break
+            if (changed := await self._screen.edit_plan(question.plan)) is not None:
+                self._edited = (pending, changed)  # it is shown once this run is over
+                break
         return choice
 
     def _sent(self, pending: Pending) -> tuple[Turn, ...]:
@@ -196,9 +203,12 @@ class Presenter:
             await self._mend(pending, run)
         if run.offers:
             await self._after_offer(pending, run)
-        if self._edited is pending and run.plan is not None and run.started is not None:
-            self._edited = None
-            await self._screen.edit_plan(pending, run.plan, run.started.prompt)
+        edited, self._edited = self._edited, None
+        if edited is not None and edited[0] is pending and run.started is not None:
+            again = run.started.prompt
+            self._screen.play_first(
+                Pending(pending.chat, pending.prompt, again=again, preview=True, plan=edited[1])
+            )
         if run.status == "finished":
             self._screen.advise_again()
 

@@ -40,10 +40,15 @@ class WritingScreen(JudgingScreen):
         """
         raise NotImplementedError
 
+    def go_on(self) -> None:
+        """Play what was left waiting by a stop."""
+        raise NotImplementedError
+
     @on(Prompt.Sent)
     async def _send(self, event: Prompt.Sent) -> None:
         text, pasted = event.text, self.composer.pasted
         if not text.strip() and not pasted:
+            self.go_on()
             return
         try:
             if (typed := commands.parse(text)) is not None:
@@ -127,22 +132,27 @@ class WritingScreen(JudgingScreen):
     async def action_editor(self) -> None:
         """Write the prompt in the person's own editor."""
         text = await self.edited(self.composer.text)
-        self.composer.put(self.composer.text if text is None else text, self.composer.pasted)
+        if text is not None:
+            self.composer.put(text, self.composer.pasted)
         self.composer.prompt.focus()
 
     async def edited(self, text: str, name: str = "prompt.md") -> str | None:
-        """Return a text as the person's own editor left it, or None where that can't be had."""
+        """Return a text changed in the person's own editor, or None where it stays as it was."""
         from textual.app import SuspendNotSupported
 
         from baton.tui import editor
 
         try:
             with self.app.suspend():
-                return editor.edit(text, name)
+                changed = editor.edit(text, name)
         except SuspendNotSupported:
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:
             await self.complain(error)
+        else:
+            if changed is None:
+                self.footer.say("nothing was changed in the editor")
+            return changed
         return None
 
 
