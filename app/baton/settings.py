@@ -37,6 +37,7 @@ Theme = Literal["dark", "light", "high-contrast"]
 Tokens = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 Threads = Annotated[int, msgspec.Meta(ge=0, le=1024)]
 Layers = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 Skill = Annotated[float, msgspec.Meta(ge=1, le=5)]
 Slots = Annotated[int, msgspec.Meta(ge=1, le=64)]
@@ -61,7 +62,8 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     One that is "" sets no limit of its own, one that is "0" lets nothing through. Cloud stays off
     until one is above 0. `policy` says when to spend: ask each time, once for a conversation, not
     at all ("budget": within the ceilings), or never. `pace` says how much help must gain to be
-    worth its price: frugal, balanced, or best.
+    worth its price: frugal, balanced, or best. `wait` is how many seconds a call waits for money
+    that other prompts hold.
     """
 
     session: Dollars = ""
@@ -69,6 +71,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     month: Dollars = ""
     policy: Policy = Policy.ASK
     pace: Thrift = Thrift.BALANCED
+    wait: Seconds = 30
 
     @property
     def ceilings(self) -> dict[Scope, int]:

@@ -19,7 +19,7 @@ import pytest
 from adapters.spend import CENT, DAY, DOLLAR, MINI, bill, ceilings_of, process
 from baton import sqlite
 from baton.adapters.ledger import Ledger
-from baton.adapters.ledger.schema import WRONG_SUMS
+from baton.adapters.ledger.schema import MIGRATIONS, WRONG_SUMS
 from baton.domain.errors import BudgetExceeded, StoreError
 from baton.domain.ledger import Scope, Status
 from baton.domain.prices import FREE, Used
@@ -448,7 +448,7 @@ def test_the_ledger_of_a_newer_baton_is_left_alone(tmp_path: Path, sound_ledger:
     shutil.copy(sound_ledger, path)
     connection = sqlite.connect(path)
     connection.execute("INSERT INTO migrations VALUES ('9999_future', 0)")
-    connection.execute("PRAGMA user_version = 3")
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
     with pytest.raises(StoreError, match="written by a newer Baton; nothing was changed"):
         asyncio.run(use(path))

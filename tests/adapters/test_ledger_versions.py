@@ -88,11 +88,11 @@ def test_many_batons_may_meet_an_old_ledger_at_once(old_ledger: Path) -> None:
 
 
 def test_a_migration_that_is_killed_never_happened(old_ledger: Path) -> None:
-    [_, new] = MIGRATIONS
-    for kill_after in range(len(new.statements)):
-        path = f"pathlib.Path({str(old_ledger)!r})"
-        child = process(f"spend.migrate_until_killed({path}, 1, {kill_after})")
-        assert child.communicate()[1] == ""
-        assert child.returncode == -signal.SIGKILL
+    path = f"pathlib.Path({str(old_ledger)!r})"
+    for number, new in enumerate(MIGRATIONS[1:], start=1):
+        for kill_after in range(len(new.statements)):
+            child = process(f"spend.migrate_until_killed({path}, {number}, {kill_after})")
+            assert child.communicate()[1] == ""
+            assert child.returncode == -signal.SIGKILL
     asyncio.run(use(old_ledger))
     must_be_current(old_ledger)

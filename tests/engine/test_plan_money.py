@@ -10,19 +10,22 @@ from typing import Literal
 import pytest
 
 from baton.domain import events as ev
-from baton.domain.chat import Chunk, Request, Text
+from baton.domain.chat import Chunk, Purpose, Request, Text
 from baton.domain.errors import ContextTooLong
 from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
+from baton.domain.ledger import Bill, Hold, Policy, Scope
 from baton.domain.money import NANO
 from baton.domain.plan import Plan, direct, single
 from baton.domain.prices import FREE
+from baton.domain.view import RunView, doing
 from baton.engine import part as parts
 from baton.engine.policy import ANYTHING, Limits
 from baton.engine.ports import Place, Question
 from baton.engine.strategies.instead import Instead
 from support.acting import (
     DOWN,
+    PATIENCE,
+    PRICE,
     Actor,
     House,
     Person,
@@ -293,3 +296,43 @@ async def test_a_question_about_the_conversation_waits_for_one_about_money() -> 
         view = await here.play(Plan((direct("small"), step("far", "Two.")), (2,)), place=place)
         assert {question.offer is None for question in here.person.asked} == {True, False}
         assert statuses(view) == ["failed", "done"]
+
+
+async def held_by_another(here: House) -> Hold:
+    """Hold nearly all there is for another run."""
+    ceilings = here.orchestra.terms.ceilings
+    return await here.ledger.hold(
+        Bill("b", "b", "far", "openai", "far", Purpose.ANSWER, PRICE, 1000, 2400, ceilings)
+    )
+
+
+async def test_a_prompt_waits_visibly_for_money_that_another_one_holds() -> None:
+    async with house(
+        Actor(cloud()), ceiling=6_000_000, policy=Policy.BUDGET, patience=PATIENCE
+    ) as here:
+        other = await held_by_another(here)
+        seen: list[str] = []
+        view = RunView()
+        async with asyncio.timeout(PATIENCE), here.begin(None) as run:
+            async for event in run:
+                view = view.apply(event)
+                if isinstance(event, ev.Progress) and event.phase is ev.Phase.QUEUED:
+                    seen.append(doing(view))
+                    assert here.actors["far"].requests == []
+                    await here.ledger.void(other.call)
+        assert seen == ["waiting for money that other prompts hold"]
+        assert view.status == "finished"
+        assert len(here.actors["far"].requests) == 1
+
+
+async def test_who_waits_for_money_can_stop_and_leaves_the_line() -> None:
+    async with house(
+        Actor(cloud()), ceiling=6_000_000, policy=Policy.BUDGET, patience=PATIENCE
+    ) as here:
+        other = await held_by_another(here)
+        run = here.begin(None)
+        view = await here.watch(run, lambda e: isinstance(e, ev.Progress))
+        assert (view.status, here.actors["far"].requests) == ("cancelled", [])
+        await here.ledger.void(other.call)
+        assert (await here.play(None)).status == "finished"
+        assert await here.held() == 0

@@ -126,9 +126,11 @@ class Desk:
         gateway: Gateway | None = None,
         price: Price = PRICE,
         room: Mapping[Scope, int] = ROOM,
+        patience: float = 0.0,
     ) -> None:
         self.cloud = cloud
         self.price, self.room = price, room
+        self._terms = Terms(room, patience=patience)
         self.ledger = ledger or Ledger.open(home / "ledger.db")
         self._shared = gateway is not None
         self.gateway = gateway or gateway_of(home)
@@ -159,7 +161,7 @@ class Desk:
         async def keep(tally: Tally) -> None:
             record.append(tally)
 
-        purse = Purse(self.ledger, None, Terms(self.room), ANYTHING, run=run, session="s")
+        purse = Purse(self.ledger, None, self._terms, ANYTHING, run=run, session="s")
         return Metered(self.workers[kind], purse, keep)
 
     def stream(

@@ -73,9 +73,9 @@ async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
 
     async with staged(tmp_path, sorry, cloud=slow, terms=BUDGET, size=(100, 24)) as stage:
         await stage.send("hello")
-        await stage.until(lambda: "$0.008 held" in header(stage))
+        await stage.until(lambda: "$0.004 held" in header(stage))
         await stage.answered()
-        await stage.until(lambda: "$0.008 unconfirmed" in header(stage))
+        await stage.until(lambda: "$0.004 unconfirmed" in header(stage))
         assert "held" not in header(stage)
         assert "charged, unconfirmed: see /budget" in flat(stage)
 
@@ -232,7 +232,7 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
     async with staged(tmp_path, sorry, cloud=broken, terms=BUDGET) as stage:
         await stage.ask("hello")
         await money_screen(stage)
-        await stage.until(lambda: "1 unconfirmed charge, $0.008" in flat(stage))
+        await stage.until(lambda: "1 unconfirmed charge, $0.004" in flat(stage))
         await stage.press("r")
         await stage.until(lambda: "Release what was not charged?" in stage.see())
         await stage.press("enter")  # the cursor is on leaving it
@@ -241,7 +241,7 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
         await stage.press("r")
         await stage.until(lambda: "Release what was not charged?" in stage.see())
         await stage.press("right", "enter")
-        await stage.until(lambda: "released $0.008" in stage.see())
+        await stage.until(lambda: "released $0.004" in stage.see())
         assert await stage.desk.ledger.unconfirmed() == []
         await stage.press("escape")
         await stage.until(lambda: "unconfirmed" not in header(stage))
@@ -314,8 +314,8 @@ async def test_why_leads_to_what_its_run_sent(tmp_path: Path) -> None:
         await stage.press("escape", "w")
         await stage.until(lambda: "Why this way" in stage.see())
         seen = flat(stage)
-        assert "Held $0.009, charged $0.002. Sent to api.openai.com: 1,834 bytes (e shows" in seen
-        assert "Offered: gpt-5-mini, at most $0.009 · sent" in seen
+        assert "Held $0.005, charged $0.002. Sent to api.openai.com: 1,834 bytes (e shows" in seen
+        assert "Offered: gpt-5-mini, at most $0.005 · sent" in seen
         await stage.press("k")
         await stage.until(lambda: "I'm sorry" in stage.see())
         assert "Its draft" in stage.see()

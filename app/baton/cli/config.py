@@ -49,6 +49,8 @@ TEMPLATE = """\
 # month = ""
 # policy = "ask"              # ask, once (per conversation), budget (without asking), never
 
+# wait = 30                   # seconds that a call waits for money that other prompts hold
+
 # [cloud]
 # redact = true               # hide keys, addresses and numbers before anything leaves
 # words = []                  # your own words to hide as well: ["Project Heron"]

@@ -51,7 +51,7 @@ def agree(card: Card, settings: Settings, yes: bool) -> int | None:
     check(
         card,
         Label.CLOUD,
-        Terms(budget.ceilings, budget.policy, settings.mode, settings.offline),
+        Terms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait),
     )
     if card.price is None or card.price.is_free:
         return None

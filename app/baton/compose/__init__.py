@@ -247,7 +247,7 @@ def compose(
         if not only or name in only or workers[name].card.is_tool
     }
     budget = settings.budget
-    terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline)
+    terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait)
     redactor = None
     if outside and settings.cloud.redact:
         from baton.adapters.redaction import Redaction

@@ -77,6 +77,11 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """Other runs hold the money that the call needs: it waits for them, and comes first of all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Loading:
     """The worker is being loaded; `fraction` from 0 to 1."""
 
@@ -170,7 +175,7 @@ class Usage:
     is_confirmed: bool = True
 
 
-Chunk = Loading | Reading | Retrying | Sent | Declined | Thinking | Text | Writing | Usage
+Chunk = Queued | Loading | Reading | Retrying | Sent | Declined | Thinking | Text | Writing | Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
       ConfigError            a setting or an argument is wrong          exit 2
       SecretMissing          no key for a provider                      exit 3
       BudgetExceeded         refused before spending                    exit 4
+        MoneyHeld              it may be granted later
       ModelFileError         a model file is missing, broken, too large exit 5
       WorkerError            a worker failed                            exit 6
         WorkerUnavailable      it may work when tried again
@@ -52,6 +53,14 @@ class BudgetExceeded(BatonError):
     """A call was refused before it could cost more than the ceiling."""
 
     exit_code = 4
+
+
+class MoneyHeld(BudgetExceeded):
+    """Other runs hold the money that a call needs, which may come back; `scope` is whose it is."""
+
+    def __init__(self, message: str, hint: str, scope: str) -> None:
+        super().__init__(message, hint)
+        self.scope = scope
 
 
 class ModelFileError(BatonError):

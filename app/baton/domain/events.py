@@ -17,6 +17,7 @@ from baton.domain.plan import Plan
 class Phase(StrEnum):
     """What a worker is doing right now."""
 
+    QUEUED = "queued"  # other runs hold the money that it needs
     LOADING = "loading"
     READING = "reading"
     THINKING = "thinking"

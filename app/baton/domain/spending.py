@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from baton.domain.errors import BudgetExceeded
+from baton.domain.errors import BudgetExceeded, MoneyHeld
 from baton.domain.ledger import Bill, Hold, Room, Scope
 from baton.domain.money import NANO, format_usd, show_usd
 
@@ -35,6 +36,8 @@ def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
     cap = bill.cap if allowed is None else min(bill.cap, allowed)
     least = bill.price.most(bill.input_bound, bill.least)
     if least > amount:
+        if _may_wait(bill, rooms, least):
+            raise _busy(bill, room, least)
         raise _refusal(bill, room, least)
     return Hold("", cap, bill.price.most(bill.input_bound, cap))
 
@@ -59,6 +62,32 @@ def _must_be_on(bill: Bill, rooms: Sequence[Room]) -> None:
         f"The cloud is off, so nothing was sent: {why}.",
         "Allow spending with `baton budget set day 2` or /budget, or for one prompt with "
         "`--budget 0.10`.",
+    )
+
+
+def _may_wait(bill: Bill, rooms: Sequence[Room], least: int) -> bool:
+    """Tell whether the money may come back from other runs.
+
+    A run that holds money itself never waits, so that no two wait for each other.
+    """
+    if not bill.patience or any(room.held for room in rooms if room.scope is Scope.RUN):
+        return False
+    lefts = [room.left for room in without_holds(rooms) if room.left is not None]
+    return least <= min(lefts) // max(1, bill.share)
+
+
+def without_holds(rooms: Sequence[Room]) -> list[Room]:
+    """Return the scopes as they stand once all that is held came back."""
+    return [replace(room, held=0) for room in rooms]
+
+
+def _busy(bill: Bill, room: Room, least: int) -> MoneyHeld:
+    return MoneyHeld(
+        f"Other prompts held the rest of the ceiling of {_exactly(room.ceiling or 0)} for "
+        f"{room.scope.told} for {bill.patience:g} seconds, and this call to {bill.worker} needs at "
+        f"least {at_least(least)}; nothing was sent.",
+        f"Ask again once they are done. {_way_out(bill, room, least)}",
+        room.scope.value,
     )
 
 

@@ -301,6 +301,8 @@ def _phase(step: StepView, view: RunView) -> str:
     worker = step.worker
     done = "" if step.fraction is None else f" {step.fraction * 100:.0f} %"
     match step.status:
+        case Phase.QUEUED:
+            return "waiting for money that other prompts hold"
         case Phase.LOADING:
             asked = any(o.worker == worker and o.decision is Decision.SENT for o in view.offers)
             return f"asking {worker}" if asked and not done else f"loading {worker}{done}"

@@ -18,6 +18,7 @@ from baton.domain.chat import (
     Chunk,
     Declined,
     Loading,
+    Queued,
     Request,
     Sent,
     Text,
@@ -33,6 +34,9 @@ from baton.engine.policy import Limits, Terms, check
 from baton.engine.ports import Ledger, Redactor, Worker
 
 T = TypeVar("T")
+
+POLL_SECONDS = 0.1
+"""How often a call that waits for money looks whether it is its turn."""
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ class Purse:
             root=self.root,
             expected=request.expected_tokens,
             thinking=card.thinking,
+            patience=self.terms.patience,
         )
 
     async def redacted(self, card: Card, request: Request) -> tuple[Request, tuple[Hidden, ...]]:
@@ -142,8 +147,16 @@ class Metered:
         check(self.card, request.label, self._purse.terms)
         tally = Tally(self.card.id, request)
         request, hidden = await self._purse.redacted(self.card, request)
-        hold = await self._hold(request)
-        if hold is not None:
+        hold: Hold | None = None
+        if self.card.is_outside:
+            turn = Turn(self._purse.ledger, self._purse.bill(self.card, request, self._share()))
+            try:
+                hold = await turn.take()
+                if hold is None:
+                    yield Queued()
+                    hold = await turn.wait()
+            finally:
+                await turn.leave()
             tally.held = hold.amount
             request = tally.request = replace(request, max_tokens=hold.cap, call=hold.call)
         start = time.monotonic()
@@ -159,20 +172,6 @@ class Metered:
     async def aclose(self) -> None:
         """Close the worker inside."""
         await self._worker.aclose()
-
-    async def _hold(self, request: Request) -> Hold | None:
-        """Set money aside, unless the worker is this machine's own."""
-        if not self.card.is_outside:
-            return None
-        ledger = self._purse.ledger
-        bill = self._purse.bill(self.card, request, self._share())
-        holding = asyncio.create_task(ledger.hold(bill))
-        try:
-            return await asyncio.shield(holding)
-        except asyncio.CancelledError:
-            # It may be on disk all the same, and nothing will be sent for it.
-            await uninterrupted(_give_back(ledger, holding))
-            raise
 
     async def _restored(
         self, request: Request, hidden: tuple[Hidden, ...]
@@ -217,10 +216,60 @@ class Metered:
         return 0
 
 
-async def _give_back(ledger: Ledger, holding: asyncio.Task[Hold]) -> None:
-    with suppress(BatonError):  # it was refused, or stays held until this process is gone
-        hold = await holding
-        await ledger.void(hold.call)
+class Turn:
+    """One call on its way to its money; whoever takes it must `leave` in the end."""
+
+    def __init__(self, ledger: Ledger, bill: Bill) -> None:
+        self._ledger = ledger
+        self._bill = bill
+        self._ticket = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in the line."""
+        return bool(self._ticket)
+
+    async def take(self) -> Hold | None:
+        """Set money aside, or return None while other runs hold it. Raises BudgetExceeded."""
+        holding = asyncio.create_task(self._ask())
+        try:
+            return await asyncio.shield(holding)
+        except asyncio.CancelledError:
+            # It may be on disk all the same, and nothing will be sent for it.
+            await uninterrupted(self._give_back(holding))
+            raise
+
+    async def _ask(self) -> Hold | None:
+        if not self._bill.patience:
+            return await self._ledger.hold(self._bill)
+        got = await self._ledger.hold_in_turn(self._bill, self._ticket)
+        if isinstance(got, Hold):
+            self._ticket = 0
+            return got
+        self._ticket = got
+        return None
+
+    async def wait(self) -> Hold:
+        """Wait until the money is set aside. Raises BudgetExceeded once that took too long."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._bill.patience
+        while loop.time() < end:
+            await asyncio.sleep(POLL_SECONDS)
+            if (hold := await self.take()) is not None:
+                return hold
+        await self.leave()
+        return await self._ledger.hold(self._bill)
+
+    async def leave(self) -> None:
+        """Make way for those behind, if it still waits."""
+        ticket, self._ticket = self._ticket, 0
+        if ticket:
+            await uninterrupted(self._ledger.leave_queue(ticket))
+
+    async def _give_back(self, holding: asyncio.Task[Hold | None]) -> None:
+        with suppress(BatonError):  # it was refused, or stays held until this process is gone
+            if (hold := await holding) is not None:
+                await self._ledger.void(hold.call)
 
 
 def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:

@@ -15,6 +15,7 @@ from baton.domain.chat import (
     Finish,
     Loading,
     Purpose,
+    Queued,
     Reading,
     Request,
     Retrying,
@@ -319,7 +320,7 @@ class Part:
                 await emit(ev.StepRetried(0, number, reason, delay))
             case Declined():
                 pass  # the error that follows says why
-            case Loading() | Reading() | Thinking() | Writing():
+            case Queued() | Loading() | Reading() | Thinking() | Writing():
                 await emit(_progress(number, chunk))
 
 
@@ -338,8 +339,10 @@ def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
     return estimate * error.limit // (2 * max(error.needed, 1))
 
 
-def _progress(number: int, chunk: Loading | Reading | Thinking | Writing) -> ev.Progress:
+def _progress(number: int, chunk: Queued | Loading | Reading | Thinking | Writing) -> ev.Progress:
     match chunk:
+        case Queued():
+            return ev.Progress(0, number, ev.Phase.QUEUED, None)
         case Loading(fraction=fraction):
             return ev.Progress(0, number, ev.Phase.LOADING, fraction)
         case Reading(done=done, total=total):

@@ -17,13 +17,15 @@ from baton.domain.spending import unknown_price
 class Terms:
     """What the settings allow: ceilings in nano-dollars, when to ask, and where to connect.
 
-    `mode` "local" never goes elsewhere; `offline` connects to nothing but this machine.
+    `mode` "local" never goes elsewhere; `offline` connects to nothing but this machine. `patience`
+    is how many seconds a call waits for money that other runs hold.
     """
 
     ceilings: Mapping[Scope, int] = field(default_factory=dict)
     policy: Policy = Policy.ASK
     mode: str = "auto"
     offline: bool = False
+    patience: float = 0.0
 
 
 NOTHING_SPENT = Terms()

@@ -120,8 +120,23 @@ class Ledger(Protocol):
         """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
         ...
 
+    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+        """Set money aside, or return the ticket with which the call waits for other runs' money.
+
+        Ask again with it, now and then, until the money is held or `leave_queue` is called. Raises
+        BudgetExceeded.
+        """
+        ...
+
+    async def leave_queue(self, ticket: int) -> None:
+        """Wait no more with a ticket."""
+        ...
+
     async def quote(self, bill: Bill) -> Hold:
-        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded."""
+        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded.
+
+        What other runs hold counts as there where the call may wait for it.
+        """
         ...
 
     async def settle(self, call: str, used: Used) -> int:
@@ -386,6 +401,13 @@ class NoMoney:
         raise BudgetExceeded("The cloud is off here, so nothing was sent.")
 
     quote = hold
+
+    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+        """Refuse."""
+        return await self.hold(bill)
+
+    async def leave_queue(self, ticket: int) -> None:
+        """Nobody waits."""
 
     async def settle(self, call: str, used: Used) -> int:
         """There is no such call. Raises LookupError."""

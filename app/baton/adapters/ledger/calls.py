@@ -11,12 +11,12 @@ from datetime import date, timedelta
 
 from baton.adapters.ledger.rows import price_of, price_text
 from baton.adapters.ledger.schema import SUMS
-from baton.domain.errors import ConfigError, StoreError
+from baton.domain.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
 from baton.domain.ledger import Bill, Hold, Room, Scope, Standing, Status
 from baton.domain.money import format_usd
 from baton.domain.prices import Used
 from baton.domain.sanitise import one_line
-from baton.domain.spending import MOST, decide
+from baton.domain.spending import MOST, decide, without_holds
 from baton.owner import Owner
 from baton.sqlite import Connection, Row, clean
 
@@ -24,6 +24,9 @@ _DAY = timedelta(days=1)
 
 _ENOUGH_CALLS, _LATEST_CALLS = 50, 500
 """So many settled calls of a worker say how long it thinks; the latest count."""
+
+_LATE_SECONDS = 5
+"""So much later than it said a call may still wait, on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Here:
 
 def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
     """Set money aside for a call. Raises BudgetExceeded."""
-    granted = replace(quote(connection, bill, here), call=os.urandom(6).hex())
+    granted = _decided(connection, bill, here, _rooms_of(connection, bill, here))
+    granted = replace(granted, call=os.urandom(6).hex())
     day, month = _dates(here.now)
     values = {
         "id": granted.call,
@@ -70,13 +74,88 @@ def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
 
 
 def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
-    """Return what would be held. Raises BudgetExceeded."""
-    names = {Scope.RUN: clean(bill.root or bill.run), Scope.SESSION: clean(bill.session)}
-    rooms = _rooms(connection, bill.ceilings, names, here)
+    """Return what would be held, once it may wait for it. Raises BudgetExceeded."""
+    try:
+        return _decided(connection, bill, here, _rooms_of(connection, bill, here))
+    except MoneyHeld:
+        rooms = without_holds(_rooms_of(connection, bill, here))
+        return _decided(connection, bill, here, rooms)
+
+
+def _decided(connection: Connection, bill: Bill, here: Here, rooms: Sequence[Room]) -> Hold:
     reason, workers = _freezes(connection)
     if bill.price.is_free and clean(bill.worker) not in workers:
         reason = ""  # it can't spend, whatever went wrong elsewhere
     return decide(_with_thoughts(connection, bill), rooms, reason)
+
+
+def _rooms_of(connection: Connection, bill: Bill, here: Here) -> list[Room]:
+    return _rooms(connection, bill.ceilings, _names_of(bill), here)
+
+
+def _names_of(bill: Bill) -> dict[Scope, str]:
+    return {Scope.RUN: clean(bill.root or bill.run), Scope.SESSION: clean(bill.session)}
+
+
+def hold_in_turn(connection: Connection, bill: Bill, here: Here, ticket: int) -> Hold | int:
+    """Set money aside, or return the ticket (0: none yet) with which the call waits for it.
+
+    In order of arrival; but a run that holds money waits behind nobody. Raises BudgetExceeded.
+    """
+    ahead = _ahead(connection, bill, here, ticket)
+    if ahead is None:
+        try:
+            held = hold(connection, bill, here)
+        except MoneyHeld as busy:
+            scope = Scope(busy.scope)
+            ahead = (scope.value, _all_names(bill, here)[scope])
+        else:
+            leave_queue(connection, ticket)
+            return held
+    if ticket:
+        return ticket
+    values = [*ahead, here.now + bill.patience, here.owner.pid, here.owner.started]
+    added = connection.execute(
+        "INSERT INTO queue (scope, name, until, owner, started) VALUES (?, ?, ?, ?, ?)", values
+    )
+    return int(added.lastrowid or 0)
+
+
+def is_turn(connection: Connection, bill: Bill, here: Here, ticket: int) -> bool:
+    """Tell whether a call that waits need wait no more: it gets its money, or is refused."""
+    if _ahead(connection, bill, here, ticket) is not None:
+        return False
+    try:
+        _decided(connection, bill, here, _rooms_of(connection, bill, here))
+    except MoneyHeld:
+        return False
+    except BudgetExceeded:
+        return True
+    return True
+
+
+def leave_queue(connection: Connection, ticket: int) -> None:
+    """Wait no more."""
+    connection.execute("DELETE FROM queue WHERE key = ?", [ticket])
+
+
+def _ahead(connection: Connection, bill: Bill, here: Here, ticket: int) -> tuple[str, str] | None:
+    """Return the scope and its name of a call that came before and waits for the same money."""
+    rooms = _rooms_of(connection, bill, here)
+    if bill.price.is_free or any(room.held for room in rooms if room.scope is Scope.RUN):
+        return None
+    limited = {room.scope for room in rooms if room.ceiling is not None}
+    rows = connection.execute(
+        "SELECT scope, name FROM queue WHERE (key < ? OR ? = 0) AND until >= ? ORDER BY key",
+        [ticket, ticket, here.now - _LATE_SECONDS],
+    ).fetchall()
+    names = {(s.value, name) for s, name in _all_names(bill, here).items() if s in limited}
+    return next((pair for row in rows if (pair := (row[0], row[1])) in names), None)
+
+
+def _all_names(bill: Bill, here: Here) -> dict[Scope, str]:
+    day, month = _dates(here.now)
+    return {**_names_of(bill), Scope.DAY: day, Scope.MONTH: month}
 
 
 def _with_thoughts(connection: Connection, bill: Bill) -> Bill:
@@ -325,8 +404,11 @@ def forget(connection: Connection, runs: list[str]) -> None:
 
 
 def owners(connection: Connection) -> list[Owner]:
-    """Return the processes that have calls on their way."""
-    rows = connection.execute("SELECT DISTINCT owner, started FROM calls WHERE status = 'held'")
+    """Return the processes that have calls on their way, or waiting."""
+    rows = connection.execute(
+        """SELECT owner, started FROM calls WHERE status = 'held'
+        UNION SELECT owner, started FROM queue"""
+    )
     return [Owner(*row) for row in rows]
 
 
@@ -338,6 +420,9 @@ def take_over(connection: Connection, owner: Owner, now: float) -> None:
             charged = (id IN (SELECT call FROM egress)) * held
         WHERE status = 'held' AND owner = ? AND started = ?""",
         [now, owner.pid, owner.started],
+    )
+    connection.execute(
+        "DELETE FROM queue WHERE owner = ? AND started = ?", [owner.pid, owner.started]
     )
 
 

@@ -123,8 +123,37 @@ class Ledger:
 
         return await self._do(work)
 
+    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+        """Set money aside, or return the ticket with which the call waits for other runs' money.
+
+        Ask again with it, now and then, until the money is held or `leave_queue` is called. Raises
+        BudgetExceeded.
+        """
+
+        def hold(connection: Connection) -> Hold | int:
+            self._must_have_grown(connection)
+            return calls.hold_in_turn(connection, bill, self._here(), ticket)
+
+        def work(connection: Connection) -> Hold | int:
+            self._must_be_there()
+            self._take_over(connection)
+            if ticket:
+                with transaction(connection, "DEFERRED"):
+                    if not calls.is_turn(connection, bill, self._here(), ticket):
+                        return ticket
+            return self._commit(hold, connection)
+
+        return await self._do(work)
+
+    async def leave_queue(self, ticket: int) -> None:
+        """Wait no more with a ticket."""
+        await self._write(lambda c: calls.leave_queue(c, ticket))
+
     async def quote(self, bill: Bill) -> Hold:
-        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded."""
+        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded.
+
+        What other runs hold counts as there where the call may wait for it.
+        """
 
         def work(connection: Connection) -> Hold:
             self._take_over(connection)

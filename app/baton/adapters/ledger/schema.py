@@ -176,7 +176,24 @@ _PROGRESS = Migration(
     ),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS)
+_QUEUE = Migration(
+    "0003_queue",
+    (
+        # Calls that wait for money that other runs hold, in order of arrival; `name` is that of the
+        # `scope` (a day, for example) whose money it is. `until` is when it stops waiting.
+        """CREATE TABLE queue (
+            key INTEGER PRIMARY KEY AUTOINCREMENT,
+            scope TEXT NOT NULL,
+            name TEXT NOT NULL,
+            until REAL NOT NULL,
+            owner INTEGER NOT NULL,
+            started REAL NOT NULL
+        ) STRICT""",
+        "CREATE INDEX calls_by_worker ON calls (worker, key) WHERE status = 'settled'",
+    ),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PROGRESS, _QUEUE)
 
 SUMS = ", ".join(f"sum({amount})" for amount in _amounts("calls"))
 """What calls come to: settled, held, unconfirmed."""
