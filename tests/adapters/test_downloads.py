@@ -409,9 +409,9 @@ ENVIRONMENTS: list[tuple[dict[str, str], type[BatonError], str]] = [
     ({"HF_HUB_OFFLINE": "1"}, ConfigError, "HF_HUB_OFFLINE is set"),
     ({"HF_ENDPOINT": "nowhere"}, ConfigError, "HF_ENDPOINT is no address"),
     ({"HF_ENDPOINT": "http://127.0.0.1:1"}, WorkerUnavailable, "can't be reached"),
-    ({"HF_ENDPOINT": "http://hub.internal", "HTTP_PROXY": "http://127.0.0.1:1"},
+    ({"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": "http://127.0.0.1:1"},
      WorkerUnavailable, "can't be reached|proxy"),
-    ({"HF_ENDPOINT": "http://hub.internal", "http_proxy": "gopher://x"}, ConfigError, "proxy"),
+    ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "gopher://x"}, ConfigError, "proxy"),
     ({"SSL_CERT_FILE": "/none/such.pem"}, ConfigError, "SSL_CERT_FILE"),
 ]  # fmt: skip
 
@@ -440,7 +440,7 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
     hub.mend()
     hub.log.clear()
     hub.add("a/proxy", {"m.gguf": SMALL})
-    there = {"HF_ENDPOINT": "http://hub.internal", "HTTP_PROXY": hub.url, "NO_PROXY": "other"}
+    there = {"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": hub.url, "NO_PROXY": "other"}
     supply = HubSupply(environ=environ(hub, tmp_path, **there))
     try:
         offer = await supply.look(Source("a/proxy", "m.gguf"))
@@ -449,7 +449,7 @@ async def test_through_a_proxy(hub: Hub, tmp_path: Path) -> None:
         await refused(supply.header(offer), WorkerUnavailable, "not safe")
     finally:
         await supply.aclose()
-    assert {one.headers["host"] for one in hub.log} == {"hub.internal"}
+    assert {one.headers["host"] for one in hub.log} == {"hub.example.org"}
     assert hub.contents() == []
 
 
