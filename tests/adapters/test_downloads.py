@@ -181,7 +181,7 @@ async def test_a_header_comes_before_the_file(hub: Hub, supply: HubSupply, tmp_p
     assert (read.vocabulary, read.size) == (400_000, len(long))
     assert hub.served("long.gguf") < 16 * MIB
     assert [one.start for one in hub.contents("long.gguf")][:2] == [0, 4 * MIB]
-    with pytest.raises(ModelFileError, match="no model that can be used"):
+    with pytest.raises(ModelFileError, match=r"^no\.gguf is no model that can be used"):
         await supply.header(await supply.look(Source("a/header", "no.gguf")))
 
 
@@ -245,6 +245,7 @@ REFUSED: list[tuple[Fault, type[BatonError], str]] = [
     (Fault(429, {"RateLimit": '"api";r=0;t=55'}), WorkerUnavailable, "in 55 seconds"),
     (Fault(503, retry_after=600), WorkerUnavailable, "in 10 minutes"),
     (Fault(500), WorkerUnavailable, "HTTP 500"),
+    (Fault(501), WorkerUnavailable, r"failed \(HTTP 501\)"),
     (Fault(404, code="RepoNotFound"), ConfigError, "no repository a/bad"),
     (Fault(404, code="RevisionNotFound"), ConfigError, "no such revision"),
     (Fault(404, code="EntryNotFound"), ConfigError, "has no a/bad"),

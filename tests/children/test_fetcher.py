@@ -236,6 +236,7 @@ def certified(x509: Any, file: Path) -> ssl.SSLContext:
         ({"retry-after": " 0 "}, 0),
         ({"Retry-After": "9" * 30}, 86_400),
         ({"Retry-After": "Sat, 21 Nov 2026 21:01:00 GMT"}, 60),
+        ({"Retry-After": "Sat, 21 Nov 2026 22:01:00 +0100"}, 60),
         ({"Retry-After": "Sat, 21 Nov 2026 20:59:00 GMT"}, 0),
         ({"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"}, 86_400),
         ({"RateLimit": '"resolvers";r=0;t=12'}, 12),

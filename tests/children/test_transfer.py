@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from baton.children.fetching import digest, transfer
+from baton.children.fetching import partial as partials
+from baton.children.fetching.partial import Partial
+from baton.children.fetching.pulling import Pace, Puller
 from baton.children.fetching.wire import Stopped, Web
 from baton.children.front import Failure
 from baton.domain.catalogue import Offer, Source
@@ -224,7 +227,62 @@ def _answer_after(silent: socket.socket, over: threading.Event, answered: list[b
         connection.recv(1)
 
 
+def test_a_body_that_came_whole_is_the_end(hub: Hub, target: Path) -> None:
+    """The connection stays open, so nothing but its length says that it is whole."""
+    looks = 0
+
+    class Ending(Told):
+        def stopped(self) -> bool:
+            nonlocal looks
+            looks += self.steps[-1].done == SIZE if self.steps else 0
+            return looks > 100
+
+    told = Ending()
+    assert fetch(hub, offer_in(hub, SIZE), target, told, patience=3600)
+    assert Phase.DOWNLOADING in told.phases
+
+
+def test_what_comes_is_brought_to_the_disk_meanwhile(
+    hub: Hub, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partials, "STRIDE", 1)
+    monkeypatch.setattr(partials, "STEP", 100_000)
+    synced = threading.Event()
+    monkeypatch.setattr(partials.os, "fsync", lambda _: synced.set())
+
+    class Ending(Told):
+        def stopped(self) -> bool:
+            return synced.is_set()
+
+    hub.fault(Fault(cut=400_000, stall=True), times=0)
+    with pytest.raises(Stopped):
+        fetch(hub, offer_in(hub, SIZE), target, Ending(), patience=3)
+
+
+def test_what_was_stopped_asks_no_more(hub: Hub, target: Path) -> None:
+    """It is stopped while it waits before its next attempt."""
+    hub.fault(Fault(status=503, retry_after=3600), on="resolve", times=0)
+    target.parent.mkdir(parents=True)
+    offer, pace = offer_in(hub, SIZE), Pace(tries=3, pause=0.0, longest=0.0, patience=9999)
+    with (
+        closing(Web(hub.environ)) as web,
+        Partial(partial_of(offer, target), SIZE) as begun,
+    ):
+        puller = Puller(web, offer, begun, pace)
+        puller.ended.set()
+        with pytest.raises(Stopped):
+            puller.run()
+    assert len(hub.log) == 1
+
+
 # How it fails
+
+
+def test_a_server_that_is_not_there_is_said(hub: Hub, target: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        url = f"http://127.0.0.1:{gone.getsockname()[1]}/m.gguf"
+    fields = refused(hub, Offer(Source(url=url), SIZE, "a" * 64), target)
+    assert "can't be reached: nothing listens there" in fields["message"]
 
 
 @pytest.mark.parametrize(
@@ -424,6 +482,7 @@ def test_a_file_is_read_and_hashed(tmp_path: Path) -> None:
     path.write_bytes(CONTENT * 5)
     assert digest.digest(path, told, told.stopped) == hashlib.sha256(CONTENT * 5).hexdigest()
     assert told.phases == {Phase.VERIFYING}
+    assert told.steps[0].done == digest.PIECE
     with pytest.raises(Stopped):
         digest.digest(path, Told(), lambda: True)
     with pytest.raises(Failure, match="can't be read"):
