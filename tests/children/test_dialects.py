@@ -396,6 +396,14 @@ def test_a_second_count_only_grows(dialect: str) -> None:
         assert reader.usage == Count(50, 40)
 
 
+def test_a_dearer_part_of_a_count_is_not_taken_back() -> None:
+    """Tokens that are written to a cache cost more, and a provider may name its own cost."""
+    dear = PLAIN | {"prompt_tokens_details": {"cache_write_tokens": 3}, "cost": 0.5}
+    for usages in ((dear, PLAIN), (PLAIN, dear), (dear, PLAIN | {"cost": 0.1})):
+        _, reader = read("chat", streamed("chat", TEXT, *usages))
+        assert reader.usage == Count(10, 5, cache_written=3, reported=500_000_000)
+
+
 @pytest.mark.parametrize("bad", [{"total_tokens": 15}, {"prompt_tokens": -1}, {"a": 1}])
 def test_a_count_after_which_comes_one_that_cannot_be_is_none(bad: dict[str, int]) -> None:
     _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad))

@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 from baton.children.fetching import names, wire
+from baton.children.fetching.metadata import Metadata
 from baton.children.front import Failure
 from baton.children.process import Child
 from baton.domain.catalogue import Source
@@ -167,6 +168,15 @@ async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
             assert names.is_commit(offer["source"]["revision"])
             assert names.is_sha256(offer["sha256"]) or not offer["sha256"]
             assert offer["size"] > 0
+
+
+def test_a_question_that_is_not_wanted_any_more_is_not_asked_again() -> None:
+    """It is stopped while it waits before it asks a second time."""
+    with Hub() as hub, closing(wire.Web(hub.environ)) as web:
+        hub.fault(Fault(503, retry_after=3), on="api", times=0)
+        with pytest.raises(wire.Stopped):
+            Metadata(web, lambda: bool(hub.log)).files("a/b")
+        assert len(hub.log) == 1
 
 
 async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> None:

@@ -472,6 +472,50 @@ async def test_a_whole_error_before_any_output_costs_nothing(
     assert heard.declined is is_free
 
 
+KEPT = " What it had written is kept."
+EVENT = b"data: " + ERROR + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "sentences", "hint"),
+    [
+        (
+            (OPEN, EVENT),
+            "failed: The model is overloaded.",
+            "Nothing was charged. Try again later.",
+        ),
+        ((OPEN, WORD, EVENT), f"failed: The model is overloaded.{KEPT}", "Try again later."),
+        ((OPEN, WORD, PING), f"The answer of The lab was cut off.{KEPT}", "Try again."),
+        ((OPEN, THOUGHT, PING), "The answer of The lab was cut off.", "Try again."),
+        ((HEAD + b"content-length: 999\r\n\r\n", WORD), f"was cut.{KEPT}", "Try again."),
+        ((OPEN, WORD, b"data: ?\n\n"), f"doesn't understand.{KEPT}", "Check the address"),
+        ((OPEN, PING), "doesn't understand.", "Check the address"),
+        (
+            (answer(400, ERROR),),
+            "The lab refused the request: The model is overloaded.",
+            "Nothing was charged.",
+        ),
+        ((answer(400, b""),), "refused the request (HTTP 400).", "Nothing was charged."),
+    ],
+)
+async def test_what_was_charged_and_kept_is_said(
+    out: Out, pieces: tuple[bytes, ...], sentences: str, hint: str
+) -> None:
+    async with provider(*pieces) as server:
+        heard = await hear(out(), asked(server.base_url))
+    assert heard.failure is not None
+    assert heard.failure.fields["message"].endswith(sentences)
+    assert heard.failure.fields["hint"].startswith(hint)
+
+
+async def test_an_answer_that_falls_silent_is_kept(out: Out) -> None:
+    async with provider(OPEN, WORD, 60.0) as server:
+        heard = await hear(out(stall=0.2), asked(server.base_url))
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert heard.text == "word "
+    assert heard.said.startswith(f"The lab stopped answering.{KEPT}")
+
+
 # Connections and keys
 
 

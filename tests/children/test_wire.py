@@ -63,6 +63,14 @@ def test_a_higher_cap_more_text_or_anything_else_may_not(dialect: str) -> None:
             checked(dialect, body | {name: []})
 
 
+def test_a_message_without_text_has_no_bytes() -> None:
+    said = [{"role": "assistant", "content": None}, {"role": "user", "content": "Hello"}]
+    body = BODIES["chat"] | {"messages": said}
+    checked("chat", body, bound=5)
+    with pytest.raises(Unfit, match="bytes of text"):
+        checked("chat", body, bound=4)
+
+
 @pytest.mark.parametrize("dialect", BODIES)
 def test_a_schema_counts_as_text_and_only_where_it_was_asked_for(dialect: str) -> None:
     body = BODIES[dialect] | FORMS[dialect]
