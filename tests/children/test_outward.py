@@ -504,8 +504,8 @@ async def test_what_was_charged_and_kept_is_said(
     async with provider(*pieces) as server:
         heard = await hear(out(), asked(server.base_url))
     assert heard.failure is not None
-    assert heard.failure.fields["message"].endswith(sentences)
-    assert heard.failure.fields["hint"].startswith(hint)
+    assert str(heard.failure.fields["message"]).endswith(sentences)
+    assert str(heard.failure.fields["hint"]).startswith(hint)
 
 
 async def test_an_answer_that_falls_silent_is_kept(out: Out) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,11 +34,12 @@ def test_nothing_is_changed_once_it_is_closed(partial: Partial) -> None:
     partial.append(b"12345")
     partial.etag = '"one"'
     partial.close()
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: partial.append(b"6"),
         partial.restart,
         lambda: setattr(partial, "etag", '"two"'),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(Stopped):
             change()
     assert partial.path.read_bytes() == b"12345"
@@ -55,7 +56,7 @@ def test_a_disk_that_failed_once_is_not_believed_again(
         if failing:
             raise failing.pop()
 
-    monkeypatch.setattr(partials.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     for _ in range(2):
         with pytest.raises(OSError, match="Input/output error"):
             partial.sync()
@@ -67,7 +68,7 @@ def test_it_is_brought_to_the_disk_while_it_grows(
     monkeypatch.setattr(partials, "STRIDE", 4)
     monkeypatch.setattr(partials, "STEP", 1)
     called = threading.Event()
-    monkeypatch.setattr(partials.os, "fsync", lambda _: called.set())
+    monkeypatch.setattr(os, "fsync", lambda _: called.set())
     syncing = threading.Thread(target=partial.keep_syncing, daemon=True)
     syncing.start()
     for _ in range(2):

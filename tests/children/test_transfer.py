@@ -248,7 +248,7 @@ def test_what_comes_is_brought_to_the_disk_meanwhile(
     monkeypatch.setattr(partials, "STRIDE", 1)
     monkeypatch.setattr(partials, "STEP", 100_000)
     synced = threading.Event()
-    monkeypatch.setattr(partials.os, "fsync", lambda _: synced.set())
+    monkeypatch.setattr(os, "fsync", lambda _: synced.set())
 
     class Ending(Told):
         def stopped(self) -> bool:

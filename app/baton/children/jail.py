@@ -64,7 +64,6 @@ class Jailer:
         parent = os.getpid()
         if os.fork() == 0:
             try:
-                ours.close()
                 _keep_only(theirs.fileno())
                 sandbox.die_with_parent(parent)
                 for name in _MODULES.split():

@@ -44,6 +44,7 @@ MOST_PATIENCE = 5.0
 """A server that wants to be left alone for longer isn't waited for."""
 
 _LICENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .+_-]{0,79}")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 _SPAN = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ class Metadata:
         if response.headers.get("Content-Type", "").lower().startswith("text/html"):
             raise Failure(
                 "ConfigError",
-                f"{one_line(source.url, 160)} leads to a web page, not to a file.",
+                f"{one_line(source.url)} leads to a web page, not to a file.",
                 "Use the address of the download itself.",
             )
         size = _size_of(response)
@@ -275,7 +276,7 @@ def _size_of(response: httpx.Response) -> int | None:
         lengths.append(response.headers.get("Content-Length", ""))
     lengths += [one.headers.get("X-Linked-Size", "") for one in response.history]
     for length in lengths:
-        if length.isascii() and length.isdecimal() and len(length) < 18 and _is_size(int(length)):
+        if _LENGTH.fullmatch(length) and _is_size(int(length)):
             return int(length)
     return None
 
@@ -301,7 +302,7 @@ def _refused(response: httpx.Response) -> httpx.HTTPStatusError:
 def _changed(offer: Offer) -> Failure:
     return Failure(
         "ModelFileError",
-        f"{one_line(str(offer.source), 160)} isn't as large any more as it was said to be.",
+        f"{one_line(str(offer.source))} isn't as large any more as it was said to be.",
         "Ask for it again: it was replaced meanwhile.",
     )
 
@@ -309,6 +310,6 @@ def _changed(offer: Offer) -> Failure:
 def _unusable(file: str, why: str) -> Failure:
     return Failure(
         "ModelFileError",
-        f"{one_line(file, 120)} is no model that can be used: {one_line(why, 160)}.",
+        f"{one_line(file)} is no model that can be used: {one_line(why)}.",
         "Choose another file.",
     )

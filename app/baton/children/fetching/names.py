@@ -60,13 +60,13 @@ def check_repo(repo: str, revision: str) -> None:
     if not fits or ".." in repo or "--" in repo or repo.endswith((".", "-")):
         raise Failure(
             "ConfigError",
-            f"{one_line(repo, 80)!r} can't be a repository's name.",
+            f"{one_line(repo)!r} can't be a repository's name.",
             "It is written as USER/REPO.",
         )
     if revision and (not _REVISION.fullmatch(revision) or ".." in revision):
         raise Failure(
             "ConfigError",
-            f"{one_line(revision, 80)!r} can't be a revision.",
+            f"{one_line(revision)!r} can't be a revision.",
             "It is a branch such as main, or 40 hex digits.",
         )
 
@@ -76,7 +76,7 @@ def check_file(file: str) -> None:
     if not is_file(file):
         raise Failure(
             "ConfigError",
-            f"{one_line(file, 80)!r} can't be a model's file here.",
+            f"{one_line(file)!r} can't be a model's file here.",
             "It needs a plain name that ends with .gguf.",
         )
     if (parts := parts_of(file)) > 1:
@@ -87,7 +87,7 @@ def split(file: str, parts: int) -> Failure:
     """A model comes in several files."""
     return Failure(
         "ModelFileError",
-        f"{one_line(file, 120)} is one of {parts} files that make up a model together,"
+        f"{one_line(file)} is one of {parts} files that make up a model together,"
         " and Baton loads single ones only.",
         "Choose a smaller quantisation: it usually comes in one file.",
     )
@@ -117,7 +117,7 @@ def _check_address(url: str) -> None:
     if not plain or not parts.hostname or "@" in parts.netloc:
         raise Failure(
             "ConfigError",
-            f"{one_line(url, 80)!r} is no address that can be used.",
+            f"{one_line(url)!r} is no address that can be used.",
             "It begins with https://, and holds no name or password.",
         )
 

@@ -195,7 +195,7 @@ def locked(
     lock = FileLock(path, mode=0o600, thread_local=False)
     while True:
         with suppress(Timeout):
-            lock.acquire(timeout=POLL, poll_interval=POLL / 2)
+            lock.acquire(timeout=POLL, poll_interval=POLL)
             break
         if stopped():
             raise Stopped

@@ -278,7 +278,7 @@ class Puller:
     def _turned_away(self, response: httpx.Response) -> Failure:
         return Failure(
             "WorkerUnavailable",
-            f"{one_line(response.url.host, 80)} refuses {self._name} (HTTP {response.status_code}),"
+            f"{one_line(response.url.host)} refuses {self._name} (HTTP {response.status_code}),"
             f" although its source led there. {self._kept()}",
             "Try again later; if there is a proxy, check that it lets that host through.",
         )

@@ -90,33 +90,33 @@ def of_response(response: httpx.Response, what: str) -> Failure:
         meaning = _FAILED
     return _failure(
         meaning,
-        what=one_line(what, 160),
+        what=one_line(what),
         repo=_repo(what),
         host=_host(response),
         page=_page(response, what),
         status=status,
-        said=f": {one_line(said, 160).rstrip('.')}" if said.strip() else "",
+        said=f": {one_line(said).rstrip('.')}" if said.strip() else "",
         wait=in_words(wire.retry_after(headers)),
     )
 
 
 def of_error(error: Exception, what: str) -> Failure:
     """Return what a failed connection means, or one that was refused here."""
-    what = one_line(what, 160)
+    what = one_line(what)
     match error:
         case httpx.TooManyRedirects():
             message, hint = f"The address of {what} leads round in circles.", ""
         case wire.Astray() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
-            message = f"{what} was not fetched: {one_line(str(error), 160)}."
+            message = f"{what} was not fetched: {one_line(str(error))}."
             hint = "Fetch it from an address that begins with https://."
         case httpx.TimeoutException():
             message = f"Nothing came any more when {what} was asked for. What has come is kept."
             hint = "Check the network, then try again."
         case httpx.ProxyError():
-            message = f"The proxy doesn't let {what} through: {one_line(str(error), 120)}."
+            message = f"The proxy doesn't let {what} through: {one_line(str(error))}."
             hint = "Check HTTPS_PROXY and NO_PROXY."
         case httpx.ConnectError() if _is_distrust(error):
-            message = f"The server of {what} can't be trusted: {one_line(str(error), 160)}."
+            message = f"The server of {what} can't be trusted: {one_line(str(error))}."
             hint = "Where a network puts its own certificate in between, SSL_CERT_FILE names it."
         case httpx.ConnectError():
             message = f"{what} can't be reached: {_why(error)}."
@@ -132,18 +132,18 @@ def _why(error: httpx.ConnectError) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, socket.gaierror):
-            return f"{one_line(error.request.url.host, 80)} can't be looked up"
+            return f"{one_line(error.request.url.host)} can't be looked up"
         if isinstance(cause, ConnectionRefusedError):
             return "nothing listens there"
         cause = cause.__cause__ or cause.__context__
-    return one_line(re.sub(r"^\[Errno -?\d+\] ", "", str(error)), 120) or type(error).__name__
+    return one_line(re.sub(r"^\[Errno -?\d+\] ", "", str(error))) or type(error).__name__
 
 
 def nonsense(host: str, what: str, why: str) -> Failure:
     """An answer is none that a hub gives; `why` goes on after a colon."""
     return Failure(
         "WorkerUnavailable",
-        f"What {host} says of {one_line(what, 160)} makes no sense: {one_line(why, 160)}.",
+        f"What {host} says of {one_line(what)} makes no sense: {one_line(why)}.",
         "Check HF_ENDPOINT if it is set, or fetch it from elsewhere.",
     )
 
@@ -164,18 +164,18 @@ def _failure(meaning: _Meaning, **fields: object) -> Failure:
 
 def _host(response: httpx.Response) -> str:
     url = response.request.url
-    return one_line(url.netloc.decode("ascii", "replace"), 80)
+    return one_line(url.netloc.decode("ascii", "replace"))
 
 
 def _page(response: httpx.Response, what: str) -> str:
     """Return where a person can look at it: the repository's page on the hub."""
     url = (response.history[0] if response.history else response).request.url
     page = url.copy_with(path=f"/{_repo(what)}", query=None, fragment=None)
-    return one_line(str(page) if "://" not in what else what, 160)
+    return one_line(str(page) if "://" not in what else what)
 
 
 def _repo(what: str) -> str:
-    return one_line(what if "://" in what else "/".join(what.split("/")[:2]), 160)
+    return one_line(what if "://" in what else "/".join(what.split("/")[:2]))
 
 
 def _is_distrust(error: BaseException | None) -> bool:

@@ -118,7 +118,7 @@ def _web(source: str, environ: Mapping[str, str] = os.environ) -> wire.Web:
     if not is_usable(source) or not source.isascii() or not source.isprintable():
         raise Failure(
             "ConfigError",
-            f"{one_line(re.sub('//[^/]*@', '//…@', source), 80)!r} is no address of a release.",
+            f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} is no address of a release.",
             "It begins with https:// (or http://), and holds no password, ? or #.",
         )
     kept = {name: value for name, value in environ.items() if name not in _ACCOUNT}
@@ -155,11 +155,11 @@ def _copied(
     stopped: Callable[[], bool],
 ) -> str:
     try:
-        found = source.stat().st_size if source.is_file() else -1
+        found = source.stat().st_size if source.is_file() else None
     except OSError:
-        found = -1
+        found = None
     if found != size:
-        what = "isn't there" if found < 0 else f"has {found:,} bytes where {size:,} are right"
+        what = "isn't there" if found is None else f"has {found:,} bytes where {size:,} are right"
         raise Failure("ModelFileError", f"{source} {what}.", "Copy the release there anew.")
     return transfer.copy(source, target, sha256, progress, stopped)
 
@@ -167,6 +167,6 @@ def _copied(
 def _distrusted(source: str, why: str) -> Failure:
     return Failure(
         "ConfigError",
-        f"The release in {one_line(source, 160)} is not from who made this Baton: {why}.",
+        f"The release in {one_line(source)} is not from who made this Baton: {why}.",
         "Nothing of it was used. Take it from elsewhere, and tell whoever publishes it.",
     )

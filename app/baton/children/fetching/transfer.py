@@ -58,10 +58,8 @@ def fetch(
         )
     wanted = _Wanted(offer.size, offer.sha256.lower(), target, str(offer.source))
 
-    def pull(partial: Partial) -> Puller:
-        return Puller(web or wire.web(), offer, partial, pace)
-
-    return _bring(wanted, pull, progress, stopped)
+    way = web or wire.web()
+    return _bring(wanted, lambda partial: Puller(way, offer, partial, pace), progress, stopped)
 
 
 def copy(source: Path, target: Path, sha256: str, progress: Tell, stopped: Stop) -> str:
@@ -181,7 +179,6 @@ def _brought(
         try:
             found = _watched(wanted, partial, begin(partial), report, stopped)
         except (Failure, Stopped) as end:
-            partial.close()
             if isinstance(end, Longer) or not partial.size:
                 partial.discard()
             raise
