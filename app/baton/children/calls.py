@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from baton.children.bounds import count_runs, count_words, fewest_tokens
+from baton.children.bounds import fewest_tokens
 from baton.children.dialects import DIALECTS, Count, Reader
 
 MARGIN = 32
@@ -69,8 +69,7 @@ class Call:
     def usage(self) -> Count | None:
         """The provider's count, if it can be believed for what went both ways."""
         count = self.reader.usage
-        texts = [said["content"] for said in self.messages]
-        fewest = sum(fewest_tokens(count_runs(text), count_words(text)) for text in texts)
+        fewest = sum(fewest_tokens(said["content"]) for said in self.messages)
         return count if count is not None and count.tokens_in >= fewest else None
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Any
 
-from baton.children.bounds import MAX_EVENT_BYTES, count_runs, count_words, fewest_tokens, parse
+from baton.children.bounds import MAX_EVENT_BYTES, FewestTokens, parse
 
 NANO = 10**9
 
@@ -98,18 +98,14 @@ class Reader:
         self._events = Events()
         self._broken = False
         self._is_own_error = False
-        self._runs = 0
-        self._words = 0
-        self._last = ""
+        self._fewest = FewestTokens()
 
     def feed(self, data: bytes) -> str:
         """Take bytes as they came; return the text that they complete."""
         text = "".join(self._read(event) for event in self._events.feed(data))
         self.wrote = self.wrote or bool(text)
         self._note_written(text)
-        self._runs += count_runs(text, self._last)
-        self._words += count_words(text, self._last)
-        self._last = text[-1:] or self._last
+        self._fewest.add(text)
         return text
 
     @property
@@ -142,7 +138,7 @@ class Reader:
     def usage(self) -> Count | None:
         """The provider's count, if it can be believed for the text that came."""
         count = self.count
-        if count is None or count.tokens_out < fewest_tokens(self._runs, self._words):
+        if count is None or count.tokens_out < self._fewest.count:
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None
