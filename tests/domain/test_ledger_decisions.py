@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from baton.domain.chat import Purpose
@@ -223,7 +224,7 @@ def test_a_refusal_is_a_sentence_that_says_what_to_do(
 
 def test_a_ceiling_is_named_to_the_last_digit() -> None:
     said = refusal(bill(bound=100_000), rooms(day=Room(Scope.DAY, 12_345_678, unconfirmed=1_234)))
-    assert "The ceiling of $0.012345678 for today has $0.01 left" in said
+    assert "The ceiling of $0.012345678 for today has $0.012344444 left" in said
     assert "$0.000001234 of it is unconfirmed" in said
 
 
@@ -258,3 +259,38 @@ def test_room_for_thoughts_alone_is_refused() -> None:
     assert decide(thinks, rooms(day=least)).cap == 1256
     refusal(thinks, rooms(day=least - 1))
     assert decide(replace(thinks, thinking=0), rooms(day=least)).cap == 700
+
+
+# What a refusal says adds up
+
+
+@given(
+    st.integers(1, 10**10).map(lambda n: n - n % 10_000 or 10_000),
+    st.integers(0, 10**10),
+    st.integers(1, 10**6),
+    st.integers(1, 4),
+)
+@example(177_930_000, 170_000_000, 20_000, 1)
+@example(200_000_000, 185_000_000, 80_000, 1)
+@example(CENT, CENT, 1000, 1)
+def test_the_figures_of_a_refusal_add_up_as_printed(
+    ceiling: int, used: int, bound: int, share: int
+) -> None:
+    asked = bill(bound=bound, share=share)
+    room = Room(Scope.DAY, ceiling, settled=used)
+    try:
+        decide(asked, rooms(day=room))
+        return
+    except BudgetExceeded as caught:
+        message, said = caught.message, f"{caught}"
+    shown = [Decimal(found) for found in re.findall(r"\$([0-9]+\.[0-9]+)", message)]
+    assert shown[0] * NANO == ceiling
+    is_exact = "under $" not in said and room.left
+    left, need = shown[1] if is_exact else 0, shown[-1]
+    raised = Decimal(re.search(r"budget set day ([0-9.]+)", said)[1])  # type: ignore[index]
+    spent = max(used, ceiling) - ceiling
+    assert shown[0] + Decimal(spent) / NANO - left + need * share <= raised
+    if is_exact:
+        assert need * share > left
+    enough = Room(Scope.DAY, int(raised * NANO), settled=used)
+    assert decide(asked, rooms(day=enough)).cap >= USEFUL_TOKENS

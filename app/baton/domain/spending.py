@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from baton.domain.errors import BudgetExceeded, MoneyHeld
 from baton.domain.ledger import Bill, Hold, Room, Scope
-from baton.domain.money import NANO, format_usd, show_usd
+from baton.domain.money import NANO, exact_usd, show_usd
 
 MOST = 10**6 * NANO
 """The largest amount for one call and for a ceiling, so that sums always fit SQLite's integers."""
@@ -82,32 +82,57 @@ def without_holds(rooms: Sequence[Room]) -> list[Room]:
 
 
 def _busy(bill: Bill, room: Room, least: int) -> MoneyHeld:
+    said = _Figures(bill, room, least)
     return MoneyHeld(
-        f"Other prompts held the rest of the ceiling of {_exactly(room.ceiling or 0)} for "
-        f"{room.scope.told} for {bill.patience:g} seconds, and this call to {bill.worker} needs at "
-        f"least {at_least(least)}; nothing was sent.",
-        f"Ask again once they are done. {_way_out(bill, room, least)}",
+        f"Other prompts held the rest of the ceiling of {said.ceiling} for {room.scope.told} for "
+        f"{bill.patience:g} seconds, and this call to {bill.worker} needs at least {said.least}; "
+        "nothing was sent.",
+        f"Ask again once they are done. {_way_out(bill, room, said)}",
         room.scope.value,
     )
 
 
 def _refusal(bill: Bill, room: Room, least: int) -> BudgetExceeded:
-    left = room.left or 0
-    rest = f"has {at_most(left)} left" if left else "is used up"
+    said = _Figures(bill, room, least)
+    rest = f"has {said.left} left" if room.left else "is used up"
     if room.ceiling == 0:
         rest = "lets nothing through"
-    elif left and bill.share > 1:
+    elif room.left and bill.share > 1:
         rest += f" for {bill.share} calls at once"
     return BudgetExceeded(
-        f"The ceiling of {_exactly(room.ceiling or 0)} for {room.scope.told} {rest}, and this "
-        f"call to {bill.worker} needs at least {at_least(least)}; nothing was sent.",
-        _way_out(bill, room, least),
+        f"The ceiling of {said.ceiling} for {room.scope.told} {rest}, and this "
+        f"call to {bill.worker} needs at least {said.least}; nothing was sent.",
+        _way_out(bill, room, said),
     )
 
 
-def _way_out(bill: Bill, room: Room, least: int) -> str:
-    """Name the smallest ceiling of this scope that lets the call through."""
-    enough = _up(room.used + least * max(1, bill.share), _CENT)
+class _Figures:
+    """The amounts of one refusal, rounded by one rule, so that they add up as printed.
+
+    What is left is rounded down and what is needed up, to the smallest difference that one of them
+    needs to be seen. `enough` is the ceiling that suffices by the amounts as they are printed.
+    """
+
+    def __init__(self, bill: Bill, room: Room, least: int) -> None:
+        ceiling, left = room.ceiling or 0, room.left or 0
+        step = min([_CENT, *(_step(n) for n in (left, least) if n >= _SHOWN)])
+        while ceiling % step:
+            step //= 10
+        self._step = step
+        used = max(room.used, ceiling)  # beyond the ceiling there is nothing left, but more is used
+        self.enough = _up(used - left // step * step + _up(least, step) * max(1, bill.share), _CENT)
+        self.ceiling = self.show(ceiling)
+        self.left = self.show(left // step * step) if left >= step else f"under {self.show(step)}"
+        self.least = self.show(_up(least, step))
+
+    def show(self, amount: int) -> str:
+        """Write an amount without the decimals that none of them needs."""
+        return exact_usd(amount - amount % self._step)
+
+
+def _way_out(bill: Bill, room: Room, said: _Figures) -> str:
+    """Name a ceiling of this scope that lets the call through."""
+    enough = said.enough
     if enough > MOST:
         return "Ask a cheaper worker, or send less."
     dollars = f"{enough // NANO}.{enough % NANO // _CENT:02d}"
@@ -117,7 +142,7 @@ def _way_out(bill: Bill, room: Room, least: int) -> str:
         way = f"Raise it with `baton budget set {room.scope} {dollars}` or /budget."
     if room.unconfirmed:
         way += (
-            f" {_exactly(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
+            f" {said.show(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
             "back what you weren't charged."
         )
     return way
@@ -131,10 +156,6 @@ def at_least(amount: int) -> str:
 def at_most(amount: int) -> str:
     """Show an amount rounded down, and none as zero that isn't."""
     return show_usd(amount if amount < _SHOWN else amount - amount % _step(amount))
-
-
-def _exactly(amount: int) -> str:
-    return f"${format_usd(amount)}" if amount % _CENT else show_usd(amount)
 
 
 def _step(amount: int) -> int:
