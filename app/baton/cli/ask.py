@@ -128,6 +128,7 @@ def answer(options: Options) -> int:
 
     warm = worker or settings.worker
     baton = compose(settings, find_paths(), history=not options.no_history, warm=warm)
+    baton.must_know_conductor()
     baton.orchestra.worker(worker)  # an unknown one is told before anything is read
 
     import asyncio

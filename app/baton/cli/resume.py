@@ -84,6 +84,7 @@ def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: L
     from baton.compose import compose
 
     baton = compose(load(find_paths().config_file, flags=flags), find_paths())
+    baton.must_know_conductor()
     with asyncio.Runner() as runner:
         try:
             interrupts.check()

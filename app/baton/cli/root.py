@@ -194,6 +194,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     flags = {"offline": True} if offline else {}
     settings, worker = with_worker(load(paths.config_file, flags=flags), worker)
     baton = compose(settings, paths)
+    baton.must_know_conductor()
     lost = "" if worker is not None else baton.stand_in()
     # From here on only the gateway knows the keys; the app starts editors and clipboards.
     hide(os.environ, *(getattr(entry, "api_key_env", "") for entry in settings.roster))

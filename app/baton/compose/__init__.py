@@ -110,6 +110,20 @@ class Baton:
         answers = f", so {other} answers" if other in known else ""
         return f"There is no worker {wanted!r} (the setting `worker`) any more{answers}."
 
+    def must_know_conductor(self) -> None:
+        """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
+        named = self.settings.conductor
+        known = [*(card.id for card in self.orchestra.roster), *self.orchestra.absent]
+        if not named or named in known or named in {held.id for held in self.library.models()}:
+            return
+        import difflib
+
+        near = difflib.get_close_matches(named, known, n=1)
+        raise ConfigError(
+            f"There is no worker {one_line(named)!r} (the setting `conductor`).",
+            f"Did you mean {near[0]!r}?" if near else "`baton models role` shows who could do it.",
+        )
+
     @property
     def tutor(self) -> Tutor:
         """What has the router learn from this person's answers."""
@@ -233,7 +247,6 @@ def compose(
     if warm is not None and warm in outside:
         outside[warm].warm()
     workers.update(outside)
-    _must_know_conductor(settings.conductor, [*workers, *local.absent], stock)
     ids = [entry.id for entry in settings.roster if entry.id in workers]
     ids += [name for name in workers if name not in ids]
     if settings.tools:
@@ -274,19 +287,6 @@ def open_ledger(paths: Paths) -> Ledger:
         records=paths.ledger_records,
         history=paths.database,
         reread=partial(_ceilings, paths.config_file),
-    )
-
-
-def _must_know_conductor(named: str, known: Collection[str], stock: Library) -> None:
-    """Refuse a conductor that nobody has heard of. Raises ConfigError."""
-    if not named or named in known or named in {held.id for held in stock.models()}:
-        return
-    import difflib
-
-    near = difflib.get_close_matches(named, known, n=1)
-    raise ConfigError(
-        f"There is no worker {one_line(named)!r} (the setting `conductor`).",
-        f"Did you mean {near[0]!r}?" if near else "`baton workers ls` lists those that are there.",
     )
 
 
