@@ -341,6 +341,23 @@ def test_half_as_many_tokens_as_words_are_believed_and_no_fewer(dialect: str) ->
     assert reader.usage is None
 
 
+@pytest.mark.parametrize("text", ["ab" * 32, "a b "])
+def test_the_least_count_that_a_text_can_have_is_believed(text: str) -> None:
+    """64 runs of one character, or two words, may be one token."""
+    _, reader = read("chat", streamed("chat", text, counted("chat", 10, 1)))
+    assert reader.usage == Count(10, 1)
+    _, reader = read("chat", streamed("chat", text + "c d ", counted("chat", 10, 1)))
+    assert reader.usage is None
+
+
+def test_no_count_is_not_a_broken_one() -> None:
+    """After a broken one the whole cap counts, after none what was written."""
+    _, reader = read("chat", stream(delta(TEXT), delta("", "stop"), done=True))
+    assert (reader.count, reader.is_count_broken) == (None, False)
+    _, reader = read("chat", chat({"a": 1}))
+    assert (reader.count, reader.is_count_broken) == (None, True)
+
+
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_a_second_count_only_grows(dialect: str) -> None:
     for order in ((1, 0), (0, 1)):
@@ -410,6 +427,13 @@ def test_the_total_of_gemini_counts_where_it_is_more() -> None:
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 30}
     _, reader = read("gemini", gemini(usage))
     assert reader.usage == Count(10, 20)
+
+
+def test_what_geminis_tools_read_is_read_too() -> None:
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "toolUsePromptTokenCount": 4}
+    for total, count in ((19, Count(14, 5)), (25, Count(14, 11))):
+        _, reader = read("gemini", gemini(usage | {"totalTokenCount": total}))
+        assert reader.usage == count
 
 
 # Bounds

@@ -265,6 +265,8 @@ async def test_a_name_of_the_home_network_leads_nowhere_else(
 
     def looked_up(host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
         name = host.decode() if isinstance(host, bytes) else host
+        if name == "gone.lan":
+            raise socket.gaierror
         place = (found.get(name, name), port or 0)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place)]
 
@@ -273,6 +275,9 @@ async def test_a_name_of_the_home_network_leads_nowhere_else(
         heard = await hear(out(), asked(f"http://{name}:9/v1"))
         assert heard.announced == []
         assert f"{found[name]} is not in the home network" in heard.said
+    heard = await hear(out(), asked("http://gone.lan:9/v1"))
+    assert heard.said.startswith("The lab can't be reached: its name is not known.")
+    assert heard.declined
     with Cloud() as cloud:
         base = cloud.base("server").replace("127.0.0.1", "box.lan")
         heard = await hear(out(), asked(base))
@@ -299,6 +304,7 @@ class Provider:
 
     base_url: str = ""
     keys: list[str] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -323,6 +329,7 @@ async def provider(*pieces: bytes | float, again: bool = False) -> AsyncIterator
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             await reader.readexactly(int(head.split("content-length: ")[1].split("\r\n")[0]))
+            made.heads.append(head)
             made.keys += [line[22:] for line in head.split("\r\n") if "authorization" in line]
             sending = asyncio.create_task(send(writer))
             closing = asyncio.create_task(reader.read())
@@ -381,6 +388,12 @@ async def test_no_call_goes_on_for_ever(out: Out, piece: bytes) -> None:
             heard = await hear(out(total=1.0), asked(server.base_url, cap=10_000))
         await asyncio.wait_for(server.left.wait(), 10)
     assert "stopped answering" in heard.said
+
+
+async def test_after_the_first_word_it_is_waited_for_longer(out: Out) -> None:
+    async with provider(OPEN, WORD, 1.8, WORD) as server:
+        heard = await hear(out(stall=60.0), asked(server.base_url, first=1.5))
+    assert heard.text == "word " * 2
 
 
 async def test_a_slow_writer_is_waited_for(out: Out) -> None:
@@ -562,6 +575,39 @@ async def test_a_key_that_was_changed_after_a_refusal_is_used(out: Out) -> None:
         environ["LAB_KEY"] = "new-key-0123456789"
         await hear(way, asked(server.base_url))
         assert server.keys == ["old-key-0123456789", "new-key-0123456789"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "headers"),
+    [
+        ("chat", {f"authorization: bearer {KEY}"}),
+        ("responses", {f"authorization: bearer {KEY}"}),
+        ("messages", {f"x-api-key: {KEY}", "anthropic-version: 2023-06-01"}),
+        ("gemini", {f"x-goog-api-key: {KEY}"}),
+    ],
+)
+async def test_each_dialect_has_its_own_headers(out: Out, dialect: str, headers: set[str]) -> None:
+    said = [{"role": "user", "content": "Hello"}]
+    bodies: dict[str, dict[str, Any]] = {
+        "chat": {"model": "m", "messages": said, "max_tokens": 9, "stream": True},
+        "responses": {
+            "model": "m",
+            "input": said,
+            "max_output_tokens": 9,
+            "store": False,
+            "stream": True,
+        },
+        "messages": {"model": "m", "messages": said, "max_tokens": 9, "stream": True},
+        "gemini": {"contents": said, "generationConfig": {"max_output_tokens": 9}},
+    }
+    async with provider(answer(401, ERROR)) as server:
+        call = asked(server.base_url, dialect=dialect)
+        await hear(out(), call, json.dumps(bodies[dialect]).encode())
+    [head] = server.heads
+    lines = set(head.split("\r\n"))
+    assert headers <= lines
+    assert {line for line in lines if KEY in line or "anthropic" in line} == headers
+    assert "accept-encoding: identity" in lines
 
 
 async def test_two_workers_of_one_provider_send_their_own_keys(out: Out) -> None:

@@ -7,6 +7,7 @@ dialect and nothing before it was broken.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
@@ -76,7 +77,7 @@ class Events:
         self._data.clear()
 
 
-class Reader:
+class Reader(ABC):
     """One streamed answer. `finish` is "stop" or "length" once the provider named it.
 
     `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
@@ -97,6 +98,7 @@ class Reader:
         self._most: Count | None = None
         self._events = Events()
         self._broken = False
+        self._is_marked = False
         self._is_own_error = False
         self._fewest = FewestTokens()
 
@@ -145,7 +147,7 @@ class Reader:
 
     def _read(self, event: str) -> str:
         if event == "[DONE]":
-            self._done()
+            self._is_marked = True
             return ""
         try:
             parsed = parse(event)
@@ -186,14 +188,13 @@ class Reader:
         self.error = error_sentence(said) or "It gave no reason."
         self._is_own_error = is_own_error(self.dialect, event)
 
-    def _done(self) -> None:
-        """Note the marker with which some dialects end."""
-
+    @abstractmethod
     def _ended(self) -> bool:
-        raise NotImplementedError
+        """Whether the provider said that this is the end."""
 
+    @abstractmethod
     def _take(self, event: Mapping[str, Any]) -> str:
-        raise NotImplementedError
+        """Note what an event says; return its text."""
 
 
 def _larger(one: int | None, other: int | None) -> int | None:
@@ -205,15 +206,8 @@ class Chat(Reader):
 
     dialect = "chat"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._marked = False
-
-    def _done(self) -> None:
-        self._marked = True
-
     def _ended(self) -> bool:
-        return self._marked
+        return self._is_marked
 
     def _take(self, event: Mapping[str, Any]) -> str:
         if event.get("error") or event.get("object") == "error":
