@@ -135,7 +135,12 @@ async def test_a_cut_answer_is_never_silent(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert await played(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
-    assert "cut at its length cap" in capfd.readouterr().err
+    latest = await store.latest()
+    assert latest is not None
+    way = f'`baton ask --continue={latest} "Go on."` goes on with it.'
+    assert f"The answer was cut at its length cap; {way}" in capfd.readouterr().err
+    assert await played(store, says("Once", Usage(9, 1, Finish.LENGTH)), Manner(kept=False)) == 0
+    assert "cut at its length cap; ask for a shorter one" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -113,7 +113,14 @@ def _tell(view: RunView, output: Output, manner: Manner, left: list[int]) -> Non
     if view.notice and view.status != "failed":
         output.talk(f"baton: {view.notice}")
     if view.cut and not manner.quiet:
-        output.warn("baton: The answer was cut at its length cap; --max-tokens raises it.")
+        output.warn(f"baton: The answer was cut at its length cap; {_more(view, manner)}.")
+
+
+def _more(view: RunView, manner: Manner) -> str:
+    """Say how a person gets the rest of an answer that was cut."""
+    if manner.kept and view.started is not None:
+        return f'`baton ask --continue={view.started.conversation} "Go on."` goes on with it'
+    return "ask for a shorter one, or without --no-history, so that it can go on"
 
 
 def _exit_code(view: RunView, output: Output, manner: Manner, left: list[int]) -> int:
