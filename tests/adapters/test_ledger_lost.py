@@ -374,6 +374,23 @@ async def test_a_ledger_that_is_set_back_under_a_call_is_a_sentence(home: Home) 
     await ledger.aclose()
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+async def test_a_ledger_whose_log_is_removed_while_in_use_spends_nothing(
+    home: Home, suffix: str
+) -> None:
+    """Another Baton would make new side files, and neither would know of the other's calls."""
+    ledger = home.open()
+    call = (await ledger.hold(bill())).call
+    await asyncio.to_thread(home.ledger.with_name(f"ledger.db{suffix}").unlink)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="moved away"):
+            await ledger.hold(bill())
+        with pytest.raises(StoreError, match="moved away"):
+            await ledger.sent(call, "https://cloud.invalid", b"x")
+        await asyncio.to_thread(home.ledger.with_name(f"ledger.db{suffix}").touch)
+    await ledger.aclose()
+
+
 async def test_a_ledger_with_two_names_spends_nothing(home: Home, tmp_path: Path) -> None:
     """Each name has a log of its own, so under each the other's calls would be unknown."""
     ledger = home.open()

@@ -287,9 +287,11 @@ class Ledger:
 
     def _must_be_there(self) -> None:
         """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""
-        if not is_there(self._opened.result().file, self._path):
+        files = self._opened.result().files
+        if not all(is_there(path, file) for path, file in files.items()):
             raise StoreError(
-                "The ledger file was moved away while it was in use, so nothing was sent.",
+                "The ledger, or the log beside it, was moved away while it was in use, so nothing "
+                "was sent.",
                 "Start Baton again.",
             )
         if self._path is not None and self._path.stat().st_nlink > 1:

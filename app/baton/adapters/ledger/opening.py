@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,12 +51,13 @@ _WAY_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open ledger. `file` is the one at its path (None: in memory), `since` the newest ceiling
-    in it, `progress` how far it had come; `warning` is a sentence, or empty.
+    """An open ledger. `files` are those that it consists of while it is open (none: in memory),
+    `since` the newest ceiling in it, `progress` how far it had come; `warning` is a sentence, or
+    empty.
     """
 
     connection: Connection
-    file: os.stat_result | None
+    files: Mapping[Path, os.stat_result]
     since: int
     progress: Progress
     warning: str = ""
@@ -71,7 +73,7 @@ def open_ledger(memory: Memory | None) -> Opened:
         if memory is None or path is None:
             connection = connect(None)
             migrate(connection, MIGRATIONS)
-            return _opened(connection, None)
+            return _opened(connection)
         if weakness():
             raise StoreError(weakness(LEDGER), "Run scripts/baton, which installs it.")
         recollection = memory.recall()
@@ -80,7 +82,7 @@ def open_ledger(memory: Memory | None) -> Opened:
         create(path)
         before = path.stat()
         try:
-            opened = _opened(_open(path, recollection.past), before)
+            opened = _opened(_open(path, recollection.past), path, before)
         except Damaged:
             opened = _replace(path, before)
         else:
@@ -107,9 +109,20 @@ def _freeze(opened: Opened, recollection: Recollection) -> str:
     return f"The cloud is frozen: {doubt} The ledger itself is kept. {_WAY_OUT}"
 
 
-def _opened(connection: Connection, file: os.stat_result | None, warning: str = "") -> Opened:
+def _opened(
+    connection: Connection,
+    path: Path | None = None,
+    file: os.stat_result | None = None,
+    warning: str = "",
+) -> Opened:
     since: int = connection.execute("SELECT coalesce(max(key), 0) FROM ceilings").fetchone()[0]
-    return Opened(connection, file, since, progress_of(connection), warning)
+    progress = progress_of(connection)
+    files = {}
+    if path is not None and file is not None:
+        # The others are there as long as somebody has the ledger open.
+        sides = [path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm")]
+        files = {path: file} | {side: side.stat() for side in sides}
+    return Opened(connection, files, since, progress, warning)
 
 
 def _open(path: Path, past: bool) -> Connection:
@@ -130,10 +143,8 @@ def _must_add_up(connection: Connection) -> None:
         raise Damaged("its sums don't add up", LEDGER)
 
 
-def is_there(file: os.stat_result | None, path: Path | None) -> bool:
+def is_there(path: Path, file: os.stat_result) -> bool:
     """Tell whether the file at a path is still the one that was opened."""
-    if file is None or path is None:
-        return True
     try:
         return os.path.samestat(file, path.stat())
     except FileNotFoundError:
@@ -143,7 +154,7 @@ def is_there(file: os.stat_result | None, path: Path | None) -> bool:
 def _replace(path: Path, before: os.stat_result) -> Opened:
     """Keep the damaged file aside and begin a new one."""
     warning = ""
-    if is_there(before, path):
+    if is_there(path, before):
         aside = set_aside(path)
         warning = (
             f"The ledger was damaged, so the cloud is frozen; the file is kept as {aside}. "
@@ -151,4 +162,4 @@ def _replace(path: Path, before: os.stat_result) -> Opened:
         )
     create(path)  # unless another Baton did all this a moment ago
     file = path.stat()
-    return _opened(_open(path, past=True), file, warning)
+    return _opened(_open(path, past=True), path, file, warning)
