@@ -62,6 +62,15 @@ def test_a_ceiling_is_set_in_the_file_and_for_running_batons(call: Call) -> None
     assert load(file, {}).budget.day == ""
 
 
+@pytest.mark.parametrize("amount", ["", "  "])
+def test_no_amount_takes_no_ceiling_away(call: Call, amount: str) -> None:
+    """As in a script whose variable is not set."""
+    assert call("budget", "set", "day", "2").code == 0
+    done = call("budget", "set", "day", amount)
+    assert (done.code, "is not an amount of US dollars" in done.err) == (2, True)
+    assert load(find_paths().config_file, {}).budget.day == "2"
+
+
 @pytest.mark.parametrize("before", ["", '[budget]\nday = "0.03" # mine\n'])
 def test_a_ceiling_that_the_ledger_refuses_is_not_in_the_file(call: Call, before: str) -> None:
     file = find_paths().config_file

@@ -202,7 +202,7 @@ def _amounts(room: Room) -> list[str]:
 
 
 def _set_ceiling(scope: Scope, value: str) -> None:
-    amount = None if value.strip().lower() in ("", _NONE) else parse_usd(value)
+    amount = None if value.strip().lower() == _NONE else parse_usd(value)
     text = None if amount is None else value.strip().removeprefix("$").strip()
     file = find_paths().config_file
     inverse = write(file, {"budget": {scope.value: text}})
