@@ -190,6 +190,27 @@ async def test_what_a_stop_left_waiting_is_played_on_enter(tmp_path: Path) -> No
         assert prompts_of(stage) == ["first", "second"]
 
 
+async def test_leaving_begins_nothing_that_waits_and_keeps_it_as_a_draft(tmp_path: Path) -> None:
+    called: list[str] = []
+
+    def script(request: Request) -> Script:
+        called.append(request.messages[-1].text)
+        return slow(request)
+
+    store = Store.open(None)
+    async with staged(tmp_path, script, store=store) as stage:
+        await stage.send("first")
+        await stage.until(lambda: "word1" in stage.see())
+        await stage.send("second")
+        await stage.send("third")
+        conversation = stage.chat.chat.id
+        await stage.chat.close()
+        assert called == ["first"]
+        assert await store.draft(conversation or "") == "second\n\nthird"
+        assert [turn.text for turn in await store.thread(conversation or "")][::2] == ["first"]
+    await store.aclose()
+
+
 async def test_the_first_escape_stops_a_paid_call(tmp_path: Path) -> None:
     called: list[str] = []
 

@@ -171,6 +171,15 @@ async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
         assert "Ask gpt-5-mini?" not in stage.see()
 
 
+async def test_a_ceiling_counts_in_this_window_at_once(tmp_path: Path) -> None:
+    async with staged(tmp_path, cloud=afar(), ceilings={}) as stage:
+        await stage.send("/budget day 1")
+        await stage.until(lambda: "At most $1.00 for today from now on." in flat(stage))
+        assert stage.desk.orchestra.terms.ceilings == {Scope.DAY: NANO}
+        assert "so the cloud is off" not in flat(stage)
+        assert "When to spend:" in flat(stage)
+
+
 async def test_a_wrong_ceiling_changes_nothing(tmp_path: Path) -> None:
     async with staged(tmp_path, cloud=afar()) as stage:
         await stage.send("/budget day lots")

@@ -15,6 +15,7 @@ from baton.domain.ledger import Policy, Scope
 from baton.domain.money import NANO
 from baton.engine.policy import Limits
 from baton.engine.ports import Choice, Question
+from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.offer import OfferView
 from baton.tui.widgets.question import ChoiceView
 from tui.stage import SORRY, Stage, afar, sorry, staged, until
@@ -387,3 +388,53 @@ async def test_an_offer_for_another_conversation_says_for_which(tmp_path: Path) 
         await stage.press("tab", "left", "enter")  # edit first
         await stage.until(lambda: stage.chat.composer.text == "About herons")
         assert "About herons" in stage.see().splitlines()[0], "it is opened to be edited"
+
+
+SIZES = [(80, 24), (100, 30), (140, 40)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("keys", [("w",), ("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",)])
+async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
+    tmp_path: Path, size: tuple[int, int], keys: tuple[str, ...]
+) -> None:
+    asking = asyncio.Event()
+
+    def slow(request: Request) -> Script:
+        yield from until(asking.is_set)
+        yield Text(SORRY)
+
+    async with staged(tmp_path, slow, cloud=afar(), size=size) as stage:
+        await stage.send("hello")
+        await stage.until(lambda: stage.chat.player.busy and stage.chat.transcript.views)
+        match keys[0]:
+            case "w":
+                await stage.press("tab", "w")
+            case "e":
+                await stage.chat.run_action("egress")
+            case "$":
+                await stage.chat.run_action("budget")
+            case key:
+                await stage.press(key)
+        await stage.until(lambda: isinstance(stage.app.screen, Overlay))
+        asking.set()
+        await stage.shows("Ask gpt-5-mini? Ctrl+G answers.")
+        assert await charged(stage) == 0
+        await stage.press("z")  # typed for that screen: chooses nothing
+        assert stage.chat.question
+        await stage.press("ctrl+g")
+        assert stage.app.screen is stage.chat
+        assert CARD in stage.see()
+        await stage.press("right", "enter")
+        await stage.answered()
+        assert await charged(stage) > 0
+
+
+async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        await stage.press("f1")
+        await stage.shows("Ask gpt-5-mini? Ctrl+G answers.")
+        await stage.press("ctrl+g", "enter", "enter")
+        await stage.answered()
+        assert await charged(stage) == 0, "the first choice is to keep it"

@@ -119,6 +119,16 @@ class BatonApp(App[None], inherit_bindings=False):
             footer = getattr(self.screen, "footer", self.chat.footer)
             footer.say("Ctrl+C again quits")
 
+    def action_answer(self) -> None:
+        """Go from whatever lies over the conversation to the question that waits in it."""
+        while isinstance(self.screen, Overlay):
+            self.screen.dismiss(None)
+        self.chat.action_to_question()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer the way to a question only where one waits."""
+        return bool(self.chat.question) if action == "answer" else True
+
     def action_help(self) -> None:
         """Show all keys and commands."""
         from baton.tui.screens.help import HelpScreen

@@ -90,6 +90,7 @@ QUESTION: list[BindingType] = [
 ABOVE: list[BindingType] = [
     _key("app.help", "f1", "app.help", "help", "this help"),
     _key("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
+    _key("app.answer", "ctrl+g", "app.answer", "answer", "to the question that waits", show=True),
 ]
 """What works on a screen above the conversation, too, where the app's own keys don't reach."""
 

@@ -23,6 +23,7 @@ from baton.tui.desk import Desk
 from baton.tui.facts import name_of, told_offer
 from baton.tui.playing import Pending, Player
 from baton.tui.screens.advising import AdvisingScreen
+from baton.tui.screens.overlay import Overlay
 from baton.tui.screens.presenter import Presenter
 from baton.tui.widgets.question import ChoiceView, QuestionView, ask_with
 from baton.tui.widgets.turn import TurnView
@@ -281,9 +282,21 @@ class ChatScreen(AdvisingScreen):
                 return question.default
             return await self._put(ask_with(question, self.roster, turns))
 
+    @property
+    def question(self) -> str:
+        """The open question's text; "" while none waits."""
+        return self._question.question.text if self._question is not None else ""
+
+    def _show_question(self) -> None:
+        """Show the question that waits on all screens over the conversation."""
+        for screen in self.app.screen_stack:
+            if isinstance(screen, Overlay) and screen.is_mounted:
+                screen.show_question(self.question)
+
     async def _put(self, view: QuestionView) -> str:
         self._question = view
         self.footer.asking = True
+        self._show_question()
         try:
             # Cancelled half-way, mounting or removing would leave a widget that never ends.
             await uninterrupted(self.transcript.insert(view))
@@ -292,6 +305,8 @@ class ChatScreen(AdvisingScreen):
         finally:
             self._question = None
             self.footer.asking = False
+            if self.is_running:
+                self._show_question()
             await uninterrupted(self._take_away(view))
 
     async def _take_away(self, view: QuestionView) -> None:
