@@ -640,3 +640,19 @@ async def test_an_edited_message_only_covers_what_was_being_written(tmp_path: Pa
         assert await stage.desk.store.draft(kept.id) == "half a prompt"
         await stage.press("escape")
         assert stage.chat.composer.text == "half a prompt"
+
+
+async def test_an_answer_that_was_cut_at_its_cap_goes_on(tmp_path: Path) -> None:
+    def cut(request: Request) -> list[Chunk]:
+        first = len(request.messages) == 2
+        ending = Usage(9, 1, Finish.LENGTH if first else Finish.STOP)
+        return [Text("Once upon" if first else "a time."), ending]
+
+    async with staged(tmp_path, cut) as stage:
+        await stage.ask("Tell me a tale.")
+        assert "stops here. c goes on from there; so does /continue." in stage.flat()
+        await stage.press("escape", "c")
+        await stage.until(lambda: "a time." in stage.see())
+        await stage.answered()
+        texts = [turn.text for turn in stage.chat.transcript.turns]
+        assert texts == ["Tell me a tale.", "Once upon", "Go on.", "a time."]

@@ -189,7 +189,7 @@ class ChatScreen(AdvisingScreen):
                 return self.player.busy and not (self.player.is_held and self.player.waiting)
             case "go_on":
                 view = self.transcript.selected
-                return view is not None and bool(view.facts.interrupted)
+                return view is not None and view.can_go_on
             case "leave_edit":
                 return self.composer.editing is not None
             case _ if action in OF_A_MESSAGE:

@@ -166,8 +166,11 @@ class ConductingScreen(SpendingScreen):
     async def action_resume(self) -> None:
         """Go on with the selected answer, or the newest, after the steps that were done."""
         view = self.transcript.selected
-        if view is None or view.turn.run is None or not view.facts.interrupted:
+        if view is None or view.turn.run is None or not view.can_go_on:
             self.footer.say("this answer was not interrupted")
+            return
+        if not view.facts.interrupted:  # it was cut at its cap
+            self.play_first(Pending(self.chat, Asked("Go on."), after=view.turn.id))
             return
         record = await self.desk.store.run(view.turn.run)
         self.play_first(Pending(self.chat, Asked(""), again=record.prompt, record=record))

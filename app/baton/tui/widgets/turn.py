@@ -182,11 +182,16 @@ class TurnView(Vertical):
         notes = [one_line(told, 400) for told in self.facts.notes]
         return "\n".join(filter(None, (note.strip(), self._going_on(), *notes)))
 
+    @property
+    def can_go_on(self) -> bool:
+        """Whether its run was interrupted, or its answer was cut at its cap."""
+        return bool(self.facts.interrupted) or self.turn.status is TurnStatus.CUT
+
     def _going_on(self) -> str:
-        """Say how an interrupted run is gone on with."""
-        if not self.facts.interrupted:
-            return ""
+        """Say how an interrupted run, or a cut answer, is gone on with."""
         key = keys.shown(keys.BY_ID["turn.go_on"], self.app._keymap)
+        if not self.facts.interrupted:
+            return f"{key} goes on from there; so does /continue." if self.can_go_on else ""
         what = "plays it" if self.facts.unplayed else "goes on from there"
         return f"{self.facts.interrupted} {key} {what}; so does /continue."
 
