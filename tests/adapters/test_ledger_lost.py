@@ -391,6 +391,14 @@ async def test_a_ledger_whose_log_is_removed_while_in_use_spends_nothing(
     await ledger.aclose()
 
 
+def test_a_ledger_may_be_a_link_to_one_elsewhere(home: Home, tmp_path: Path) -> None:
+    asyncio.run(home.spend())
+    home.ledger.rename(tmp_path / "elsewhere.db")
+    home.ledger.symlink_to(tmp_path / "elsewhere.db")
+    asyncio.run(home.spend())
+    assert asyncio.run(home.start()) == ("", "")
+
+
 async def test_a_ledger_with_two_names_spends_nothing(home: Home, tmp_path: Path) -> None:
     """Each name has a log of its own, so under each the other's calls would be unknown."""
     ledger = home.open()

@@ -119,8 +119,9 @@ def _opened(
     progress = progress_of(connection)
     files = {}
     if path is not None and file is not None:
-        # The others are there as long as somebody has the ledger open.
-        sides = [path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm")]
+        # The others are there as long as somebody has the ledger open; SQLite follows links.
+        target = path.resolve()
+        sides = [target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-shm")]
         files = {path: file} | {side: side.stat() for side in sides}
     return Opened(connection, files, since, progress, warning)
 
