@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -11,13 +12,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.tools import ToolWorker, tools
+from baton.adapters.tools import ToolWorker, sandbox, tools
 from baton.children.arithmetic import CannotCompute, evaluate, shown
 from baton.children.calculator import calculate
 from baton.children.clock import tell
@@ -60,6 +62,14 @@ def test_cards_are_free_local_tools() -> None:
         assert (card.privacy, card.price, card.slots) == (Label.LOCAL, FREE, 4)
     assert tools()["calculator"].card.skills == {"calculation": 5}
     assert tools(False) == {}
+
+
+def test_there_is_a_sandbox_wherever_the_kernel_has_one() -> None:
+    """Tests of what it holds in are skipped without it."""
+    actions = Path("/proc/sys/kernel/seccomp/actions_avail")
+    is_known = platform.machine() in ("x86_64", "aarch64") and actions.exists()
+    assert bool(sandbox()) is (is_known and "errno" in actions.read_text().split())
+    assert ("python" in tools()) is bool(sandbox())
 
 
 def test_nothing_is_started_before_the_first_call() -> None:

@@ -103,6 +103,34 @@ def test_what_is_begun_anew_is_hashed_anew(partial: Partial) -> None:
     assert found == [hashlib.sha256(b"abcdefghij").hexdigest()]
 
 
+def test_hashing_waits_for_what_comes(partial: Partial) -> None:
+    """It may take hours: one that looks again and again would keep a core busy."""
+    waits, looks, known = [0], [0], threading.Event()
+
+    class Changed(threading.Condition):
+        def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+            looks[0] += 1
+            if looks[0] > 20:
+                known.set()
+            return super().wait_for(predicate, timeout)
+
+        def wait(self, timeout: float | None = None) -> bool:
+            waits[0] += 1
+            known.set()
+            return super().wait(timeout)
+
+    partial.changed = Changed()
+    partial.append(b"01234")
+    found: list[str] = []
+    following = threading.Thread(target=lambda: found.append(Follower(partial).run()), daemon=True)
+    following.start()
+    assert known.wait(30)
+    assert (waits, looks) == ([1], [1])
+    partial.append(b"56789")
+    following.join(30)
+    assert found == [hashlib.sha256(b"0123456789").hexdigest()]
+
+
 def test_what_begins_anew_has_no_speed_below_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(reports, "time", SimpleNamespace(monotonic=lambda: now.seconds))

@@ -231,6 +231,21 @@ def assert_confined(code: psutil.Process, seconds: int) -> None:
     assert {status[name] for name in ("CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
 
 
+def files_of(process: psutil.Process) -> dict[int, str]:
+    """Return what a process has open, by its numbers."""
+    folder = Path(f"/proc/{process.pid}/fd")
+    return {int(path.name): str(path.readlink()) for path in folder.iterdir()}
+
+
+async def test_between_code_and_the_front_no_file_is_shared(guarded: Guarded) -> None:
+    """The process that forks code holds a line to the tools, and nothing else."""
+    await guarded.run("pass", 10)
+    files = files_of(guarded.family()[1])
+    assert [files.pop(number) for number in (0, 1, 2)] == ["/dev/null"] * 3
+    [line] = files.values()
+    assert line.startswith("socket:")
+
+
 async def test_code_is_held_to_its_limits(guarded: Guarded) -> None:
     task = asyncio.create_task(guarded.run("import time\ntime.sleep(1000)", 30))
     assert_confined(await running_code(guarded), 31)
