@@ -16,7 +16,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -61,6 +61,25 @@ class Provider:
         return (self.variable, *self.also)
 
 
+ALLOWED = frozenset(
+    {
+        "HIP_VISIBLE_DEVICES",
+        "HOME",
+        "LANG",
+        "LC_ALL",
+        "LD_LIBRARY_PATH",
+        "PATH",
+        "PYTHONPATH",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "TMPDIR",
+        "XDG_DATA_DIRS",  # where some systems keep their GPUs' drivers
+    }
+)
+ALLOWED_PREFIXES = ("CUDA_", "GGML_", "GOMP_", "OMP_", "VK_")
+"""What a program needs of the environment: nothing that could be a secret."""
+
 PROVIDERS: dict[str, Provider] = {
     provider.name: provider
     for provider in (
@@ -104,6 +123,20 @@ class NoKeyring(ConfigError):
             "--plaintext.",
         )
         self.why = why
+
+
+def plain_environ(
+    environ: Mapping[str, str] = os.environ, also: Collection[str] = ()
+) -> dict[str, str]:
+    """Return what a program that Baton starts by itself may know of the environment.
+
+    `also` names what only this one needs.
+    """
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in ALLOWED or name in also or name.startswith(ALLOWED_PREFIXES)
+    }
 
 
 def hide(environ: MutableMapping[str, str], *variables: str) -> None:

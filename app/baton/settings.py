@@ -20,6 +20,7 @@ from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS, Kind
 from baton.durable import PRIVATE_FILE, make_folder, replace_file
+from baton.secrets import hide, key_variables
 from baton.settings_sources import (
     DOLLARS,
     Source,
@@ -302,6 +303,16 @@ def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
     return Paths(
         dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path
     )
+
+
+def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment for a program of the person's: all but keys, also workers' own."""
+    kept = dict(environ)
+    named: set[str] = set()
+    with suppress(OSError):
+        named = key_variables(find_paths(environ).config_file.read_text("utf-8", "replace"))
+    hide(kept, *named)
+    return kept
 
 
 def load(

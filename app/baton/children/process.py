@@ -20,25 +20,7 @@ from functools import partial
 from typing import BinaryIO, cast
 
 from baton.children import framing
-
-ALLOWED = frozenset(
-    {
-        "HIP_VISIBLE_DEVICES",
-        "HOME",
-        "LANG",
-        "LC_ALL",
-        "LD_LIBRARY_PATH",
-        "PATH",
-        "PYTHONPATH",
-        "SYSTEMROOT",
-        "TEMP",
-        "TMP",
-        "TMPDIR",
-        "XDG_DATA_DIRS",  # where some systems keep their GPUs' drivers
-    }
-)
-ALLOWED_PREFIXES = ("CUDA_", "GGML_", "GOMP_", "OMP_", "VK_")
-"""What a child may know of the environment: nothing that could be a secret."""
+from baton.secrets import plain_environ
 
 DEFAULTS = {
     # Threads that wait for each other spin shortly, then sleep. By default they spin so long that
@@ -78,12 +60,7 @@ def environment(
     environ: Mapping[str, str] = os.environ, also: Collection[str] = ()
 ) -> dict[str, str]:
     """Return what a child may know of the environment; `also` names what only this one needs."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name in ALLOWED or name in also or name.startswith(ALLOWED_PREFIXES)
-    }
-    return {**DEFAULTS, **kept}
+    return {**DEFAULTS, **plain_environ(environ, also)}
 
 
 class Mailbox:

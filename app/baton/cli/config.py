@@ -19,8 +19,7 @@ from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
 from baton.domain.sanitise import sanitise
 from baton.durable import create_file, make_folder, replace_file
-from baton.secrets import hide, key_variables
-from baton.settings import Settings, find_paths, load
+from baton.settings import Settings, find_paths, keyless_environ, load
 
 TEMPLATE = """\
 # Baton's settings. A line without the leading # is in force; `baton config show` lists all of them.
@@ -159,11 +158,8 @@ def edit() -> None:
     file = find_paths().config_file
     _create(file)
     command = [*_editor(), str(file)]
-    environ = dict(os.environ)
     before = file.read_bytes()
-    named = key_variables(before.decode("utf-8", "replace"))
-    hide(environ, *named)  # an editor has no use for keys
-    code = subprocess.run(command, env=environ).returncode
+    code = subprocess.run(command, env=keyless_environ()).returncode
     if code or not file.is_file() or not file.read_bytes().strip():
         replace_file(file, before)
         what = "ended with an error" if code else "left an empty file"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from baton.domain.errors import ConfigError
 from baton.durable import create_file
+from baton.settings import keyless_environ
 
 
 def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ) -> str | None:
@@ -28,7 +29,7 @@ def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.env
         path = Path(folder, name)
         create_file(path, text)
         try:
-            code = subprocess.run([*command, str(path)], check=False).returncode
+            code = subprocess.run([*command, str(path)], env=keyless_environ()).returncode
         except OSError as error:
             raise ConfigError(
                 f"The editor {command[0]!r} can't be started: {error.strerror}.", "Set $EDITOR."

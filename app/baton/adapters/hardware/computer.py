@@ -15,6 +15,7 @@ from baton.adapters.hardware.gpus import cards, driven, idle
 from baton.domain import cgroups
 from baton.domain.machine import Gpu, Machine
 from baton.domain.sanitise import one_line
+from baton.secrets import plain_environ
 
 _ADORNED = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*$", re.IGNORECASE)
 
@@ -66,7 +67,9 @@ def _processor_name(root: Path) -> str:
             return str(winreg.QueryValueEx(key, "ProcessorNameString")[0])
     if sys.platform == "darwin":
         command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=1, check=True)
+        asked = subprocess.run(
+            command, capture_output=True, text=True, timeout=1, check=True, env=plain_environ()
+        )
         return asked.stdout
     text = (root / "proc/cpuinfo").read_text("utf-8", "replace")
     for key in ("model name", "cpu model", "Model", "Hardware"):

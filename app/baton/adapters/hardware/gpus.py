@@ -14,6 +14,7 @@ from pathlib import Path
 
 from baton.domain.machine import Gpu
 from baton.domain.sanitise import one_line
+from baton.secrets import plain_environ
 
 SECONDS = 1.0
 """How long a program may take to name the cards."""
@@ -92,6 +93,7 @@ def _by_program() -> Iterator[Card]:
             capture_output=True,
             timeout=SECONDS,
             check=True,
+            env=plain_environ(),
         )
     except (OSError, subprocess.SubprocessError):
         return

@@ -8,10 +8,9 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from baton.built import VARIABLE
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
-from baton.secrets import hide
+from baton.secrets import plain_environ
 
 PATIENCE = 180.0
 """How many seconds the first start may take, at which a binary unpacks itself."""
@@ -22,8 +21,6 @@ _GRACE = 10.0
 
 async def version_of(file: Path, patience: float = PATIENCE) -> str:
     """Start a binary with --version and return which it is. Raises BatonError if it can't say."""
-    environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    hide(environ)
     try:
         process = await asyncio.create_subprocess_exec(
             str(file),
@@ -31,7 +28,7 @@ async def version_of(file: Path, patience: float = PATIENCE) -> str:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=environ,
+            env=plain_environ(),
             start_new_session=True,
         )
     except OSError as error:

@@ -38,7 +38,9 @@ def baton_command() -> list[str]:
     return [str(file)] if file is not None else [sys.executable, "-P", "-m", "baton"]
 
 
-def watch_program(command: Sequence[str], seconds: float = 300.0) -> Watched:
+def watch_program(
+    command: Sequence[str], seconds: float = 300.0, environ: Mapping[str, str] = os.environ
+) -> Watched:
     """Run a program that can open no socket. Raises OSError where no process can be started."""
     try:
         done = subprocess.run(
@@ -48,7 +50,7 @@ def watch_program(command: Sequence[str], seconds: float = 300.0) -> Watched:
             encoding="utf-8",
             errors="replace",
             timeout=seconds + _MARGIN_SECONDS,
-            env=dict(os.environ),
+            env=dict(environ),
         )
         found = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError):

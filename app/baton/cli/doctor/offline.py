@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from baton.adapters.trials import Watched, baton_command, watch_program
 from baton.cli.doctor.finding import Finding, State
 from baton.domain.sanitise import one_line
+from baton.settings import keyless_environ
 
 _ASK = ("ask", "--offline", "--no-history", "--json", "--max-tokens", "16", "Say hello.")
 
@@ -15,7 +16,9 @@ _ASK = ("ask", "--offline", "--no-history", "--json", "--max-tokens", "16", "Say
 def prove_offline(command: Sequence[str] | None = None) -> list[Finding]:
     """Ask a prompt offline where every socket is noticed; `command` is who is asked instead."""
     try:
-        watched = watch_program([*baton_command(), *_ASK] if command is None else command)
+        watched = watch_program(
+            [*baton_command(), *_ASK] if command is None else command, environ=keyless_environ()
+        )
     except OSError as error:
         return [Finding("offline", State.BROKEN, f"No process could be started: {error.strerror}.")]
     if not watched.means:
