@@ -362,6 +362,24 @@ async def test_a_broken_ledger_leaves_the_local_answer() -> None:
         assert here.cloud.requests == []
 
 
+async def test_a_call_that_cannot_be_settled_is_reported_at_all_that_stays_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its money stays held until this process is gone, and is charged then."""
+
+    async def fail(*_: object) -> int:
+        raise StoreError("The disk is full.")
+
+    async with house(policy=Policy.BUDGET) as here:
+        monkeypatch.setattr(here.ledger, "settle", fail)
+        view = await here.play(worker="gpt")
+        assert view.failure is not None
+        assert view.failure.message == "The disk is full."
+        [call] = view.calls
+        assert (call.worker, call.cost, call.confirmed) == ("gpt", call.held, False)
+        assert call.cost == sum(await here.spent()) > 0
+
+
 async def test_a_failing_helper_leaves_the_local_answer() -> None:
     def fails(request: Request) -> Iterable[Chunk | BaseException]:
         yield Sent("api.openai.com", 9)

@@ -193,8 +193,17 @@ class Metered:
 
     async def _close(self, tally: Tally, hold: Hold | None) -> None:
         """Settle what was held, then report the call: the report names what was charged."""
-        if hold is not None:
-            tally.cost = await self._settle(tally, hold)
+        try:
+            if hold is not None:
+                tally.cost = await self._settle(tally, hold)
+        except BatonError:
+            # It stays held, and is charged once this process is gone.
+            tally.cost = tally.held if tally.sent else 0
+            if tally.usage is not None:
+                tally.usage = replace(tally.usage, is_confirmed=False)
+            with suppress(BatonError):
+                await self._record(tally)
+            raise
         await self._record(tally)
 
     async def _settle(self, tally: Tally, hold: Hold) -> int:
