@@ -367,6 +367,10 @@ async def test_doctor_can_ask_what_is_in_force(guarded: Guarded) -> None:
         ("import json, re, dataclasses, typing, collections, heapq, datetime", "Finished."),
         ("import random\nassert random.random() != random.random()", "Passed: 1 check."),
         ("import time\ntime.sleep(0.01)\nassert time.time() > 0", "Passed: 1 check."),
+        (
+            "import inspect\ndef f():\n    return 1\nassert 'f():\\n    ' in inspect.getsource(f)",
+            "Passed: 1 check.",
+        ),
         ("print('Passed.')\nassert False", "Passed.\nFailed: AssertionError (line 2)"),
     ],
 )

@@ -55,8 +55,11 @@ _NOBODY = 65534
 _SET_DEATH_SIGNAL, _SET_SECCOMP, _NO_NEW_PRIVILEGES = 1, 22, 38
 _FILTER_MODE = 2
 _KILL, _ALLOW, _REFUSE = 0x80000000, 0x7FFF0000, 0x00050000
-_LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
-_NUMBER_AT, _MACHINE_AT = 0, 4
+_JUMP_IF_EQUAL = 0x15
+_LOAD_NUMBER, _LOAD_MACHINE = (0x20, 0, 0, 0), (0x20, 0, 0, 4)
+_RETURN_KILL, _RETURN_REFUSE, _RETURN_ALLOW = (
+    (0x06, 0, 0, action) for action in (_KILL, _REFUSE | errno.EPERM, _ALLOW)
+)
 
 
 def in_force() -> str:
@@ -112,14 +115,14 @@ def _filter() -> bytes:
     column, machine = _MACHINES[platform.machine()]
     numbers = [both[column] for both in _ALLOWED.values()]
     program = [
-        (_LOAD, 0, 0, _MACHINE_AT),
+        _LOAD_MACHINE,
         (_JUMP_IF_EQUAL, 1, 0, machine),
-        (_RETURN, 0, 0, _KILL),  # another machine's calls have other numbers
-        (_LOAD, 0, 0, _NUMBER_AT),
+        _RETURN_KILL,  # another machine's calls have other numbers
+        _LOAD_NUMBER,
     ]
     for left, number in zip(reversed(range(len(numbers))), numbers, strict=True):
         program.append((_JUMP_IF_EQUAL, left + 1, 0, number))
-    program += [(_RETURN, 0, 0, _REFUSE | errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
+    program += [_RETURN_REFUSE, _RETURN_ALLOW]
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 
