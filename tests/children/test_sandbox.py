@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from baton.adapters.tools import Toolbox, sandbox, tools
-from baton.children.sandbox import _ALLOWED, MEMORY_BYTES, _filter
+from baton.children.sandbox import _ALLOWED, MEMORY_BYTES, _filter, _prctl
 from baton.domain.errors import WorkerError
 from children.attacks import ATTACKS
 from support.processes import wait_until_over
@@ -273,6 +273,11 @@ def test_a_process_is_confined_whatever_it_was_allowed_before() -> None:
             assert_confined(psutil.Process(code.pid), 7)
         finally:
             code.kill()
+
+
+def test_what_the_kernel_refuses_is_named() -> None:
+    with pytest.raises(OSError, match="Invalid argument"):
+        _prctl(1, 99_999)  # no signal to die of has that number
 
 
 async def test_code_ends_with_its_jailer(guarded: Guarded) -> None:
