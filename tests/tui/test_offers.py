@@ -438,3 +438,25 @@ async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
         await stage.press("ctrl+g", "enter", "enter")
         await stage.answered()
         assert await charged(stage) == 0, "the first choice is to keep it"
+
+
+async def test_leaving_with_a_waiting_question_sends_nothing(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        await stage.chat.close()
+        assert await charged(stage) == 0
+        assert stage.chat.question == ""
+
+
+async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        second = asyncio.create_task(
+            stage.chat.ask(Question("Really?", (Choice("no", "No"), Choice("yes", "Yes")), "no"))
+        )
+        await stage.press("tab", "enter", "enter")
+        await stage.until(lambda: stage.chat.question == "Really?")
+        assert not second.done()
+        await stage.press("escape")
+        assert await second == "no"
+        assert await charged(stage) == 0
