@@ -136,6 +136,18 @@ def test_rm_says_that_what_was_learned_is_still_there(call: Call) -> None:
     assert call("history", "rm", "-y", id).err == "Removed 1 conversation.\n"
 
 
+@pytest.mark.parametrize("kept", ["baton.db", "ledger.db"])
+def test_rm_names_the_damaged_files_that_keep_their_texts(call: Call, kept: str) -> None:
+    id = said("Lisbon with kids")
+    file = find_paths().data / f"{kept}.broken-20260101-120000"
+    file.write_bytes(b"Lisbon with kids")
+    said_of_it = call("history", "rm", "-y", id).err
+    assert "Removed 1 conversation." in said_of_it
+    assert file.name in said_of_it
+    assert "Delete" in said_of_it
+    assert file.exists()
+
+
 def test_export_and_import_lose_nothing(call: Call, home: Path, tmp_path: Path) -> None:
     said("Lisbon with kids", label=Label.LOCAL)
     said("Tea in Kyoto", "And coffee?")

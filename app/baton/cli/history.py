@@ -102,6 +102,8 @@ def rate(rating: str, run: str | None) -> None:
 def remove(conversations: tuple[str, ...], yes: bool) -> None:
     """Remove conversations for good: messages, runs, their place in the search, and what they sent.
 
+    From a damaged file that was kept aside nothing can be removed: such files are named.
+
     What they cost stays in `baton usage`; what was sent stays in `baton egress ls`, without its
     text. The numbers that `baton learn` drew from them stay until `baton learn --forget`.
     """
@@ -232,6 +234,18 @@ async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:
 
     if Versions(learned_file(find_paths().data)).at is not None:
         talk("`baton learn --forget` removes what was learned from answers as well.")
+    if broken := _broken():
+        talk(
+            "Damaged files that were kept aside may still hold the texts:"
+            f" {', '.join(broken)} in {find_paths().data}. Delete them if you don't need them."
+        )
+
+
+def _broken() -> list[str]:
+    """Return the names of damaged databases that were kept aside; nothing is removed from these."""
+    paths = find_paths()
+    places = (paths.database, paths.ledger)
+    return sorted(f.name for at in places for f in at.parent.glob(f"{at.name}.broken-*"))
 
 
 async def _forget(runs: list[str]) -> None:
