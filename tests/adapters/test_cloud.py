@@ -26,8 +26,8 @@ from adapters.cloud_ask import (
     request,
     server_worker,
 )
-from baton.adapters.cloud import Gateway, Patience
-from baton.domain.chat import Declined, Finish, Sent, Text
+from baton.adapters.cloud import CloudWorker, Gateway, Patience
+from baton.domain.chat import Card, Declined, Finish, Sent, Text
 from baton.domain.errors import (
     ConfigError,
     ContextTooLong,
@@ -35,6 +35,7 @@ from baton.domain.errors import (
     WorkerError,
     WorkerUnavailable,
 )
+from baton.domain.labels import Label
 from baton.domain.prices import Used
 from support.canary import shows
 from support.cloud import Cloud, Fault, Reply
@@ -326,3 +327,25 @@ async def test_models_are_told_to_think_little(
     assert (heard.text, heard.error) == (ANSWER, None)
     body = stage.cloud.calls[0].json
     assert {k: v for k, v in body.items() if "reasoning" in k or "think" in k} == wanted
+
+
+@pytest.mark.parametrize(
+    ("base_url", "proxies", "address"),
+    [
+        ("", {}, "api.openai.com"),
+        ("", {"HTTPS_PROXY": "http://me:secret@proxy:3128"}, "api.openai.com through proxy:3128"),
+        ("http://127.0.0.1:9/v1", {"HTTP_PROXY": "http://proxy:3128"}, "127.0.0.1:9"),
+        ("nonsense", {}, ""),
+    ],
+)
+def test_a_card_names_where_the_bytes_go(
+    tmp_path: Path, base_url: str, proxies: dict[str, str], address: str
+) -> None:
+    """The offer shows it before anything leaves; the egress log says the same after."""
+
+    async def record(call: str, destination: str, body: bytes) -> None:
+        raise AssertionError("nothing is sent")
+
+    way = Gateway(record, keys_file=tmp_path / "keys.toml", environ=proxies)
+    card = Card("gpt", "cloud", "gpt", Label.CLOUD, provider="openai", model="openai/gpt-5-nano")
+    assert CloudWorker(card, way, base_url=base_url).card.address == address

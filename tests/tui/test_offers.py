@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from baton.domain.chat import Chunk, Finish, Request, Sent, Text, TurnStatus, Usage
+from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, TurnStatus, Usage
 from baton.domain.errors import WorkerUnavailable
 from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope
 from baton.domain.money import NANO
 from baton.engine.policy import Limits
-from baton.engine.ports import Choice, Question
+from baton.engine.ports import Choice, Offer, Question
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.offer import OfferView
+from baton.tui.widgets.offer import OfferView, leaving
 from baton.tui.widgets.question import ChoiceView
 from tui.stage import SORRY, Stage, afar, sorry, staged, until
 
@@ -49,6 +49,12 @@ async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path:
         assert "Edit first" in seen
         assert "waiting for your choice" in seen
         assert stage.chat.composer.prompt.has_focus, "the card takes no focus"
+
+
+def test_the_offer_names_the_address_and_the_proxy() -> None:
+    card = Card("gpt", "cloud", "gpt", provider="openai", address="127.0.0.1:9 through proxy:3128")
+    seen = leaving(Offer(card, "", "", "", 1, 1, "day"))
+    assert seen == "Leaves this machine for 127.0.0.1:9 through proxy:3128:"
 
 
 async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3))
 async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: int) -> None:
     text, more, name = fuzz(40 + seed, 3)
-    card = replace(GPT, name=name, model=more, provider=more)
+    card = replace(GPT, name=name, model=more, provider=more, address=text if seed else "")
     offer = Offer(card, more, text, f"1 {name}", 10, 10, "day", more)
     question = Question(text, (Choice("a", more), Choice("b", name)), "a", offer)
     now = time.time()

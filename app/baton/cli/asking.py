@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from baton.cli.output import Output
 from baton.domain.ledger import Scope
+from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least, at_most
 from baton.engine.ports import Offer, Question
 
@@ -68,10 +69,11 @@ def told(offer: Offer) -> str:
     """Write out for a person what would leave this machine, and what it can cost."""
     left = "" if offer.left is None else f" · {at_most(offer.left)} left {Scope(offer.scope).told}"
     hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""
+    there = f" for {one_line(offer.card.address, 80)}" if offer.card.address else ""
     shown = "\n".join(f"    {line}" for line in offer.text.splitlines())
     # The price stands where the question is, however long the text before it.
     return (
-        f"This would leave this machine{hidden}:\n{shown}\n"
+        f"This would leave this machine{there}{hidden}:\n{shown}\n"
         f"Ask {offer.card.name}?   at most {at_least(offer.most)}{left}\n"
         f"  Why: {offer.why}"
     )

@@ -190,7 +190,8 @@ class Card:
     `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
     may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
     are in neither are judged by its size. `thinking` is how many tokens a worker elsewhere may
-    think besides what it writes, until its own calls say how many (0: it doesn't think).
+    think besides what it writes, until its own calls say how many (0: it doesn't think). `address`
+    is where its bytes go, and through which proxy, as in the egress log ("" where none leave).
     """
 
     id: str
@@ -213,6 +214,7 @@ class Card:
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     thinking: int = 0
+    address: str = ""
 
     @property
     def is_tool(self) -> bool:

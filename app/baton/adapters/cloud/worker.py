@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from baton.children import framing
@@ -70,11 +71,12 @@ class CloudWorker:
         api_key_env: str = "",
         temperature: float | None = None,
     ) -> None:
-        self.card = card
         self._gateway = gateway
         self._base_url = base_url
         self._temperature = temperature
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
+        there = base_url or (provider.base_url if provider is not None else "")
+        self.card = replace(card, address=gateway.way(there, card.privacy))
         # A provider's key goes to its own address, or where the person named its variable.
         own = provider is not None and api_key_env in provider.variables
         self._variable = "" if own else api_key_env

@@ -27,7 +27,7 @@ class OfferView(QuotingView):
         title = Content.assemble((one_line(self.question.text), "bold"), "   ", (price, "$accent"))
         yield Static(title, classes="title")
         yield _line("Why", offer.why)
-        yield Static(_leaving(offer), markup=False)
+        yield Static(leaving(offer), markup=False)
         yield self._text
         if offer.draft:
             yield _line("Local answer so far", one_line(offer.draft, 300))
@@ -38,7 +38,8 @@ def _line(name: str, text: str) -> Static:
     return Static(content, classes="line")
 
 
-def _leaving(offer: Offer) -> str:
+def leaving(offer: Offer) -> str:
+    """Say where the text would go, and what was hidden in it."""
     things = sum(
         int(n) for n in (p.split()[0] for p in offer.hidden.split(", ") if p) if n.isdigit()
     )
@@ -47,7 +48,7 @@ def _leaving(offer: Offer) -> str:
         noun = "thing" if things == 1 else "things"
         hidden = f" ({things} {noun} hidden: {one_line(offer.hidden)})"
     card = offer.card
-    whose = one_line(card.provider, 40)
-    if card.kind != "cloud" or not whose:
+    whose = one_line(card.address or card.provider, 80)
+    if not card.address and (card.kind != "cloud" or not whose):
         whose = "your network" if card.privacy is Label.LAN else "the cloud"
     return f"Leaves this machine for {whose}{hidden}:"
