@@ -228,6 +228,7 @@ def test_parts_and_alignment() -> None:
     assert (found.parts, found.parameters) == (3, 7 * 10**9)
     assert (found.experts, found.experts_used) == (8, 2)
     assert kind("mixed", expert_used_count=[1, 4, 2, 0]).experts_used == 4
+    assert kind("mixed", attention__head_count=[1, 4, 2, 0]).heads == 4
     wide = header(facts() | {"general.alignment": 256}, [Tensor("a", (1,))], alignment=256)
     assert read(wide).size % 256 == 4
 
