@@ -275,6 +275,39 @@ def test_a_process_is_confined_whatever_it_was_allowed_before() -> None:
             code.kill()
 
 
+JAILER = """
+import resource  # as the process of the tools does
+from baton.children import jailed
+from baton.children.front import Failure
+from baton.children.jail import Jailer
+def broken(*files):
+    raise OSError("it does not work")
+if BROKEN:
+    jailed.run = broken
+jailer = Jailer.start()
+for number in (1, 2):
+    try:
+        print(jailer.run(number, "```python\\nprint(6 * 7)\\n```", 60.0))
+    except Failure as failure:
+        print(failure)
+    jailer.cancel(number)
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_broken", "said"),
+    [
+        (False, "42\nFinished.\n"),
+        (True, "The code could not be run here.\n"),
+    ],
+)
+def test_a_call_that_has_ended_may_be_cancelled(is_broken: bool, said: str) -> None:
+    """What couldn't be run says nothing about the code."""
+    command = [sys.executable, "-P", "-c", JAILER.replace("BROKEN", str(is_broken))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == said * 2
+
+
 def test_what_the_kernel_refuses_is_named() -> None:
     with pytest.raises(OSError, match="Invalid argument"):
         _prctl(1, 99_999)  # no signal to die of has that number
