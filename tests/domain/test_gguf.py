@@ -17,7 +17,18 @@ from hypothesis import strategies as some
 from baton.adapters.local import starter
 from baton.domain.gguf import BLOCKS, LONGEST_TEXT, Cut, Header, Malformed, read, read_on
 from baton.domain.metadata import MOST_LAYERS
-from support.gguf import Tensor, Typed, Value, facts, header, hostile, mutated, vocabulary, whole
+from support.gguf import (
+    Tensor,
+    Typed,
+    Value,
+    facts,
+    header,
+    hostile,
+    mutated,
+    text,
+    vocabulary,
+    whole,
+)
 
 texts = some.text(max_size=30)
 numbers = some.integers(-(2**31), 2**63 - 1)
@@ -244,6 +255,7 @@ def test_parts_and_alignment() -> None:
         (header([("a", 1), ("a", 1)]), "a key twice"),
         (header(facts(block_count=513)), "block_count isn't a number"),
         (header(facts(), [Tensor("w", (33,), 8)]), "half a block"),
+        (header(facts() | {"general.name": Typed(8, text(b"\xff"))}), "general.name isn't UTF-8"),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
