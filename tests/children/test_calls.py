@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -12,7 +14,7 @@ import pytest
 
 from baton.children import refusals
 from baton.children.calls import Call
-from baton.children.gateway import _responses_body
+from baton.children.gateway import TEXT_SECONDS, Voice, _responses_body
 from baton.children.wire import check
 
 OPENAI = "https://api.openai.com/v1"
@@ -125,3 +127,26 @@ async def test_what_may_have_cost_something_is_not_declined(
     stream = httpx.ByteStream(json.dumps(body).encode())
     failure = await refusals.of_response(call(provider), httpx.Response(status, stream=stream))
     assert failure.fields.get("declined", False) is declined
+
+
+async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
+    frames: list[str] = []
+    pieces: list[int] = []
+
+    def send(_: str, *, text: str, tokens: int, **__: object) -> None:
+        frames.append(text)
+        pieces.append(tokens)
+
+    front: Any = SimpleNamespace(send=send)
+    voice = Voice(front, 1)
+    for text in ("a", "b", "", "c"):
+        voice.add(text)
+    assert frames[0] == "a"
+    voice.finish()
+    before = len(frames)
+    await asyncio.sleep(2 * TEXT_SECONDS)  # the loop keeps the order of what is due
+    assert (len(frames), "".join(frames)) == (before, "abc")
+    voice.add("d")
+    voice.add("e")
+    await asyncio.sleep(2 * TEXT_SECONDS)
+    assert ("".join(frames), sum(pieces)) == ("abcde", 5)

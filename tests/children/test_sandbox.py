@@ -416,6 +416,25 @@ async def test_honest_code_runs(code: str, outcome: str, guarded: Guarded) -> No
     assert await guarded.run(code, 10) == outcome
 
 
+DECORATED = """
+import functools
+def told(test):
+    @functools.wraps(test)
+    def wrapped(*given):
+        return test(*given)
+    return wrapped
+@told
+def test_it(PARAMETER):
+    assert 1 + 1 == 2
+"""
+
+
+async def test_a_decorated_test_is_run_if_it_needs_nothing(guarded: Guarded) -> None:
+    assert await guarded.run(DECORATED.replace("PARAMETER", ""), 10) == "Passed: 1 check."
+    said = await guarded.run(DECORATED.replace("PARAMETER", "fixture"), 10)
+    assert said.startswith("Not tested: ")
+
+
 UNITTEST = """
 import unittest
 class Box:
@@ -452,6 +471,7 @@ async def test_all_kinds_of_tests_are_run(code: str, guarded: Guarded) -> None:
         ("input()", "waits for somebody", 10),
         ("x = bytearray(10**10)", "more memory", 10),
         ("while True: pass", "ran too long", SECONDS),
+        ("import ctypes\nctypes.string_at(0)", r"crashed Python \(SIGSEGV\)", 10),
         ("print('x' * 10**6)", "printed more than 64 KB", 10),
     ],
 )
