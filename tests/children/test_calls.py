@@ -14,7 +14,7 @@ import pytest
 
 from baton.children import refusals
 from baton.children.calls import Call
-from baton.children.gateway import TEXT_SECONDS, Voice, _responses_body
+from baton.children.gateway import TEXT_SECONDS, Voice, _chat_body, _responses_body
 from baton.children.wire import check
 
 OPENAI = "https://api.openai.com/v1"
@@ -56,6 +56,15 @@ def test_openai_is_asked_for_the_tier_whose_price_is_known(base_url: str, tier: 
     """Without that it takes the one that the person's project is set to, which may be dearer."""
     assert call(base_url=base_url).tier == tier
     assert _responses_body(call(base_url=base_url), "low").get("service_tier") == tier
+
+
+def test_a_server_is_asked_for_what_was_chosen_and_nothing_else() -> None:
+    body = _chat_body(call())
+    assert not body.keys() & {"seed", "temperature", "response_format"}
+    assert (body["max_tokens"], body["stream"]) == (300, True)
+    body = _chat_body(call(seed=0, temperature=0.0, schema='{"type": "object"}'))
+    assert (body["seed"], body["temperature"]) == (0, 0.0)
+    assert "response_format" in body
 
 
 def test_openai_is_asked_not_to_store_an_answer() -> None:
