@@ -309,6 +309,16 @@ async def test_a_full_disk_ends_the_run_with_a_sentence(store: Store, writes: in
     assert sum(isinstance(event, ev.TERMINAL) for event in events) == 1
 
 
+@pytest.mark.parametrize("writes", range(10))
+async def test_what_a_call_cost_is_reported_though_the_disk_is_full(
+    store: Store, writes: int
+) -> None:
+    worker = ScriptedWorker(says("shown"))
+    full = FullDisk(store, writes)
+    events = await play(Orchestra({"w": worker}, full, "w").play(Prompt("x")))  # type: ignore[arg-type]
+    assert sum(isinstance(event, ev.Called) for event in events) == len(worker.requests)
+
+
 ITEMS = st.lists(
     st.one_of(
         st.text(max_size=5),

@@ -94,7 +94,13 @@ class Run:
             await uninterrupted(self._keep(self._begun.run, event))
 
     async def _keep(self, run: str, event: ev.Event) -> None:
-        await self._store.append(run, event)
+        """Store an event, then publish it; what a call cost is published in any case."""
+        try:
+            await self._store.append(run, event)
+        except StoreError:
+            if isinstance(event, ev.Called):
+                self._queue.put_nowait(event)
+            raise
         self._queue.put_nowait(event)
 
     async def _play(self) -> None:
