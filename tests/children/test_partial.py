@@ -103,6 +103,22 @@ def test_what_is_begun_anew_is_hashed_anew(partial: Partial) -> None:
     assert found == [hashlib.sha256(b"abcdefghij").hexdigest()]
 
 
+def test_a_watcher_is_woken_when_it_is_begun_anew(partial: Partial) -> None:
+    waits = threading.Event()
+
+    def watch() -> None:
+        with partial.changed:
+            waits.set()
+            partial.changed.wait_for(lambda: partial.epoch == 1)
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    assert waits.wait(30)
+    partial.restart()
+    watching.join(10)
+    assert not watching.is_alive()
+
+
 def test_hashing_waits_for_what_comes(partial: Partial) -> None:
     """It may take hours: one that looks again and again would keep a core busy."""
     waits, looks, known = [0], [0], threading.Event()
