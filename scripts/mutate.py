@@ -130,6 +130,8 @@ def tool_mutants(file: str) -> Iterator[tuple[int, Mutant]]:
             if changed != text.source:
                 id = f"{file.removeprefix('app/baton/')}:{line}:{node.col_offset}:{operator}"
                 shown = changed.splitlines()[line - 1].strip()
+                if operator == "drop statement":
+                    shown = f"without {text.of(node).splitlines()[0]}"
                 yield line, Mutant(id, file, text.source, changed, shown)
 
 
