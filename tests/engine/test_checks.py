@@ -146,6 +146,12 @@ WAYS_TO_FAIL = {
 FAIRLY_WRITTEN = len(WAYS_TO_FAIL) - 3
 """All but the last three pass where the code is right."""
 WAYS_NOT_TO_TEST = {
+    "or true": "assert add(1, 2) == 3 or True",
+    "a function": "def holds():\n    return add(1, 2) == 3\nassert holds",
+    "a lambda": "assert (lambda: add(1, 2) == 3)",
+    "a generator expression": "assert (add(1, 2) == 3 for _ in range(1))",
+    "a coroutine": "async def holds():\n    return add(1, 2) == 3\n"
+    "held = holds()\nassert held\nheld.close()",
     "a parameter": "def test_add(a):\n    assert add(1, 2) == 3",
     "a generator": "def test_add():\n    yield\n    assert add(1, 2) == 3",
     "exit before": "exit()\nassert add(1, 2) == 3",

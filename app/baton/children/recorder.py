@@ -20,11 +20,14 @@ import sys
 import unittest
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from types import CodeType, FunctionType
+from types import CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any
 from unittest import mock
 
 __unittest = True  # unittest leaves the frames of this module out of its tracebacks
+
+_NEVER_FALSE = (FunctionType, MethodType, GeneratorType, CoroutineType)
+"""What is asserted where a call, or a loop over it, was forgotten."""
 
 _Try = (ast.Try, ast.TryStar)
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -48,7 +51,7 @@ class Recorder:
         self._ended: set[int] = set()
         self._open: list[tuple[int, int, BaseException | None]] = []
         self._lost: list[str] = []
-        self._pairs: list[int] = []
+        self._vacuous: list[str] = []
         self._caught: list[tuple[int, bool]] = []
         self._newest: BaseException | None = None
         self.checks = 0
@@ -110,8 +113,8 @@ class Recorder:
             return "The code replaces functions that its tests are judged with."
         if self._caught:
             return f"An assertion failed in line {self._caught[0][0]}, and the code went on."
-        if self._pairs:
-            return f"The assertion in line {self._pairs[0]} is always true: it asserts a pair."
+        if self._vacuous:
+            return self._vacuous[0]
         if self._lost:
             return self._lost[0]
         missing = {n: name for n, name in self._written.items() if n not in self._ended}
@@ -135,6 +138,8 @@ class Recorder:
     def _functions(self) -> Iterator[Callable[..., object]]:
         def check(line: int, guarded: bool, value: object) -> bool:
             self._ran.add(line)
+            if isinstance(value, _NEVER_FALSE):
+                self.lose(f"The assertion in line {line} is always true: nothing is called.")
             held = bool(value)
             if held:
                 self.checks += 1
@@ -194,8 +199,8 @@ class Recorder:
 
     def _watch(self, statement: ast.Assert, must: bool, guarded: bool) -> None:
         test, line = statement.test, statement.lineno
-        if isinstance(test, ast.Tuple) and test.elts:
-            self._pairs.append(line)
+        if why := _vacuity(test):
+            self._vacuous.append(f"The assertion in line {line} is always true: {why}.")
             return
         if isinstance(test, ast.Constant):
             if test.value:
@@ -372,6 +377,17 @@ def _checks(function: ast.AST) -> bool:
         if isinstance(node, ast.Attribute) and node.attr.startswith(("assert", "fail", "raises")):
             return True
     return False
+
+
+def _vacuity(test: ast.expr) -> str:
+    """Return why an assertion can't fail by the way it is written, or ""."""
+    match test:
+        case ast.Tuple(elts=[_, *_]):
+            return "it asserts a pair"
+        case ast.BoolOp(op=ast.Or(), values=values):
+            constants = [value.value for value in values if isinstance(value, ast.Constant)]
+            return "one of its alternatives always holds" if any(constants) else ""
+    return ""
 
 
 def _catches(statement: ast.Try | ast.TryStar) -> bool:
