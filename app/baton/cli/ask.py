@@ -128,7 +128,6 @@ def answer(options: Options) -> int:
 
     warm = worker or settings.worker
     baton = compose(settings, find_paths(), history=not options.no_history, warm=warm)
-    baton.must_know_conductor()
     baton.orchestra.worker(worker)  # an unknown one is told before anything is read
 
     import asyncio
@@ -136,6 +135,7 @@ def answer(options: Options) -> int:
     with asyncio.Runner() as runner:
         try:
             interrupts.check()
+            baton.must_know_conductor()
             if baton.warning:
                 talk(f"baton: {baton.warning}")
             baton.tell_later(lambda text: talk(f"baton: {text}"))

@@ -43,6 +43,7 @@ class Run:
         self._start = time.monotonic()
         self._begun: Begun | None = None
         self._playing: Playing | None = None
+        self._unstored: list[ev.Called] = []
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._play())
@@ -99,7 +100,7 @@ class Run:
             await self._store.append(run, event)
         except StoreError:
             if isinstance(event, ev.Called):
-                self._queue.put_nowait(event)
+                self._unstored.append(event)
             raise
         self._queue.put_nowait(event)
 
@@ -151,6 +152,8 @@ class Run:
         except StoreError as error:
             event = ev.Failed(self._now, "StoreError", error.message, error.hint)
         if event is not None:
+            for called in self._unstored:
+                self._queue.put_nowait(replace(called, at=event.at))
             self._queue.put_nowait(event)
 
     async def _keep_saving(self, answer: str, playing: Playing) -> None:

@@ -18,6 +18,9 @@ PATIENCE = 180.0
 _GRACE = 10.0
 """How many seconds one that is asked to end may take, in which it removes what is half unpacked."""
 
+_FOLDERS = ("BATON_HOME", "SUDO_UID", "XDG_CACHE_HOME")
+"""What tells its launcher where to unpack."""
+
 
 async def version_of(file: Path, patience: float = PATIENCE) -> str:
     """Start a binary with --version and return which it is. Raises BatonError if it can't say."""
@@ -28,7 +31,7 @@ async def version_of(file: Path, patience: float = PATIENCE) -> str:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=plain_environ(),
+            env=plain_environ(also=_FOLDERS),
             start_new_session=True,
         )
     except OSError as error:
