@@ -123,6 +123,7 @@ def test_escaped_json_has_no_half_of_a_pair() -> None:
 @given(ANYTHING, st.integers(2, 50))
 def test_one_line_is_one_short_line(text: str, limit: int) -> None:
     line = one_line(text, limit)
+    assert sanitise(line) == line
     assert "\n" not in line
     assert len(line) <= limit
 
