@@ -287,7 +287,7 @@ class Copies:
 
     @contextmanager
     def one(self) -> Iterator[Path]:
-        """Lend a copy that nobody else uses."""
+        """Lend a copy that no other run uses."""
         copy = self._free.get()
         try:
             yield copy

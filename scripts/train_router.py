@@ -84,7 +84,7 @@ CHARS_PER_TOKEN = 3.0
 need 2.9 for the questions of MATH, and 4.1 to 4.3 for those of GSM8K and MMLU-Pro."""
 
 BASE = re.compile(r"-base$")
-"""Workers that write on after their answer: nobody chats with those."""
+"""Workers that write on after their answer, which makes them no use in a chat."""
 
 PARTS = 3
 """So many parts are held out in turn, for stage B to see how good stage A is."""

@@ -23,7 +23,7 @@ PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
 STALE_SECONDS = 60
-"""After how long a draft that nobody finished is removed: a write takes milliseconds."""
+"""After how long an unfinished draft is removed: a write takes milliseconds."""
 
 _ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -63,7 +63,7 @@ def is_name_at_home(url: str) -> bool:
 async def at_home(url: str) -> list[str]:
     """Return the numeric addresses that a name of the home network stands for.
 
-    Raises Elsewhere if it stands for another place as well, and OSError if for none.
+    Raises LeadsAway if it stands for another place as well, and OSError if for none.
     """
     parts = urlsplit(url)
     found = await asyncio.get_running_loop().getaddrinfo(
@@ -72,11 +72,11 @@ async def at_home(url: str) -> list[str]:
     hosts = list(dict.fromkeys(str(place[0]) for *_, place in found))
     for numeric, host in zip(at(url, hosts), hosts, strict=True):
         if reach(numeric) is Label.CLOUD:
-            raise Elsewhere(host)
+            raise LeadsAway(host)
     return at(url, hosts)
 
 
-class Elsewhere(Exception):
+class LeadsAway(Exception):
     """A name of the home network stands for an address that is not in it: the text."""
 
 

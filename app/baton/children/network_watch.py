@@ -5,7 +5,7 @@
 it:
 
 - seccomp's user notification (Linux 5.0; seccomp_unotify(2)): the kernel holds each call that makes
-  a socket, in the program and in whatever it starts, and asks this process, which counts it and has
+  a socket, in the program and in all that it starts, and asks this process, which counts it and has
   it refused. Where no socket is made, nothing is connected to and no name is looked up.
 - a network namespace of its own, in which there is no network at all, loopback included.
 """

@@ -174,7 +174,7 @@ class Outward:
         try:
             async with asyncio.timeout(self._rules.connect):
                 return await addresses.at_home(target)
-        except addresses.Elsewhere as error:
+        except addresses.LeadsAway as error:
             raise Failure(
                 "WorkerError",
                 f"{call.who} has a name of the home network, but its address {error} is not in"

@@ -46,7 +46,7 @@ _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
 
 
 _UNKNOWN = (408, 499, 504)
-"""After these the model may have been at work: somebody stopped waiting for it."""
+"""After these the model may have been at work: a proxy or the server stopped waiting for it."""
 
 
 async def of_response(call: Call, response: httpx.Response) -> Failure:

@@ -407,7 +407,7 @@ class NoMoney:
         return await self.hold(bill)
 
     async def leave_queue(self, ticket: int) -> None:
-        """Nobody waits."""
+        """No call waits."""
 
     async def settle(self, call: str, used: Used) -> int:
         """There is no such call. Raises LookupError."""

@@ -120,7 +120,7 @@ class BatonApp(App[None], inherit_bindings=False):
             footer.say("Ctrl+C again quits")
 
     def action_answer(self) -> None:
-        """Go from whatever lies over the conversation to the question that waits in it."""
+        """Leave the screen over the conversation for the question that waits in it."""
         while isinstance(self.screen, Overlay):
             self.screen.dismiss(None)
         self.chat.action_to_question()

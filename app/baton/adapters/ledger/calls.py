@@ -100,7 +100,7 @@ def _names_of(bill: Bill) -> dict[Scope, str]:
 def hold_in_turn(connection: Connection, bill: Bill, here: Here, ticket: int) -> Hold | int:
     """Set money aside, or return the ticket (0: none yet) with which the call waits for it.
 
-    In order of arrival; but a run that holds money waits behind nobody. Raises BudgetExceeded.
+    In order of arrival; but a run that holds money never waits. Raises BudgetExceeded.
     """
     ahead = _ahead(connection, bill, here, ticket)
     if ahead is None:

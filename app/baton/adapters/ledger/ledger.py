@@ -101,7 +101,7 @@ class Ledger:
         return await self._do(partial(self._commit, work))
 
     def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
-        """Change the ledger, then record elsewhere how far it has come."""
+        """Change the ledger, then record beside it how far it has come."""
         with transaction(connection):
             self._must_have_grown(connection)
             done = work(connection)

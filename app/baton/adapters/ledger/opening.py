@@ -64,7 +64,7 @@ class Opened:
 
 
 def open_ledger(memory: Memory | None) -> Opened:
-    """Open the ledger that is remembered so (None: in memory), made or begun anew as needed.
+    """Open the ledger that is remembered so (None: in memory), made or replaced as needed.
 
     Raises StoreError where that is impossible; the file is then as it was.
     """
@@ -119,7 +119,7 @@ def _opened(
     progress = progress_of(connection)
     files = {}
     if path is not None and file is not None:
-        # The others are there as long as somebody has the ledger open; SQLite follows links.
+        # The others are there as long as any process has the ledger open; SQLite follows links.
         target = path.resolve()
         sides = [target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-shm")]
         files = {path: file} | {side: side.stat() for side in sides}

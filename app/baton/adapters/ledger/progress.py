@@ -107,7 +107,7 @@ class Recollection:
         return OLDER if is_behind or self._lacks_last_paid(connection) else ""
 
     def _lacks_last_paid(self, connection: Connection) -> bool:
-        """Tell whether the ledger lacks that call, and nobody lifted a freeze since."""
+        """Return whether the ledger lacks that call, and no freeze was lifted since."""
         if self.last_paid is None:
             return False
         query = """SELECT 1 FROM calls WHERE id = ?

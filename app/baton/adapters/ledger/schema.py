@@ -155,7 +155,7 @@ _FIRST = Migration(
 _PROGRESS = Migration(
     "0002_progress",
     (
-        # Which ledger this is: records elsewhere tell by it how far the ledger had come.
+        # Which ledger this is: records outside of it name it and say how far it had come.
         "CREATE TABLE identity (id TEXT NOT NULL) STRICT",
         "INSERT INTO identity VALUES (hex(randomblob(8)))",
         *_keep("identity"),

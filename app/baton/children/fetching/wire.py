@@ -76,7 +76,7 @@ class Web:
         self._environ = environ
         self.endpoint = _endpoint(environ)
         self.token = token_of(environ)
-        # Fails closed: whatever isn't plainly a no keeps Baton from connecting.
+        # Fails closed: any value that isn't plainly a no keeps Baton from connecting.
         self.offline = environ.get("HF_HUB_OFFLINE", "").strip().upper() not in _NO
         self._own = _origin(self.endpoint)
         self._ways: dict[str | None, httpx.HTTPTransport] = {}
