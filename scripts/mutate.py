@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import os
 import queue
-import random
 import shutil
 import signal
 import subprocess
@@ -31,10 +31,12 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +113,30 @@ def excuses() -> dict[tuple[str, str], str]:
 
 
 def drawn_mutants(count: int, seed: int) -> list[Mutant]:
-    """Draw lines of the modules that promises rest on, and one possible mutant of each line."""
-    places: dict[tuple[str, int], list[Mutant]] = {}
+    """Draw lines of the modules that promises rest on, and one possible mutant of each line.
+
+    A line's lot follows from the seed and its own text (sampling with permanent random numbers,
+    Ohlsson 1995): what is written elsewhere draws no other lines, and a smaller draw is a part of
+    a larger one.
+    """
+    drawn: list[tuple[bytes, Mutant]] = []
     for file in modules(drawn=True):
+        texts = (ROOT / file).read_text("utf-8").splitlines()
+        places: dict[int, list[Mutant]] = {}
         for line, mutant in tool_mutants(file):
-            places.setdefault((file, line), []).append(mutant)
-    drawing = random.Random(seed)
-    lines = drawing.sample(sorted(places), min(count, len(places)))
-    return [drawing.choice(places[line]) for line in lines]
+            places.setdefault(line, []).append(mutant)
+        seen: Counter[str] = Counter()
+        for line, mutants in sorted(places.items()):
+            text = texts[line - 1].strip()
+            lot = partial(_lot, seed, file, text, seen[text])
+            seen[text] += 1
+            drawn.append((lot(), min(mutants, key=lambda m: lot(m.id.rpartition(":")[2], m.harm))))
+    drawn.sort(key=lambda pair: pair[0])
+    return [mutant for _, mutant in drawn[:count]]
+
+
+def _lot(*parts: object) -> bytes:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def tool_mutants(file: str) -> Iterator[tuple[int, Mutant]]:
@@ -302,10 +320,12 @@ def tracked_files() -> list[str]:
     return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
-def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[bool, str]:
-    """Run tests up to the first that fails; return whether all passed, and which one failed."""
+def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[bool, str, list[str]]:
+    """Run tests up to the first that fails; return whether all passed, which one failed, and what
+    pytest said.
+    """
     python = copy / ".venv" / "bin" / "python"
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "-rfE", "--tb=no"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "-rfE", "--tb=short"]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(
             [python, "-P", "-m", "pytest", *options, *tests],
@@ -319,7 +339,7 @@ def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return False, "the tests took too long"
+            return False, "the tests took too long", []
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -329,7 +349,7 @@ def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
     if status in (PYTEST_UNUSABLE, PYTEST_NO_TESTS):
         raise SystemExit("\n".join(["pytest can't run these tests:", *tests, *said[-5:]]))
     failed = [line.split(" - ")[0] for line in said if line.startswith(("FAILED ", "ERROR "))]
-    return status == 0, failed[0].partition(" ")[2] if failed else f"status {status}"
+    return status == 0, failed[0].partition(" ")[2] if failed else f"status {status}", said
 
 
 class Trials:
@@ -352,7 +372,7 @@ class Trials:
             raise SystemExit(f"tests/mutants/modules.toml names no tests for {mutant.file}.")
         limit = 60 + 3 * self._baseline(tuple(tests))
         with self._copies.one() as copy, changed_file(copy / mutant.file, mutant):
-            passed, by = run_tests(copy, tests, limit)
+            passed, by, _ = run_tests(copy, tests, limit)
         return self._result(
             mutant, "survived" if passed else "noticed", "" if passed else by, began
         )
@@ -363,9 +383,10 @@ class Trials:
             if tests not in self._baselines:
                 with self._copies.one() as copy:
                     began = time.monotonic()
-                    passed, by = run_tests(copy, tests, LONGEST_SECONDS)
+                    passed, by, said = run_tests(copy, tests, LONGEST_SECONDS)
                 if not passed:
-                    raise SystemExit(f"Without any mutant {by} fails, so nothing can be measured.")
+                    why = f"Without any mutant {by} fails, so nothing can be measured."
+                    raise SystemExit("\n".join([*said[-40:], why]))
                 self._baselines[tests] = time.monotonic() - began
             return self._baselines[tests]
 

@@ -2,6 +2,7 @@
 
 import ast
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,6 +45,20 @@ def test_the_same_seed_draws_the_same() -> None:
     assert drawn == [mutant.id for mutant in mutate.drawn_mutants(20, 7)]
     assert drawn != [mutant.id for mutant in mutate.drawn_mutants(20, 8)]
     assert len(set(drawn)) == 20
+    assert drawn == [mutant.id for mutant in mutate.drawn_mutants(10, 7)] + drawn[10:]
+
+
+def test_what_is_written_elsewhere_draws_no_other_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(mutate.ROOT / "app", tmp_path / "app", ignore=lambda *_: {"__pycache__"})
+    before = {(m.file, m.harm) for m in mutate.drawn_mutants(300, 7)}
+    monkeypatch.setattr(mutate, "ROOT", tmp_path)
+    source = (tmp_path / SANITISER).read_text("utf-8")
+    added = "\n\ndef f(x: int) -> int:\n    while x < 3:\n        x += 1\n    return max(x, 7)\n"
+    (tmp_path / SANITISER).write_text(source.replace("\n\n\n", f"{added}\n\n", 1), "utf-8")
+    after = {(m.file, m.harm) for m in mutate.drawn_mutants(300, 7)}
+    assert len(before - after) <= 4
 
 
 def test_a_change_that_matters_is_noticed_and_one_that_does_not_survives() -> None:
