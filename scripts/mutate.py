@@ -348,7 +348,9 @@ def run_tests(copy: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
         said = output.read().splitlines()
     if status in (PYTEST_UNUSABLE, PYTEST_NO_TESTS):
         raise SystemExit("\n".join(["pytest can't run these tests:", *tests, *said[-5:]]))
-    failed = [line.split(" - ")[0] for line in said if line.startswith(("FAILED ", "ERROR "))]
+    failed = [
+        line.split(" - ")[0] for line in said if line.startswith(("FAILED tests", "ERROR tests"))
+    ]
     return status == 0, failed[0].partition(" ")[2] if failed else f"status {status}", said
 
 
