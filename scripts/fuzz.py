@@ -53,8 +53,13 @@ def run(name: str, options: argparse.Namespace) -> bool:
         print(*lines[-40:], sep="\n")
     runs = next((line for line in reversed(lines) if "stat::number_of_executed" in line), "? ?")
     cover = next((word for line in reversed(lines) for word in _covered(line)), "?")
+    newest = next((line.split()[0] for line in reversed(lines) if "\tNEW " in line), "#0")
     broke = "BROKE" if done.returncode else "held"
-    print(f"{name}: {broke}, {options.minutes:g} min, {runs.split()[-1]} inputs, cover {cover}")
+    print(
+        f"{name}: {broke}, {options.minutes:g} min, {runs.split()[-1]} inputs, cover {cover},"
+        f" last grown at input {newest}",
+        flush=True,
+    )
     return done.returncode != 0
 
 
