@@ -98,6 +98,16 @@ def test_a_switch_in_the_file_is_read_or_refused(tmp_path: Path, text: str) -> N
         ("BATON_POLICY", "BATON_BUDGET__POLICY"),
         ("BATON_REDACT", "BATON_CLOUD__REDACT"),
         ("BATON_PRIVATE", ""),
+        ("BATON_OFF_LINE", "BATON_OFFLINE"),
+        ("BATON_NO_NETWORK", ""),
+        ("BATON_PRIVACY", ""),
+        ("BATON_NO_HISTORY", ""),
+        ("BATON_LIMIT", ""),
+        ("baton_offline", "BATON_OFFLINE"),
+        ("BATON_Offline", "BATON_OFFLINE"),
+        ("BATONOFFLINE", "BATON_OFFLINE"),
+        ("BATON-OFFLINE", "BATON_OFFLINE"),
+        ("Baton.Budget.Day", "BATON_BUDGET__DAY"),
     ],
 )
 def test_a_variable_that_looks_like_a_safety_switch_is_refused(name: str, near: str) -> None:
@@ -111,10 +121,17 @@ def test_a_variable_that_looks_like_a_safety_switch_is_refused(name: str, near: 
         assert near in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["BATON_FOO", "BATON_LOCAL__THREAD", "BATON_VERSION", "BATON_"])
+@pytest.mark.parametrize(
+    "name", ["BATON_FOO", "BATON_LOCAL__THREAD", "BATON_VERSION", "BATON_", "BATON_mode"]
+)
 def test_a_foreign_variable_stops_nothing(name: str) -> None:
     assert load(Path("none"), {name: "1"}) == Settings()
     assert ignored_variables({name: "1", "BATON_HOME": "x", "BATON_MODE": "mini"}) == [name]
+
+
+@pytest.mark.parametrize("name", ["BATONS", "baton_dir", "BATONROUGE_DAY", "MY_BATON_OFFLINE"])
+def test_a_variable_of_another_program_is_not_even_named(name: str) -> None:
+    assert ignored_variables({name: "1"}) == []
 
 
 @pytest.mark.parametrize("value", ["2", "0.1", "1e-7", '"0.1"', "0.30", "1_000"])
@@ -129,10 +146,13 @@ def test_amounts_of_money_may_be_numbers_and_stay_exact(tmp_path: Path, value: s
     assert (parse_usd(price.input), parse_usd(price.output)) == (exact, exact)
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-1", "true", "[1]", "2000000"])
+@pytest.mark.parametrize(
+    "value", ["nan", "inf", "-1", "true", "[1]", "2000000", '"0_05"', f'"{"9" * 5000}"']
+)
 def test_what_is_no_amount_of_money_is_refused(tmp_path: Path, value: str) -> None:
-    with pytest.raises(ConfigError):
-        _ = load(write(tmp_path, f"[budget]\nday = {value}"), {}).budget.ceilings
+    with pytest.raises(ConfigError, match=r"'budget\.day'.*, line 2\)") as caught:
+        load(write(tmp_path, f"[budget]\nday = {value}"), {})
+    assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize(
@@ -217,6 +237,11 @@ def test_a_worker_of_the_same_id_replaces_the_built_in(tmp_path: Path) -> None:
         ('[prefer]\ncod = "a"', "'prefer' is wrong"),
         ("local = 3", "'local' is wrong"),
         ("workers = 3", "'workers' is wrong"),
+        ('[[workers]]\nid = "a"\nkind = []', "no kind of worker []"),
+        ('[[workers]]\nid = "a"\nkind = {}', "no kind of worker {}"),
+        ("[local]\nthreads = 1" + "0" * 5000, "is not valid TOML"),
+        ("worker = " + "[" * 5000 + "]" * 5000, "is not valid TOML"),
+        ("a" * 5000 + " = 1", "no setting 'aaa"),
     ],
 )
 def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, says: str) -> None:
@@ -224,6 +249,7 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, says: str) ->
         load(write(tmp_path, text), {})
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000
 
 
 def test_how_a_worker_here_writes(tmp_path: Path) -> None:
@@ -300,6 +326,11 @@ def test_baton_home_puts_everything_under_one_folder(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     for path in (paths.config_file, paths.database, paths.logs, paths.cache):
         assert path.is_relative_to(tmp_path)
+
+
+def test_a_home_of_a_person_who_is_not_there_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="BATON_HOME"):
+        find_paths({"BATON_HOME": "~nobody-of-that-name/x"})
 
 
 MINE = """\

@@ -19,6 +19,7 @@ from baton.domain.labels import Label
 from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS, Kind
+from baton.domain.sanitise import one_line
 from baton.durable import PRIVATE_FILE, make_folder, replace_file
 from baton.secrets import hide, key_variables
 from baton.settings_sources import (
@@ -28,6 +29,7 @@ from baton.settings_sources import (
     read_environment,
     read_file,
     unknown_variables,
+    wrong_amount,
     wrong_value,
 )
 
@@ -293,9 +295,17 @@ class Paths:
 
 
 def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
-    """Return Baton's folders: all under BATON_HOME if that is set, else where the system wants."""
+    """Return Baton's folders: all under BATON_HOME if that is set, else where the system wants.
+
+    Raises ConfigError for a BATON_HOME in the home of a person who isn't there.
+    """
     if home := environ.get("BATON_HOME"):
-        root = Path(home).expanduser().absolute()
+        try:
+            root = Path(home).expanduser().absolute()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"BATON_HOME is {one_line(home)!r}, and there is no such home.", "Write it whole."
+            ) from error
         return Paths(root / "config", root / "data", root / "state", root / "cache")
     from platformdirs import PlatformDirs
 
@@ -432,7 +442,11 @@ def _combined(*sources: Source) -> Settings:
     except msgspec.ValidationError as error:
         raise wrong_value(str(error), sources, Settings, KINDS_OF_WORKERS) from error
     _check_workers(sources)
-    _ = settings.budget.ceilings  # refuses what is no amount
+    for scope in Scope.SESSION, Scope.DAY, Scope.MONTH:
+        try:
+            parse_usd(getattr(settings.budget, scope) or "0")
+        except ConfigError as error:
+            raise wrong_amount(sources, ("budget", str(scope)), error) from error
     return settings
 
 

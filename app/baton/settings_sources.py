@@ -30,7 +30,10 @@ PREFIX = "BATON_"
 NO_SETTINGS = frozenset({"BATON_HOME", "BATON_BINARY", "BATON_COMPLETE"})
 """Where Baton's folders are, which file the packaged binary's launcher is, a shell's completion."""
 
-SAFETY = ("offline", "private", "budget", "policy", "redact", "ceiling", "session", "day", "month")
+SAFETY = (
+    *("offline", "network", "private", "privacy", "history", "redact"),
+    *("budget", "policy", "ceiling", "limit", "session", "day", "month"),
+)
 """A variable with a name like these is meant to hold something back, and must not be ignored."""
 
 _ALIKE = 0.75
@@ -78,21 +81,26 @@ def read_file(file: Path) -> Source:
 
     try:
         return Source(str(file), tomllib.loads(text), text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for a number with thousands of digits
         raise ConfigError(f"{file} is not valid TOML: {error}.", "`baton config edit`.") from error
+    except RecursionError as error:
+        what = f"{file} is not valid TOML: it is nested too deeply."
+        raise ConfigError(what, "`baton config edit`.") from error
 
 
 def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> Source:
     """Turn BATON_LOCAL__THREADS=2 into {"local": {"threads": "2"}}.
 
     An empty variable is none: BATON_BUDGET__DAY="$LIMIT" must not lift a ceiling. An unknown one
-    is left out, unless it looks like a safety switch: then ConfigError is raised.
+    is left out, unless it looks like a safety switch, in capitals or not: then ConfigError is
+    raised.
     """
     tree: dict[str, Any] = {}
-    for name, where in _variables(environ):
-        if not _is_known(where, struct):
+    known = {name: where for name, where in _variables(environ) if _is_known(where, struct)}
+    for name, value in environ.items():
+        if value and name not in known and name not in NO_SETTINGS and not _is_key(name):
             _refuse_misspelt_switch(name, struct)
-            continue
+    for name, where in known.items():
         value = environ[name]
         if any("\ud800" <= letter <= "\udfff" for letter in value):
             raise ConfigError(
@@ -112,10 +120,18 @@ def unknown_variables(environ: Mapping[str, str], struct: type[msgspec.Struct]) 
 
 
 def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the variables that begin like settings, with the setting's place.
+
+    A name that isn't in capitals has none: two spellings of one switch could contradict each other.
+    """
     for name, value in environ.items():
-        named = name.startswith(PREFIX) and not name.endswith("_API_KEY")
-        if named and name not in NO_SETTINGS and value:
-            yield name, name.removeprefix(PREFIX).lower().split("__")
+        if name.startswith(PREFIX) and value and name not in NO_SETTINGS and not _is_key(name):
+            where = name.removeprefix(PREFIX)
+            yield name, where.lower().split("__") if where == where.upper() else [name]
+
+
+def _is_key(name: str) -> bool:
+    return name.endswith("_API_KEY")
 
 
 def _is_known(where: Sequence[str], struct: type[msgspec.Struct]) -> bool:
@@ -128,12 +144,20 @@ def _is_known(where: Sequence[str], struct: type[msgspec.Struct]) -> bool:
     return get_origin(kind) is dict and len(where) == 2
 
 
+_OURS = re.compile(r"baton([^a-z0-9]*)(.*)", re.IGNORECASE | re.DOTALL)
+
+
 def _refuse_misspelt_switch(name: str, struct: type[msgspec.Struct]) -> None:
-    words = [word for word in re.split(r"_+", name.removeprefix(PREFIX).lower()) if word]
-    if not any(difflib.get_close_matches(word, SAFETY, n=1, cutoff=_ALIKE) for word in words):
+    """Raise ConfigError for a name that begins with "baton" and goes on like a safety switch."""
+    ours = _OURS.fullmatch(name)
+    if ours is None:
+        return
+    words = [word for word in re.split(r"[\W_]+", ours[2].lower()) if word]
+    candidates = {"".join(words), *(words if ours[1] else ())}
+    if not any(difflib.get_close_matches(word, SAFETY, n=1, cutoff=_ALIKE) for word in candidates):
         return
     known = [f"{PREFIX}{'__'.join(where).upper()}" for where in _leaves(struct)]
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name.upper(), known, n=1)
     raise ConfigError(
         f"There is no setting {one_line(name)} (in the environment), and it looks like one that"
         " protects you.",
@@ -189,9 +213,10 @@ def _checked(
 
 def _entry(entry: dict[str, Any], kinds: Kinds, source: Source, where: Where) -> dict[str, Any]:
     kind = entry.get("kind", "local")
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
+        place = source.place((*where, "kind"))
         raise ConfigError(
-            f"There is no kind of worker {kind!r} (in {source.place((*where, 'kind'))}).",
+            f"There is no kind of worker {one_line(repr(kind), 60)} (in {place}).",
             f"It is one of: {', '.join(kinds)}.",
         )
     rest = {name: given for name, given in entry.items() if name != "kind"}
@@ -244,6 +269,12 @@ def wrong_value(
         f"The setting {name!r} is wrong (in {place}): {one_line(what)}.",
         "`baton config edit` opens the file.",
     )
+
+
+def wrong_amount(sources: Sequence[Source], where: Where, error: ConfigError) -> ConfigError:
+    """Return the error for what is no amount of money, with its place."""
+    what = f"The setting {'.'.join(map(str, where))!r} is wrong (in {_blamed(sources, where)})"
+    return ConfigError(f"{what}: {error.message}", error.hint)
 
 
 def _blamed(sources: Sequence[Source], where: Where) -> str:

@@ -213,7 +213,9 @@ def test_a_foreign_variable_is_named_and_stops_nothing(
     assert "BATON_FOO" not in done.out
 
 
-@pytest.mark.parametrize("name", ["BATON_OFLINE", "BATON_BUGDET__DAY", "BATON_PRIVATE"])
+@pytest.mark.parametrize(
+    "name", ["BATON_OFLINE", "BATON_BUGDET__DAY", "BATON_PRIVATE", "baton_offline"]
+)
 def test_a_misspelt_safety_switch_stops_every_command(
     call: Call, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

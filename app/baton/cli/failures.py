@@ -90,6 +90,6 @@ def _unexpected(error: Exception) -> BatonError:
     kind = type(error).__name__
     try:
         file = write_report(find_paths().logs, error)
-    except OSError:
+    except (OSError, BatonError):
         return BatonError(f"Baton stumbled over itself ({kind}), and no report could be written.")
     return BatonError(f"Baton stumbled over itself ({kind}).", f"The report is in {file}.")

@@ -157,7 +157,7 @@ def _warn_of_variables() -> None:
     """Name variables that look like settings and set nothing. Raises ConfigError."""
     import os
 
-    if not any(name.startswith("BATON_") for name in os.environ):
+    if not any(name[:5].upper() == "BATON" for name in os.environ):
         return
     from baton.cli.output import talk
     from baton.settings import ignored_variables

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
 from baton.domain.errors import ConfigError
+from baton.domain.sanitise import one_line
 
 NANO = 10**9
 _MOST = 1_000_000  # dollars; beyond this a ceiling is a typing mistake
@@ -15,13 +16,14 @@ def parse_usd(text: str) -> int:
 
     Raises ConfigError for anything that isn't a plain amount from 0 to a million.
     """
-    try:
-        amount = Decimal(text.strip().removeprefix("$"))
+    try:  # Python reads "0_05" as 5
+        amount = Decimal("NaN" if "_" in text else text.strip().removeprefix("$"))
     except InvalidOperation:
         amount = Decimal("NaN")
     if not amount.is_finite() or not 0 <= amount <= _MOST:
         raise ConfigError(
-            f"{text!r} is not an amount of US dollars.", f"Write it like 0.50, from 0 to {_MOST:,}."
+            f"{one_line(repr(text), 60)} is not an amount of US dollars.",
+            f"Write it like 0.50, from 0 to {_MOST:,}.",
         )
     return int((amount * NANO).to_integral_value(ROUND_CEILING))
 
