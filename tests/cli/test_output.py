@@ -6,6 +6,7 @@ import ast
 import os
 import random
 import re
+import subprocess
 import sys
 import threading
 import tty
@@ -148,3 +149,19 @@ def test_what_is_said_breaks_between_words(
     assert capfd.readouterr().err.splitlines() == broken
     talk(said)
     assert capfd.readouterr().err == f"{said}\n", "nobody counts columns where there is no terminal"
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "closed"])
+def test_an_exit_code_does_not_depend_on_who_reads_the_errors(full: bool) -> None:
+    """What can't be said on stderr is not said; scripts still learn what happened."""
+    if full:
+        writing = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reading, writing = os.pipe()
+        os.close(reading)
+    try:
+        command = [sys.executable, "-I", "-m", "baton", "ask", "--budget", "x", "Hi"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=writing, timeout=180)
+    finally:
+        os.close(writing)
+    assert done.returncode == 2

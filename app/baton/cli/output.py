@@ -53,8 +53,11 @@ def to_json(value: object, indent: int | None = None) -> str:
 
 
 def talk(text: str) -> None:
-    """Say something on stderr that is not part of the data."""
-    print(_fitted(sanitise(text)), file=sys.stderr, flush=True)
+    """Say something on stderr that is not part of the data; nothing depends on whether it can."""
+    try:
+        print(_fitted(sanitise(text)), file=sys.stderr, flush=True)
+    except OSError:  # what Python still holds for it would fail once more at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def unwritable(error: OSError, kept: str = "") -> StoreError:
