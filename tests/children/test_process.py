@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import pytest
 
@@ -283,3 +286,21 @@ async def test_what_cannot_be_started_is_told(
     monkeypatch.setattr(process, "command", lambda _: ["/no/such/python"])
     with pytest.raises(WorkerUnavailable, match=r"What obeys can't be started: No such file"):
         keeper.running()
+
+
+def test_a_child_of_an_isolated_front_loads_no_code_of_the_environment(tmp_path: Path) -> None:
+    """The gateway has keys: a PYTHONPATH that the front ignores must not reach it either."""
+    (tmp_path / "sitecustomize.py").write_text("print('loaded')")
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
+    program = (
+        "import subprocess; from baton.children.process import command, environment;"
+        "print(subprocess.run(command('framing'), env=environment()).returncode)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")

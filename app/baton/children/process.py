@@ -50,10 +50,14 @@ ENDS = ("done", "stopped", "failed")
 
 
 def command(name: str) -> list[str]:
-    """Return the command that starts the child of that name, from a checkout or frozen."""
+    """Return the command that starts the child of that name, from a checkout or frozen.
+
+    What this process ignores of the environment (PYTHONPATH), its children ignore as well.
+    """
     if getattr(sys, "frozen", False):
         return [sys.executable, "--child", name]
-    return [sys.executable, "-P", "-m", f"baton.children.{name}"]
+    isolation = "-I" if sys.flags.isolated else "-P"
+    return [sys.executable, isolation, "-m", f"baton.children.{name}"]
 
 
 def environment(

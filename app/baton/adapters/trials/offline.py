@@ -35,7 +35,8 @@ class Watched:
 def baton_command() -> list[str]:
     """Return what starts this very Baton again."""
     file = binary()
-    return [str(file)] if file is not None else [sys.executable, "-P", "-m", "baton"]
+    isolation = "-I" if sys.flags.isolated else "-P"
+    return [str(file)] if file is not None else [sys.executable, isolation, "-m", "baton"]
 
 
 def watch_program(
