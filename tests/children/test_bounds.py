@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import math
+import unicodedata
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -99,11 +102,49 @@ def test_pieces_count_as_their_text(text: str, cuts: list[int]) -> None:
     assert fewest.count == fewest_tokens(text)
 
 
-@given(st.text())
+@given(st.text("a1 \n,éЯ中文のカ한국ไทလာ", max_size=200))
 def test_each_run_and_each_word_counts_once(text: str) -> None:
-    runs = len(list(itertools.groupby(text)))
+    runs = [character for character, _ in itertools.groupby(text)]
     words = sum(any(map(str.isalnum, word)) for word in text.split())
-    assert fewest_tokens(text) == max(-(-runs // 64), -(-words // 2))
+    unparted = sum(Fraction(1, fullness(character)) for character in runs if fullness(character))
+    assert fewest_tokens(text) == max(-(-len(runs) // 64), -(-words // 2), math.ceil(unparted))
+
+
+def fullness(character: str) -> int:
+    """Return how many such characters a token can hold; 0 for scripts that part their words."""
+    return 16 if character in "中文のカ한국" else 20 if character in "ไทလာ" else 0
+
+
+@pytest.mark.parametrize(
+    "longest",
+    [
+        "习近平新时代中国特色社会主义思想",  # DeepSeek V3, Aquila
+        "了您的學業和身心健康請不要沉迷於",  # XLM-RoBERTa
+        "承担一切因您的行为而直接或间接",  # Qwen 3.6
+        " 洛厄尔天文台近地小行星搜寻计划",  # Command R
+        "ありがとうございました",  # Gemini, Gemma, Qwen, Mistral
+        "させていただいております",  # XLM-RoBERTa
+        " 조선민주주의인민공화국",  # Command R
+        "แมนเชสเตอร์ซิตี",  # Gemma 4
+        "ຜະລິດຕະພັນ",  # Gemma 4
+        "ព័ត៌មានអន្តរជាតិ",  # XLM-RoBERTa
+        "စည်းကမ်းချက်များ",  # XLM-RoBERTa
+    ],
+)
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("times", [1, 2, 1000])
+def test_the_longest_tokens_of_other_vocabularies(longest: str, form: str, times: int) -> None:
+    """A tokenizer may join what a text takes apart, hence both forms."""
+    text = unicodedata.normalize(form, longest)  # type: ignore[arg-type]  # mypy wants a literal
+    assert fewest_tokens(text * times) <= times
+
+
+@pytest.mark.parametrize(
+    ("text", "characters"),
+    [("图书馆在城市的中心，周围有许多老建筑。", 17), ("ห้องสมุดตั้งอยู่ใจกลางเมือง", 21)],  # noqa: RUF001
+)
+def test_text_without_spaces_is_not_a_token_for_64_characters(text: str, characters: int) -> None:
+    assert fewest_tokens(text * 64) >= 64 * len(text) // characters
 
 
 def test_a_tenth_of_the_words_is_too_few() -> None:
