@@ -383,10 +383,13 @@ class Trials:
         """Return how many seconds these tests take without a mutant."""
         with self._measuring:
             if tests not in self._baselines:
-                with self._copies.one() as copy:
-                    began = time.monotonic()
-                    passed, by, said = run_tests(copy, tests, LONGEST_SECONDS)
-                if not passed:
+                for _ in range(2):  # a machine under load may fail one of hundreds of tests once
+                    with self._copies.one() as copy:
+                        began = time.monotonic()
+                        passed, by, said = run_tests(copy, tests, LONGEST_SECONDS)
+                    if passed:
+                        break
+                else:
                     why = f"Without any mutant {by} fails, so nothing can be measured."
                     raise SystemExit("\n".join([*said[-40:], why]))
                 self._baselines[tests] = time.monotonic() - began

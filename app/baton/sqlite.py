@@ -405,11 +405,10 @@ def _check_schema(
 ) -> None:
     # Writing what stands there already: a header can forbid it, which nothing else would show.
     connection.execute(f"PRAGMA user_version = {len(migrations)}")
-    reference = connect(None)
-    migrate(reference, migrations)
-    if _schema(connection) != _schema(reference):
-        raise Damaged("its schema is not as Baton made it", subject)
-    reference.close()
+    with closing(connect(None)) as reference:
+        migrate(reference, migrations)
+        if _schema(connection) != _schema(reference):
+            raise Damaged("its schema is not as Baton made it", subject)
 
 
 def _must_be_ok(row: tuple[str] | None, subject: Subject) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import stat
 import time
@@ -22,7 +23,7 @@ from baton import sqlite
 from baton.adapters.ledger import Ledger
 from baton.domain.chat import Purpose
 from baton.domain.errors import BudgetExceeded, ConfigError, StoreError
-from baton.domain.ledger import Scope, Status
+from baton.domain.ledger import Hold, Scope, Status
 from baton.domain.money import NANO
 from baton.domain.prices import FREE, Used
 from baton.domain.spending import MOST
@@ -110,6 +111,42 @@ async def test_what_was_never_sent_is_given_back(ledger: Ledger) -> None:
     await ledger.void(hold.call)
     assert await amounts(ledger) == (0, 0, 0)
     assert (await ledger.charges())[0].status is Status.VOID
+
+
+@pytest.mark.parametrize("queues", [False, True])
+async def test_nobody_else_spends_between_the_look_at_the_ceiling_and_the_hold(
+    path: Path, ledger: Ledger, queues: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The money of one call is there; the other Baton asks for it just before it is held."""
+    last = bill({Scope.DAY: HELD})
+    loop, random = asyncio.get_running_loop(), os.urandom
+    other = Ledger.open(path, lambda: NOON)
+    await other.standing(DAY)
+    others: list[concurrent.futures.Future[Hold]] = []
+
+    def urandom(size: int) -> bytes:  # called for the call's id, once the ceiling has room
+        if not others:
+            others.append(asyncio.run_coroutine_threadsafe(other.hold(last), loop))
+            concurrent.futures.wait(others, timeout=0.5)
+        return random(size)
+
+    monkeypatch.setattr("baton.adapters.ledger.calls.os.urandom", urandom)
+    ours = ledger.hold_in_turn(last) if queues else ledger.hold(last)
+    assert isinstance(await ours, Hold)
+    with pytest.raises(BudgetExceeded):
+        await asyncio.wrap_future(others[0])
+    assert await amounts(ledger) == (0, HELD, 0)
+    await other.aclose()
+
+
+@pytest.mark.parametrize("queues", [False, True])
+async def test_no_money_is_held_in_a_ledger_that_was_removed(
+    path: Path, ledger: Ledger, queues: bool
+) -> None:
+    await ledger.void((await ledger.hold(bill())).call)
+    await asyncio.to_thread(path.rename, path.with_name("elsewhere.db"))
+    with pytest.raises(StoreError):
+        await (ledger.hold_in_turn(bill()) if queues else ledger.hold(bill()))
 
 
 async def test_a_call_ends_once(ledger: Ledger) -> None:

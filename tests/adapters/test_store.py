@@ -413,6 +413,12 @@ async def test_conversations_come_newest_first(store: Store) -> None:
     await ask(store, place=Place(first))
     assert [c.id for c in await store.conversations()] == [first, third, second]
     assert [c.id for c in await store.conversations(1)] == [first]
+    half, whole = [await store.begin(Prompt(name), Place(), Label.CLOUD) for name in "de"]
+    await store.write(whole.answer, "all", TurnStatus.DONE)
+    await store.write(half.answer, "some", TurnStatus.STREAMING)
+    assert [c.id for c in await store.conversations(1)] == [whole.conversation], "still writing"
+    await store.write(half.answer, "some more", TurnStatus.CANCELLED)
+    assert [c.id for c in await store.conversations(1)] == [half.conversation]
     await store.rename(second, "B, the second")
     assert (await store.conversation(second)).title == "B, the second"
     with pytest.raises(ConfigError):

@@ -211,6 +211,8 @@ async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
         ("So the answer is 18.", "It is 6 times 3.\n#### 18", Signal.AGREED),
         ("So the answer is 18.", "#### 20", Signal.DIFFERED),
         ("There were 18", "I count 20", None),
+        ("So the answer is 18.", "I count 20", None),
+        ("There were 18", "#### 20", None),
         ("Dear Ann, it was nice.", "Dear Ann, it was lovely.", None),
     ],
 )

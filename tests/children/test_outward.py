@@ -153,6 +153,17 @@ def test_no_proxy_of_the_environment_sees_what_is_for_the_home_network() -> None
     assert found["keys"] == [""]
 
 
+async def test_the_process_that_posts_looks_for_no_proxy_of_its_own(
+    out: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the front reads the environment for one, so that what it announces is the way taken."""
+    with Cloud() as server, Cloud() as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        heard = await hear(out(), asked(server.base("server")))
+        assert (heard.text, proxy.posts, server.posts) == (ANSWER, 0, 1)
+
+
 @pytest.mark.parametrize("scheme", ["http", "https", "socks5"])
 async def test_no_key_goes_through_a_proxy_in_the_clear(out: Out, scheme: str) -> None:
     proxies = {"ALL_PROXY": f"{scheme}://me:secret@127.0.0.1:9"}

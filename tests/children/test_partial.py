@@ -62,6 +62,24 @@ def test_a_disk_that_failed_once_is_not_believed_again(
             partial.sync()
 
 
+def test_its_name_is_on_disk_before_anybody_is_told_of_it(
+    partial: Partial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder holds the name: after a power cut it must still be there."""
+    partial.append(b"12345")
+    partial.close()
+    target, synced = tmp_path / "models" / "x", []
+    target.parent.mkdir()
+
+    def fsync(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, target.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    partial.become(target)
+    assert (target.parent.stat().st_ino, True) in synced
+    assert target.read_bytes() == b"12345"
+
+
 def test_it_is_brought_to_the_disk_while_it_grows(
     partial: Partial, monkeypatch: pytest.MonkeyPatch
 ) -> None:

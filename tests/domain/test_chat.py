@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from baton.domain.chat import (
     Attachment,
+    Card,
     Message,
     Role,
     Shape,
@@ -101,6 +102,22 @@ def test_keeping_the_latest_keeps_whole_exchanges(texts: list[str], tokens: int)
     assert first <= last_prompt
     if 0 < first < last_prompt:
         assert sum(about_tokens(turn.text) for turn in turns[first:]) <= tokens
+
+
+@pytest.mark.parametrize(
+    ("card", "outside"),
+    [
+        (Card("a", "llama", "A"), False),
+        (Card("a", "tool", "A"), False),
+        (Card("a", "cloud", "A", privacy=Label.CLOUD), True),
+        (Card("a", "cloud", "A"), True),
+        (Card("a", "server", "A"), True),
+        (Card("a", "scripted", "A", remote=True), True),
+        (Card("a", "scripted", "A", privacy=Label.LAN), True),
+    ],
+)
+def test_whoever_is_not_a_child_of_this_process_is_outside(card: Card, outside: bool) -> None:
+    assert card.is_outside is outside
 
 
 def test_titles_are_the_first_words() -> None:

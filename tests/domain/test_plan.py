@@ -171,6 +171,17 @@ def test_the_ordinary_plan_shows_the_conversation_as_it_is() -> None:
     assert messages[-1].text.endswith(f"now {SECRETS['prompt']}")
 
 
+@pytest.mark.parametrize("access", [("prompt", "history"), ("history",)])
+def test_a_prompt_that_was_never_answered_is_no_part_of_what_went_before(
+    access: tuple[str, ...],
+) -> None:
+    """Roles would not alternate, as chat templates demand."""
+    turns = [turn(Role.USER, "never answered"), turn(Role.USER, "now")]
+    messages = Plan((Step("a", "Do it.", access),), (1,)).messages(1, Material((*turns,)), {})
+    assert [message.role for message in messages] == [Role.USER]
+    assert "never answered" not in seen(messages)
+
+
 def test_an_answer_that_failed_is_shown_as_nothing() -> None:
     plan = Plan((direct("a"), Step("b", "Check.", ("1",))), (2,))
     assert "(nothing)" in plan.messages(2, MATERIAL, {})[-1].text

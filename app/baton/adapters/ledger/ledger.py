@@ -130,10 +130,6 @@ class Ledger:
         BudgetExceeded.
         """
 
-        def hold(connection: Connection) -> Hold | int:
-            self._must_have_grown(connection)
-            return calls.hold_in_turn(connection, bill, self._here(), ticket)
-
         def work(connection: Connection) -> Hold | int:
             self._must_be_there()
             self._take_over(connection)
@@ -141,7 +137,9 @@ class Ledger:
                 with transaction(connection, "DEFERRED"):
                     if not calls.is_turn(connection, bill, self._here(), ticket):
                         return ticket
-            return self._commit(hold, connection)
+            return self._commit(
+                lambda c: calls.hold_in_turn(c, bill, self._here(), ticket), connection
+            )
 
         return await self._do(work)
 
