@@ -366,6 +366,15 @@ def test_a_second_count_only_grows(dialect: str) -> None:
         assert reader.usage == Count(50, 40)
 
 
+def test_parts_of_messages_only_grow_wherever_they_come() -> None:
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 50}}}
+    again = {"type": "message_start", "message": {"usage": {"input_tokens": 20}}}
+    late = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 40}}
+    end = [ENDS["messages"] | {"usage": {"output_tokens": 9}}, {"type": "message_stop"}]
+    _, reader = read("messages", stream(start, again, *end, late))
+    assert reader.usage == Count(50, 40)
+
+
 def test_a_dearer_part_of_a_count_is_not_taken_back() -> None:
     """Tokens that are written to a cache cost more, and a provider may name its own cost."""
     dear = PLAIN | {"prompt_tokens_details": {"cache_write_tokens": 3}, "cost": 0.5}
@@ -451,6 +460,27 @@ def nested(depth: int) -> bytes:
     return f'data: {{"choices": [], "x": {"[" * depth}{"]" * depth}}}\n\n'.encode()
 
 
+def test_a_string_without_end_is_looked_through_once() -> None:
+    """Looked through again from each of its quotes, it would take hours."""
+    event = "[" * (MAX_DEPTH + 1) + '"' + '\\"' * 1_000_000
+    _, reader = read("chat", f"data: {event}\n\n".encode())
+    assert reader.broken
+
+
+@pytest.mark.parametrize("cost", ["1e999999", 1e300, "-1e999999", "1e-999999"])
+def test_a_cost_beyond_all_numbers_is_no_crash(cost: Any) -> None:
+    _, reader = read("chat", chat(PLAIN | {"cost": cost}))
+    assert reader.at_end
+    assert reader.usage is not None
+    assert (reader.usage.reported or 0) <= 1
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_byte_order_mark_costs_no_text(dialect: str) -> None:
+    text, reader = read(dialect, b"\xef\xbb", b"\xbf" + streamed(dialect, TEXT))
+    assert (text, reader.broken) == (TEXT, False)
+
+
 def test_json_is_nested_within_bounds() -> None:
     _, reader = read("chat", nested(MAX_DEPTH - 1))
     assert not reader.broken
@@ -534,6 +564,63 @@ def test_an_own_error_before_any_output_is_a_refusal(dialect: str) -> None:
         _, reader = read(dialect, before, whole)
         assert reader.error
         assert not reader.is_refusal
+
+
+CALL = {"function": {"name": "f", "arguments": "word " * 40}}
+UNREAD = [
+    ("chat", {"choices": [{"delta": {"tool_calls": [CALL]}}]}),
+    ("chat", {"choices": [{"delta": {"content": {"text": "word"}}}]}),
+    ("chat", {"choices": [{"delta": {"content": [{"type": "image", "image": "AAAA"}]}}]}),
+    ("chat", {"choices": [{"text": "word"}]}),
+    ("chat", {"choices": [{"message": {"content": "word"}}]}),
+    ("responses", {"type": "response.function_call_arguments.delta", "delta": "word"}),
+    ("responses", {"type": "response.output_item.added", "item": {"type": "reasoning"}}),
+    ("messages", {"type": "content_block_start", "content_block": {"type": "tool_use", "id": "1"}}),
+    ("messages", {"type": "content_block_delta", "delta": {"partial_json": "word"}}),
+    ("messages", {"type": "content_block_start", "content_block": {"type": "redacted_thinking"}}),
+    ("gemini", {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}}]}),
+    ("gemini", {"candidates": [{"content": {"parts": [{"text": "", "inlineData": "A"}]}}]}),
+]
+"""Output that isn't shown, but may be charged."""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("chat", {"choices": [{"delta": {"content": None, "refusal": "I won't."}}]}),
+        ("responses", {"type": "response.refusal.delta", "delta": "I won't."}),
+    ],
+)
+def test_a_refusal_in_words_is_the_answer(dialect: str, event: Any) -> None:
+    text, reader = read(dialect, stream(event))
+    assert (text, reader.has_unread) == ("I won't.", False)
+
+
+@pytest.mark.parametrize(("dialect", "event"), UNREAD)
+def test_an_error_after_output_that_is_not_shown_is_no_refusal(dialect: str, event: Any) -> None:
+    _, reader = read(dialect, stream(event), stream(OWN[dialect]))
+    assert (reader.error, reader.has_unread) == ("Too busy", True)
+    assert not reader.is_refusal
+
+
+ENDS = {
+    "chat": delta("", "stop"),
+    "responses": {"type": "response.completed", "response": {}},
+    "messages": {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    "gemini": {"candidates": [{"finishReason": "STOP"}]},
+}
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_error_after_the_end_of_an_answer_is_no_refusal(dialect: str) -> None:
+    _, reader = read(dialect, stream(ENDS[dialect]), stream(OWN[dialect]))
+    assert (reader.error, reader.is_refusal, reader.has_unread) == ("Too busy", False, False)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_all_of_a_plain_answer_is_read(dialect: str) -> None:
+    _, reader = read(dialect, streamed(dialect, TEXT, counted(dialect, 50, 40)))
+    assert not reader.has_unread
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))

@@ -496,6 +496,68 @@ async def test_a_whole_error_before_any_output_costs_nothing(
     assert heard.declined is is_free
 
 
+@pytest.mark.parametrize("location", [b"a" * 65530, b"http:" + b"b" * 65000, b"http://[::1"])
+async def test_a_redirect_that_leads_nowhere_may_cost_something(out: Out, location: bytes) -> None:
+    head = b"HTTP/1.1 307 X\r\ncontent-length: 0\r\nlocation: " + location + b"\r\n\r\n"
+    async with provider(head) as server:
+        heard = await hear(out(), asked(server.base_url))
+    assert len(server.heads) == 1
+    assert heard.said.startswith("The lab is elsewhere now (HTTP 307)")
+    assert not heard.declined
+
+
+async def test_nothing_that_one_answer_sets_goes_out_with_the_next_call(out: Out) -> None:
+    """A cookie would be the same for all workers of a host, and in no log."""
+    cookie = HEAD + b"set-cookie: who=secret; path=/\r\ncontent-length: 0\r\n\r\n"
+    async with provider(cookie) as server, provider(cookie) as other:
+        way = out()
+        for base_url in (server.base_url, server.base_url, other.base_url):
+            await hear(way, asked(base_url))
+    assert len(server.heads + other.heads) == 3
+    assert "secret" not in "".join(server.heads + other.heads)
+
+
+TOOL = b'data: {"choices": [{"delta": {"tool_calls": [{"function": {"name": "f"}}]}}]}\n\n'
+
+
+@pytest.mark.parametrize(("piece", "is_bounded"), [(WORD, True), (TOOL, False)])
+async def test_output_that_is_not_shown_may_have_filled_the_cap(
+    out: Out, piece: bytes, is_bounded: bool
+) -> None:
+    async with provider(OPEN, piece) as server:
+        call = asked(server.base_url)
+        call.may_think_unseen = False
+        await hear(out(), call)
+    assert (call.output_bound < call.cap) is is_bounded
+
+
+@pytest.mark.parametrize("after", ["Mon, 01 Jan 2024 00:00:00 +" + "9" * 30, "\u0663", "\x1b[2J"])
+async def test_a_wait_that_makes_no_sense_is_a_minute(out: Out, after: str) -> None:
+    head = f"HTTP/1.1 429 X\r\nretry-after: {after}\r\ncontent-length: {len(ERROR)}\r\n\r\n"
+    async with provider(head.encode() + ERROR) as server:
+        heard = await hear(out(), asked(server.base_url))
+    assert heard.failure is not None
+    assert str(heard.failure.fields["hint"]).startswith("Try again in a minute")
+    assert heard.declined
+
+
+def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
+    """Searched as a whole, eight megabytes would keep every other call waiting."""
+    searched = 0
+
+    class Key(str):
+        def __contains__(self, part: object) -> bool:
+            nonlocal searched
+            searched += 1
+            return str.__contains__(self, str(part))
+
+    call = asked("http://127.0.0.1:1/v1", key=Key(KEY))
+    call.reader.error = f"{KEY} " + "x" * 100_000
+    failure = refusals.unfinished(call)
+    assert KEY[:8] not in str(failure.fields["message"])
+    assert 0 < searched < 10_000
+
+
 KEPT = " What it had written is kept."
 EVENT = b"data: " + ERROR + b"\n\n"
 
@@ -629,6 +691,26 @@ async def test_two_workers_of_one_provider_send_their_own_keys(out: Out) -> None
             await hear(way, asked(server.base_url, variable=variable))
     one, two = environ.values()
     assert server.keys == [one, two, one]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1:0",
+        "127.0.0.1:65536",
+        "b\u00fccher.example",
+        "\u0430pi.openai.com",
+        "\uff11\uff12\uff17.0.0.1",
+        "127.0.0.1 ",
+        "evil.example\\.local",
+        "%31%32%37.0.0.1",
+    ],
+)
+async def test_an_address_that_reads_otherwise_than_it_leads_is_none(out: Out, host: str) -> None:
+    """Also letters of other scripts that look like those of a known name."""
+    heard = await hear(out(), asked(f"http://{host}/v1"))
+    assert "has no address that can be used" in heard.said
+    assert heard.announced == []
 
 
 @pytest.mark.parametrize("size", [8, 12, 20, len(KEY)])

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlsplit
 
 from baton.domain.labels import Label, reach, strictest
+
+_HOST = re.compile(r"[a-z0-9._-]+|[a-f0-9:.]+(%[a-z0-9._-]+)?")
+"""A name, as networks know it, or an address."""
 
 PATHS = {"chat": "/chat/completions", "responses": "/responses", "messages": "/v1/messages"}
 
@@ -26,15 +30,17 @@ def address(base_url: str, dialect: str, model: str) -> str:
 def is_usable(base_url: str) -> bool:
     """Tell whether requests can go there: a plain address, since it is shown and logged.
 
-    A name and password in it would be a second key, in sight of all.
+    A name and password in it would be a second key, in sight of all. Letters of other scripts can
+    look like a known name.
     """
     try:
         parts = urlsplit(base_url)
-        _ = parts.port
+        port = parts.port
     except ValueError:
         return False
-    plain = not (parts.query or parts.fragment or "@" in parts.netloc)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
+    plain = not (parts.query or parts.fragment or "@" in parts.netloc or port == 0)
+    host = _HOST.fullmatch(parts.hostname or "")
+    return parts.scheme in ("http", "https") and host is not None and plain
 
 
 def on_loopback(url: str) -> list[str]:

@@ -64,7 +64,9 @@ _EAST_ASIAN = re.compile("[\u2e80-\u3098\u309b-\ud7ff\uf900-\ufaff\U00020000-\U0
 
 _SOUTH_EAST_ASIAN = re.compile("[\u0e00-\u109f\u1780-\u17ff]")
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+"""A string, or one without its end: no part of it is looked at twice."""
+
 _STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 

@@ -77,11 +77,14 @@ class Call:
         """The most tokens that can be charged for the answer, without a count to believe.
 
         A token stands for a byte at least, but for those around the text. A model that may have
-        thought unseen, and a provider whose count was implausible, may charge the whole cap.
+        thought unseen, one that wrote something else than text, and a provider whose count was
+        implausible, may charge the whole cap.
         """
-        if self.may_think_unseen or self.reader.count is not None or self.reader.is_count_broken:
+        reader = self.reader
+        is_counted = reader.count is not None or reader.is_count_broken
+        if self.may_think_unseen or reader.has_unread or is_counted:
             return self.cap
-        return min(self.cap, self.reader.size + MARGIN)
+        return min(self.cap, reader.size + MARGIN)
 
     def speak(self, dialect: str) -> None:
         """Choose the dialect in which it will be answered."""

@@ -8,9 +8,10 @@ dialect and nothing before it was broken.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from baton.children.bounds import MAX_EVENT_BYTES, FewestTokens, parse
@@ -43,6 +44,7 @@ class Events:
         self._line = bytearray()
         self._data: list[str] = []
         self._size = 0
+        self._is_first_line = True
 
     def feed(self, data: bytes) -> Iterator[str]:
         """Take bytes as they came; yield the events that they complete."""
@@ -56,6 +58,8 @@ class Events:
             self._give_up()
 
     def _take(self, line: bytes) -> Iterator[str]:
+        if self._is_first_line:
+            line, self._is_first_line = line.removeprefix(BOM_UTF8), False
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -81,8 +85,9 @@ class Reader(ABC):
     """One streamed answer. `finish` is "stop" or "length" once the provider named it.
 
     `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
-    of text and of thoughts so far, `size` their bytes. `is_count_broken` is whether there was a
-    count that can't be one.
+    of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
+    that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
+    can't be one.
     """
 
     dialect = ""
@@ -93,6 +98,7 @@ class Reader(ABC):
         self.wrote = False
         self.written = 0
         self.size = 0
+        self.has_unread = False
         self.count: Count | None = None
         self.is_count_broken = False
         self._most: Count | None = None
@@ -133,8 +139,8 @@ class Reader(ABC):
     @property
     def is_refusal(self) -> bool:
         """Whether the provider's own error came before any output, which costs nothing."""
-        nothing = not self.written and self.count is None
-        return self._is_own_error and nothing and not self.broken
+        output = self.written or self.has_unread or self.finish or self.count is not None
+        return self._is_own_error and not output and not self.broken
 
     @property
     def usage(self) -> Count | None:
@@ -167,6 +173,10 @@ class Reader(ABC):
         """Count text or thoughts."""
         self.written += len(text)
         self.size += len(text.encode("utf-8", "replace"))
+
+    def _note_unread(self, found: Mapping[str, Any], known: Iterable[str]) -> None:
+        """Notice output in a place that isn't known."""
+        self.has_unread |= any(value for name, value in found.items() if name not in known)
 
     def _note_count(self, count: Count | None) -> None:
         """Take the provider's count. A later one only grows; one that can't be right is none."""
@@ -201,10 +211,25 @@ def _larger(one: int | None, other: int | None) -> int | None:
     return other if one is None else max(one, other or 0)
 
 
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
+
+
 class Chat(Reader):
     """OpenAI's Chat Completions, and everybody who imitates them."""
 
     dialect = "chat"
+    _KNOWN_IN_CHOICE = frozenset(
+        {
+            "content_filter_results",
+            "delta",
+            "finish_reason",
+            "index",
+            "logprobs",
+            "native_finish_reason",
+            "stop_reason",
+        }
+    )
+    _KNOWN_IN_DELTA = frozenset({"content", "refusal", "role", *_THOUGHTS})
 
     def _ended(self) -> bool:
         return self._is_marked
@@ -218,9 +243,13 @@ class Chat(Reader):
             self._note_count(_chat_count(usage))
         choice = _only(event.get("choices"))
         delta = choice.get("delta") or {}
+        content = delta.get("content")
+        self._note_unread(choice, self._KNOWN_IN_CHOICE)
+        self._note_unread(delta, self._KNOWN_IN_DELTA)
+        self.has_unread |= not _is_read(content)
         self._note_written(_thoughts_of(delta))
         self._note_finish(choice.get("finish_reason"))
-        return _text_of(delta.get("content"))
+        return _text_of(content) + _text_of(delta.get("refusal"))
 
     def _note_finish(self, reason: str | None) -> None:
         if reason in ("error", "abort", "insufficient_system_resource"):
@@ -238,7 +267,10 @@ class Responses(Reader):
         return True  # `finish` is only set by the event that ends
 
     def _take(self, event: Mapping[str, Any]) -> str:
-        match event.get("type"):
+        kind = event.get("type")
+        if str(kind).endswith("item.added"):
+            self.has_unread |= event["item"].get("type") != "message"
+        match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return str(event["delta"])
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
@@ -254,6 +286,8 @@ class Responses(Reader):
                 self._note_error(event, event["response"])
             case "error":
                 self._note_error(event, event)
+            case str() if kind.endswith(".delta"):
+                self.has_unread = True
         return ""
 
     def _note_end(self, response: Mapping[str, Any], finish: str) -> None:
@@ -295,15 +329,13 @@ class Messages(Reader):
             case "message_start":
                 # Its count of output is a beginning; the whole comes with message_delta.
                 usage = event["message"].get("usage") or {}
-                self._told = {k: v for k, v in usage.items() if k != "output_tokens"}
+                self._add({k: v for k, v in usage.items() if k != "output_tokens"})
             case "content_block_start":
-                return _text_of(event["content_block"].get("text"))
+                return self._read_block(event["content_block"])
             case "content_block_delta":
-                self._note_written(_text_of(event["delta"].get("thinking")))
-                return _text_of(event["delta"].get("text"))
+                return self._read_block(event["delta"])
             case "message_delta":
-                told = event.get("usage") or {}
-                self._told |= {k: v for k, v in told.items() if self._is_more(k, v)}
+                self._add(event.get("usage") or {})
                 if reason := event["delta"].get("stop_reason"):
                     cut = ("max_tokens", "model_context_window_exceeded")
                     self.finish = "length" if reason in cut else "stop"
@@ -313,6 +345,19 @@ class Messages(Reader):
             case "error":
                 self._note_error(event, event)
         return ""
+
+    def _read_block(self, block: Mapping[str, Any]) -> str:
+        """Return the text of a block, or of what is added to one."""
+        self._note_unread(block, ("citations", "text", "thinking", "type"))
+        self.has_unread |= block.get("type") == "redacted_thinking"
+        self._note_written(_text_of(block.get("thinking")))
+        return _text_of(block.get("text"))
+
+    def _add(self, told: Mapping[str, Any]) -> None:
+        """Take parts of the count."""
+        self._told |= {k: v for k, v in told.items() if self._is_more(k, v)}
+        if self._stopped:
+            self._note_whole()
 
     def _is_more(self, name: str, told: Any) -> bool:
         """Tell whether a count goes on from the one before; they only ever grow."""
@@ -353,6 +398,7 @@ class Gemini(Reader):
         candidate = _only(event.get("candidates"))
         for part in (candidate.get("content") or {}).get("parts") or ():
             piece = _text_of(part.get("text"))
+            self._note_unread(part, ("text", "thought"))
             if part.get("thought"):
                 self._note_written(piece)
             else:
@@ -471,7 +517,7 @@ def _nanos(dollars: Any, ticks: Any = None) -> int | None:
         return None
     try:
         amount = Decimal(str(dollars)) * NANO
-    except InvalidOperation:
+    except ArithmeticError:
         return None
     if not amount.is_finite() or not 0 <= amount < 10**18:
         return None
@@ -493,10 +539,17 @@ def _thoughts_of(delta: Mapping[str, Any]) -> str:
     if isinstance(content := delta.get("content"), list):
         parts = (part for part in content if part["type"] == "thinking")
         return "".join(_text_of(part.get("thinking")) for part in parts)
-    for name in ("reasoning_content", "reasoning", "reasoning_text"):
+    for name in _THOUGHTS:
         if text := _text_of(delta.get(name)):
             return text
     return ""
+
+
+def _is_read(content: Any) -> bool:
+    """Tell whether a message's content is text and thoughts alone."""
+    if isinstance(content, list):
+        return all(part["type"] in ("text", "thinking") for part in content)
+    return not content or isinstance(content, str)
 
 
 def _text_of(content: Any) -> str:

@@ -63,7 +63,7 @@ class Outward:
     def __init__(self, rules: Rules, environ: Mapping[str, str]) -> None:
         self._rules = rules
         self._environ = environ
-        self._clients: dict[str | None, httpx.AsyncClient] = {}
+        self._ways: dict[str | None, httpx.AsyncHTTPTransport] = {}
         self._keys: dict[tuple[str, str], tuple[float, str]] = {}
         self._trusted: ssl.SSLContext | None = None
 
@@ -75,14 +75,14 @@ class Outward:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        for way in self._ways.values():
+            await way.aclose()
+        self._ways.clear()
 
     def warm(self) -> None:
         """Read the certificates that are trusted, which takes a moment."""
         with suppress(OSError):  # the first call meets it again, and reports it
-            self._client(None)
+            self._way(None)
 
     async def post(self, call: Call, body: bytes) -> AsyncGenerator[str]:
         """Send a call's one request, and give the text of its answer as it comes.
@@ -93,12 +93,12 @@ class Outward:
         proxy = self._proxy(call, targets[0])
         if proxy is None and addresses.is_name_at_home(targets[0]):
             targets = await self._at_home(call, targets[0])
-        client = self._connector(call, proxy)
+        way = self._connector(call, proxy)
         self._check(call, body)
         call.announce(addresses.way(call.base_url, proxy), body)
         await call.go.wait()
         patience = Patience(call, self._rules)
-        response = await self._send(client, call, targets, body, patience)
+        response = await self._send(way, call, targets, body, patience)
         try:
             if response.status_code in (401, 403):
                 self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
@@ -141,8 +141,8 @@ class Outward:
             raise Failure(
                 "ConfigError",
                 f"{call.who} has no address that can be used.",
-                "It begins with http:// or https://, and holds no password, ? or #: "
-                "`baton config edit`.",
+                "It begins with http:// or https://, has a plain name (an international one begins"
+                " with xn--), and holds no password, ? or #: `baton config edit`.",
             )
         url = addresses.address(call.base_url, call.dialect, call.model)
         local = addresses.on_loopback(url)
@@ -184,9 +184,9 @@ class Outward:
         except (OSError, UnicodeError) as error:
             raise refusals.of_error(call, httpx.ConnectError("its name is not known")) from error
 
-    def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncClient:
+    def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncHTTPTransport:
         try:
-            return self._client(proxy)
+            return self._way(proxy)
         except OSError as error:
             raise Failure(
                 "ConfigError",
@@ -203,22 +203,22 @@ class Outward:
 
     async def _send(
         self,
-        client: httpx.AsyncClient,
+        way: httpx.AsyncHTTPTransport,
         call: Call,
         targets: list[str],
         body: bytes,
         patience: Patience,
     ) -> httpx.Response:
-        host = urlsplit(call.base_url).netloc
+        there = urlsplit(call.base_url)
+        headers = {**_headers(call), "host": there.netloc}
+        more = {"sni_hostname": there.hostname, "timeout": {"connect": self._rules.connect}}
         for target in targets:
-            headers = {**_headers(call), "host": host}
-            names = {"sni_hostname": urlsplit(call.base_url).hostname}
             try:
-                request = client.build_request(
-                    "POST", target, content=body, headers=headers, extensions=names
+                request = httpx.Request(
+                    "POST", target, content=body, headers=headers, extensions=more
                 )
                 async with asyncio.timeout_at(patience.until):
-                    response = await client.send(request, stream=True)
+                    response = await way.handle_async_request(request)
             except httpx.ConnectError as error:
                 if target is targets[-1]:
                     raise refusals.of_error(call, error) from error
@@ -281,18 +281,20 @@ class Outward:
         self._keys[slot] = (time.monotonic(), found.value)
         return found.value
 
-    def _client(self, proxy: str | None) -> httpx.AsyncClient:
-        if proxy not in self._clients:
+    def _way(self, proxy: str | None) -> httpx.AsyncHTTPTransport:
+        """Return the connections through a proxy, or without one.
+
+        A client around them would look into redirects, and send cookies back.
+        """
+        if proxy not in self._ways:
             self._trusted = self._trusted or _trusted(self._environ)
-            self._clients[proxy] = httpx.AsyncClient(
+            self._ways[proxy] = httpx.AsyncHTTPTransport(
                 verify=self._trusted,
                 proxy=proxy,
                 trust_env=False,
-                follow_redirects=False,
-                timeout=httpx.Timeout(None, connect=self._rules.connect),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
             )
-        return self._clients[proxy]
+        return self._ways[proxy]
 
 
 def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:

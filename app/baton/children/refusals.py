@@ -21,6 +21,9 @@ from baton.domain.sanitise import one_line
 if TYPE_CHECKING:
     from baton.children.calls import Call
 
+MAX_SAID_CHARS = 4096
+"""How much of what a provider says about an error is looked at."""
+
 SHORTEST_ECHO = 8
 """A part of a key this long is removed from what a provider says."""
 
@@ -54,7 +57,7 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
     body, is_whole = await _body(response)
     status = response.status_code
     error = _parsed(body)
-    said = one_line(without(error_sentence(error), call.key), 300)
+    said = _shown(error_sentence(error), call.key, 300)
     own = is_whole and is_own_error(call.dialect, error)
     declined = status not in _UNKNOWN and (400 <= status < 500 or (status >= 500 and own))
     if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
@@ -123,10 +126,10 @@ def of_error(call: Call, error: Exception) -> Failure:
     """Return what a failed connection means."""
     kept = " What it had written is kept." if call.reader.wrote else ""
     if isinstance(error, UNSENT):
-        why = one_line(str(error), 120) or type(error).__name__
+        why = _shown(str(error), call.key, 120) or type(error).__name__
         return Failure(
             "WorkerUnavailable",
-            f"{call.who} can't be reached: {without(why, call.key)}.",
+            f"{call.who} can't be reached: {why}.",
             "Check the address and the network; nothing was sent.",
             declined=True,
         )
@@ -150,7 +153,7 @@ def unfinished(call: Call) -> Failure:
     """The answer stopped without the provider's own end."""
     kept = " What it had written is kept." if call.reader.wrote else ""
     if call.reader.error:
-        said = one_line(without(call.reader.error, call.key), 300)
+        said = _shown(call.reader.error, call.key, 300)
         declined = call.reader.is_refusal
         return Failure(
             "WorkerUnavailable",
@@ -174,6 +177,11 @@ def no_key(call: Call) -> Failure:
         f"There is no key for {call.who}.",
         f"Enter it with `baton keys set {name}`.",
     )
+
+
+def _shown(said: str, key: str, limit: int) -> str:
+    """Return the beginning of what was said, on one line and without the key."""
+    return one_line(without(said[:MAX_SAID_CHARS], key), limit)
 
 
 def without(text: str, key: str) -> str:
@@ -242,12 +250,12 @@ def _wait(after: str) -> str:
     """Say how long to wait, from a Retry-After header."""
     import datetime
 
-    if after.isdecimal():
+    if after.isascii() and after.isdecimal():
         seconds = int(after[:6])
     else:
         try:
             until = parsedate_to_datetime(after)
-        except ValueError:
+        except (ValueError, OverflowError):
             return "a minute"
         now = datetime.datetime.now(datetime.UTC)
         until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
