@@ -6,8 +6,9 @@ no hang-up either.
 
 import asyncio
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 HANGUP: int | None = getattr(signal, "SIGHUP", None)
 """The terminal is gone."""
@@ -29,3 +30,22 @@ def unhear(number: int) -> None:
         asyncio.get_running_loop().remove_signal_handler(number)
     else:
         signal.signal(number, signal.SIG_DFL)
+
+
+def is_ignored(number: int) -> bool:
+    """Tell whether whoever started this process chose to ignore a signal (`nohup`, `&`)."""
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
+def run_in_foreground(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run a program of the person's at the terminal, and return its exit status.
+
+    Ctrl+C is the program's as long as it runs: an editor has a meaning of its own for it. Raises
+    OSError where it can't be started.
+    """
+    # A handler, as the program would inherit that a signal is ignored.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        return subprocess.run(command, env=environ).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)

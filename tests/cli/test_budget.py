@@ -16,7 +16,7 @@ from baton.cli.budget import verdict
 from baton.domain.ledger import Room, Scope, Standing, Thrift
 from baton.domain.money import NANO
 from baton.settings import Settings, find_paths, load
-from cli.calling import Call
+from cli.calling import Call, Process
 from cli.spent import Spent, bill, spend
 
 
@@ -60,6 +60,28 @@ def test_a_ceiling_is_set_in_the_file_and_for_running_batons(call: Call) -> None
     asyncio.run(run())
     assert file.read_text().startswith("# mine\n[screen]\nmouse = false\n")
     assert load(file, {}).budget.day == ""
+
+
+def test_a_ceiling_that_was_edited_holds_for_running_batons_too(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        running = Ledger.open(find_paths().ledger)
+        try:
+            await running.standing({})
+            monkeypatch.setenv("EDITOR", "sed -i -e s/2/0.5/ -e /month/d")
+            done = await asyncio.to_thread(process, "config", "edit")
+            assert done.returncode == 0
+            standing = await running.standing({Scope.DAY: 2 * NANO, Scope.MONTH: 9 * NANO})
+            ceilings = {room.scope: room.ceiling for room in standing.rooms}
+            assert (ceilings[Scope.DAY], ceilings[Scope.MONTH]) == (NANO // 2, None)
+        finally:
+            await running.aclose()
+
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text('[budget]\nday = "2"\nmonth = 9\n')
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("amount", ["", "  "])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from baton.cli.config import TEMPLATE, Setting, as_toml
 from baton.domain.sanitise import sanitise
 from baton.settings import Settings, load
 from cli.calling import Call
+from e2e.terminal import Terminal
 from support.secrecy import parts_of
 
 
@@ -111,6 +114,36 @@ def test_edit_makes_the_file_and_checks_it(
     done = call("config", "edit")
     assert (done.code, done.err) == (0, "The settings are fine.\n")
     assert load(file, {}).mode == "mini"
+
+
+EDITOR = """
+import signal, sys, time
+def save(*_):
+    with open(sys.argv[1], "a") as file:
+        file.write(text)
+    sys.exit()
+text = chr(10) + sys.argv.pop(1)
+signal.signal(signal.SIGINT, save)
+print("in the editor", flush=True)
+while True:
+    time.sleep(1)
+"""
+"""An editor with a meaning of its own for Ctrl+C: it writes its argument, and ends."""
+
+
+def test_ctrl_c_in_the_editor_is_the_editors(home: Path, tmp_path: Path) -> None:
+    script = tmp_path / "editor.py"
+    script.write_text(EDITOR)
+    environ = {**os.environ, "EDITOR": f"'{sys.executable}' '{script}' 'mode = \"mini\"'"}
+    screen = Terminal([sys.executable, "-I", "-m", "baton", "config", "edit"], environ)
+    try:
+        screen.wait_for("in the editor")
+        screen.send("\x03")
+        assert screen.wait_end() == 0
+        assert "The settings are fine." in screen.text
+    finally:
+        screen.close()
+    assert load(home / "config" / "config.toml", {}).mode == "mini"
 
 
 @pytest.mark.parametrize("broken", ["", "[[workers\n"])

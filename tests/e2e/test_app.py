@@ -280,3 +280,41 @@ def test_a_killed_app_loses_nothing_older_than_a_quarter_second(home: Path, roun
     assert shown
     assert " ".join(answer[1].split()).startswith(shown)
     again.close()
+
+
+EDITOR = """
+import signal, sys, time
+def hear(*_):
+    signal.signal(signal.SIGINT, save)
+    print("once", flush=True)
+def save(*_):
+    with open(sys.argv[1], "w") as file:
+        file.write("Written in the editor.")
+    sys.exit()
+signal.signal(signal.SIGINT, hear)
+print("in the editor", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+def test_ctrl_c_in_an_editor_is_the_editors(home: Path, tmp_path: Path) -> None:
+    """An editor has a meaning of its own for it; the app stays, with what was written."""
+    script = tmp_path / "editor.py"
+    script.write_text(EDITOR)
+    environ = {**os.environ, "EDITOR": f"'{sys.executable}' '{script}'"}
+    app = Terminal(BATON, environ, 100, 30)
+    try:
+        app.wait_for("Ask anything")
+        app.send("\x0f")
+        app.wait_for("in the editor")
+        app.send("\x03")
+        app.wait_for("once")
+        app.send("\x03")
+        app.wait_for("Written in the editor.")
+        app.send(" And here.")
+        app.wait_for("And here.")
+        app.send("\x11")
+        assert app.wait_end() == 0
+    finally:
+        app.close()

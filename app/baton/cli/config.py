@@ -5,21 +5,25 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
 from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
+from baton.domain.ledger import Scope
 from baton.domain.sanitise import sanitise
 from baton.durable import create_file, make_folder, replace_file
+from baton.os_signals import run_in_foreground
 from baton.settings import Settings, find_paths, keyless_environ, load
+
+if TYPE_CHECKING:
+    from baton.adapters.ledger import Ledger
 
 TEMPLATE = """\
 # Baton's settings. A line without the leading # is in force; `baton config show` lists all of them.
@@ -154,22 +158,40 @@ def _show_text(file: Path) -> None:
 
 @config.command()
 def edit() -> None:
-    """Open config.toml in $EDITOR, then check it."""
+    """Open config.toml in $EDITOR, then check it. Ceilings hold for running Batons at once."""
     file = find_paths().config_file
     _create(file)
     command = [*_editor(), str(file)]
     before = file.read_bytes()
-    code = subprocess.run(command, env=keyless_environ()).returncode
+    ceilings: Mapping[Scope, int] = {}
+    with suppress(ConfigError):
+        ceilings = load(file, {}).budget.ceilings
+    code = run_in_foreground(command, keyless_environ())
     if code or not file.is_file() or not file.read_bytes().strip():
         replace_file(file, before)
         what = "ended with an error" if code else "left an empty file"
         raise ConfigError(f"The editor {what}; the settings are as they were.")
     try:
-        load(file, {})
+        edited = load(file, {}).budget.ceilings
     except ConfigError as error:
         hint = f"{error.hint} Your text is kept in {file}; `baton config edit` opens it again."
         raise ConfigError(error.message, hint.strip()) from error
+    changed = {scope: edited.get(scope) for scope in Scope}
+    _set_ceilings({s: amount for s, amount in changed.items() if amount != ceilings.get(s)})
     talk("The settings are fine.")
+
+
+def _set_ceilings(changes: Mapping[Scope, int | None]) -> None:
+    """Have other Batons that run keep to new ceilings, as `baton budget set` does."""
+    if not changes:
+        return
+    from baton.cli.booked import with_ledger
+
+    async def change(ledger: Ledger) -> None:
+        for scope, amount in changes.items():
+            await ledger.set_ceiling(scope, amount)
+
+    with_ledger(change)
 
 
 def sources(settings: Settings, file: Path, environ: Mapping[str, str]) -> Iterator[Setting]:

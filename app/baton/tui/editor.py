@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from baton.domain.errors import ConfigError
 from baton.durable import create_file
+from baton.os_signals import run_in_foreground
 from baton.settings import keyless_environ
 
 
@@ -29,7 +29,7 @@ def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.env
         path = Path(folder, name)
         create_file(path, text)
         try:
-            code = subprocess.run([*command, str(path)], env=keyless_environ()).returncode
+            code = run_in_foreground([*command, str(path)], keyless_environ())
         except OSError as error:
             raise ConfigError(
                 f"The editor {command[0]!r} can't be started: {error.strerror}.", "Set $EDITOR."
