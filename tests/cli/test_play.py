@@ -161,6 +161,27 @@ async def test_a_signal_ends_it_in_good_order(
     assert await kept(store) == ("Par", TurnStatus.CANCELLED)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_that_was_to_be_ignored_ends_nothing(
+    store: Store, capfd: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """`nohup baton ask ...` goes on without its terminal, and one behind `&` at Ctrl+C."""
+
+    def goes_on(_: Request) -> Iterator[Chunk]:
+        yield Text("Par")
+        os.kill(os.getpid(), number)
+        yield Text("is")
+
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert await played(store, goes_on) == 0
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+    assert capfd.readouterr().out == "Paris\n"
+    assert await kept(store) == ("Paris", TurnStatus.DONE)
+
+
 async def test_a_closed_pipe_stops_the_writing_and_is_no_failure(
     store: Store, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
 from baton.engine.ports import Ask, Place
 from baton.engine.run import Run
-from baton.os_signals import ENDING, hear, unhear
+from baton.os_signals import ENDING, hear, is_ignored, unhear
 
 _PATIENCE = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""
@@ -150,7 +150,7 @@ async def _leaving(output: Output, cancel: Callable[[], None]) -> AsyncIterator[
     Yields a list that will hold the signal. A closed stdout stops the run, too.
     """
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, *ENDING)
+    signals = [number for number in (signal.SIGINT, *ENDING) if not is_ignored(number)]
     left: list[int] = []
 
     def leave(number: int) -> None:
