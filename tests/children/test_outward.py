@@ -9,15 +9,18 @@ import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from baton.children import addresses, refusals
 from baton.children.calls import Call
 from baton.children.front import Failure
-from baton.children.outward import Outward, Rules
+from baton.children.outward import KeyFilter, Outward, Rules
 from baton.domain.labels import Label
 from support.cloud import Cloud, Reply
 from support.home_network import at_home
@@ -725,3 +728,47 @@ async def test_no_part_of_a_key_is_repeated(out: Out, size: int, start: int) -> 
         assert heard.failure is not None
         assert "Incorrect key [key]." in heard.said
         assert parts_of(KEY) & parts_of(str(heard.failure.fields)) == set()
+
+
+def words(*texts: str) -> list[bytes]:
+    """Return one event for each piece of an answer."""
+    deltas = [{"choices": [{"delta": {"content": text}}]} for text in texts]
+    return [b"data: " + json.dumps(delta).encode() + b"\n\n" for delta in deltas]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        ([f"You sent {KEY}."], "You sent [key]."),
+        (["You sent ", *KEY, "."], "You sent [key]."),
+        ([KEY[:5], KEY[5:] + KEY[:9], KEY[9:]], "[key][key]"),
+        (["Keys begin with sk-"], "Keys begin with sk-"),
+        (["Keys begin with sk-", "canary."], "Keys begin with sk-canary."),
+        (["Cut: ", KEY[:-1]], "Cut: [key]"),
+    ],
+)
+async def test_a_key_in_an_answer_is_replaced(out: Out, pieces: list[str], shown: str) -> None:
+    """Also where the connection is cut within it."""
+    async with provider(OPEN, *words(*pieces)) as server:
+        heard = await hear(out(), asked(server.base_url))
+    assert heard.text == shown
+    assert "was cut off. What it had written is kept." in heard.said
+
+
+@given(st.data())
+def test_no_split_lets_a_key_through(data: st.DataObject) -> None:
+    key = data.draw(st.text("ab", min_size=8, max_size=12) | st.just(KEY))
+    part = st.just(key) | st.integers(0, len(key)).map(lambda n: key[:n]) | st.text("abs-")
+    text = "".join(data.draw(st.lists(part, max_size=6)))
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=12).map(sorted))
+    key_filter = KeyFilter(key)
+    pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+    shown = "".join(map(key_filter.add, pieces)) + key_filter.finish()
+    assert key not in shown
+    if key not in text and not any(text.endswith(key[:n]) for n in range(4, len(key))):
+        assert shown == text
+
+
+def test_a_placeholder_for_a_key_may_be_a_word_of_an_answer() -> None:
+    key_filter = KeyFilter("ollama")
+    assert key_filter.add("Start ollama.") + key_filter.finish() == "Start ollama."

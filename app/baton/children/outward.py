@@ -106,9 +106,18 @@ class Outward:
                 raise await refusals.of_response(call, response)
             if refusals.is_packed(response):
                 raise refusals.packed(call)
+            key_filter, failure = KeyFilter(call.key), None
             async with aclosing(self._texts(call, response, patience)) as texts:
-                async for text in texts:
-                    yield text
+                try:
+                    async for text in texts:
+                        if shown := key_filter.add(text):
+                            yield shown
+                except Failure as error:
+                    failure = error
+            if rest := key_filter.finish():
+                yield rest
+            if failure is not None:
+                raise failure
         finally:
             await response.aclose()
 
@@ -295,6 +304,33 @@ class Outward:
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
             )
         return self._ways[proxy]
+
+
+class KeyFilter:
+    """Removes a key from a text that comes in pieces.
+
+    Holds back an end of the text that may be the beginning of the key. Keys under 8 characters stay
+    in the text: they are placeholders such as "none" or "ollama", which are words of answers.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key if len(key) >= refusals.SHORTEST_ECHO else ""
+        self._held = ""
+
+    def add(self, text: str) -> str:
+        """Take a piece; return what is surely no part of the key."""
+        if not self._key:
+            return text
+        text = (self._held + text).replace(self._key, refusals.KEY_MARK)
+        longest = min(len(text), len(self._key) - 1)
+        size = next(n for n in range(longest, -1, -1) if text.endswith(self._key[:n]))
+        self._held = text[len(text) - size :]
+        return text[: len(text) - size]
+
+    def finish(self) -> str:
+        """Return what was held back; it is replaced if it is more than half of the key."""
+        rest, self._held = self._held, ""
+        return refusals.KEY_MARK if 2 * len(rest) > len(self._key) else rest
 
 
 def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:

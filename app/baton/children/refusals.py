@@ -27,6 +27,9 @@ MAX_SAID_CHARS = 4096
 SHORTEST_ECHO = 8
 """A part of a key this long is removed from what a provider says."""
 
+KEY_MARK = "[key]"
+"""What a key is replaced with."""
+
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.InvalidURL)
 """After these not a byte of the request was sent."""
 
@@ -194,7 +197,7 @@ def without(text: str, key: str) -> str:
         while start + size < len(text) and text[start : start + size + 1] in key:
             size += 1
         if size >= SHORTEST_ECHO:
-            kept, start = f"{kept}[key]", start + size
+            kept, start = kept + KEY_MARK, start + size
         else:
             kept, start = kept + text[start], start + 1
     return kept
