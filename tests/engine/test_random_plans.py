@@ -109,9 +109,11 @@ class Shaky(Ledger):
         self._may_fail()
         return await super().hold(bill)
 
-    async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
         self._may_fail()
-        return await super().standing(ceilings, session)
+        return await super().standing(ceilings, session, run)
 
 
 class Failing(Store):

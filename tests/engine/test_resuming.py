@@ -314,6 +314,17 @@ async def test_a_resumed_run_keeps_the_ceiling_it_began_with() -> None:
             view = await here.watch(here.orchestra.resume(await here.record(), limits))
             assert (view.status, here.actors["far"].requests) == ("failed", [])
             assert "The ceiling of $0.000001 for this prompt" in str(here.events[-1])
+            assert "Ask again, which begins a new run, with `--budget 0.01`." in str(
+                here.events[-1]
+            )
+
+
+async def test_a_resumed_run_that_was_allowed_less_now_may_be_resumed_with_more() -> None:
+    async with house(Actor(cloud(), fails(DOWN)), policy=Policy.BUDGET) as here:
+        plan = Plan((step("far", "One."),), (1,))
+        await here.play(plan, limits=Limits(budget=NANO))
+        await here.watch(here.orchestra.resume(await here.record(), Limits(budget=1000)))
+        assert "Allow this prompt more with `--budget 0.0" in str(here.events[-1])
 
 
 async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:

@@ -13,12 +13,12 @@ from baton.domain import events as ev
 from baton.domain.errors import StoreError
 from baton.domain.ledger import Policy, Room, Scope, Standing
 from baton.domain.money import NANO
-from baton.domain.plan import Outcome, single
+from baton.domain.plan import Outcome, Plan, single
 from baton.domain.prices import FREE
 from baton.engine.pacing import Pacing
 from baton.engine.policy import Limits
 from baton.engine.ports import Desk, Funds, Proposal
-from support.acting import Actor, House, cloud, house, local
+from support.acting import DOWN, Actor, House, cloud, fails, house, local, step
 
 BUDGET: dict[str, Any] = {"policy": Policy.BUDGET}
 
@@ -161,3 +161,32 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
         assert known.bar != unknown.bar
     finally:
         await store.aclose()
+
+
+class Looks:
+    """Has the worker elsewhere asked first, and looks at the money once that failed."""
+
+    def __init__(self) -> None:
+        self.money: list[Funds] = []
+
+    async def first(self, desk: Desk) -> Proposal:
+        return Proposal(Plan((step("far", "One."),), (1,)))
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        self.money.append(await desk.funds())
+        await desk.weigh("far", 1.0)
+        return None
+
+
+async def test_what_earlier_runs_spent_is_not_there_for_those_that_go_on() -> None:
+    looks = Looks()
+    far = Actor(cloud(), fails(DOWN, "Half of it"))
+    async with house(Actor(local()), far, strategy=looks, **BUDGET) as here:
+        await here.play(None, limits=Limits(budget=NANO // 10))
+        first = await here.record()
+        for limits in (Limits(), Limits(budget=1)):
+            view = await here.watch(here.orchestra.resume(first, limits))
+            charged = sum(charge.charged for charge in await here.ledger.charges())
+            assert charged > 0
+            assert looks.money[-1].left == max(0, (limits.budget or NANO // 10) - charged)
+            assert [event.ok for event in view.weighed] == [not limits.budget]

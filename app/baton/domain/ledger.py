@@ -90,8 +90,8 @@ class Bill:
     which allows spending where nothing else is set. `share` is among how many calls that are ready
     the headroom is divided. `keep` is whether what is sent may stay in the egress log (not with
     `--no-history`). `root` is the first of the runs that this one goes on with ("": none): all
-    share one ceiling. `patience` is how many seconds the call may wait for money that other runs
-    hold (0: it doesn't wait).
+    share one ceiling, and `is_inherited` is whether an earlier one's is in force. `patience` is how
+    many seconds the call may wait for money that other runs hold (0: it doesn't wait).
     """
 
     run: str
@@ -108,6 +108,7 @@ class Bill:
     share: int = 1
     keep: bool = True
     root: str = ""
+    is_inherited: bool = False
     expected: int | None = None
     thinking: int = 0
     patience: float = 0.0

@@ -136,7 +136,12 @@ def _way_out(bill: Bill, room: Room, said: _Figures) -> str:
     if enough > MOST:
         return "Ask a cheaper worker, or send less."
     dollars = f"{enough // NANO}.{enough % NANO // _CENT:02d}"
-    if room.scope is Scope.RUN:
+    if room.scope is Scope.RUN and bill.is_inherited:
+        way = (
+            "A resumed run keeps the ceiling that it began with. Ask again, which begins a new "
+            f"run, with `--budget {dollars}`."
+        )
+    elif room.scope is Scope.RUN:
         way = f"Allow this prompt more with `--budget {dollars}`."
     else:
         way = f"Raise it with `baton budget set {room.scope} {dollars}` or /budget."

@@ -69,7 +69,8 @@ class Purse:
     """The money of one run, and what else stands between its texts and workers elsewhere.
 
     `run` and `session` (its conversation) are known once the run is recorded. `root` is the first
-    of the runs that this one goes on with, or "".
+    of the runs that this one goes on with, or ""; `is_inherited` is whether the ceiling of an
+    earlier one of them is in force, which `limits` holds.
     """
 
     ledger: Ledger
@@ -79,15 +80,19 @@ class Purse:
     run: str = ""
     session: str = ""
     root: str = ""
+    is_inherited: bool = False
+
+    @property
+    def ceilings(self) -> dict[Scope, int]:
+        """The ceilings of the settings, and the run's own."""
+        own = {} if self.limits.budget is None else {Scope.RUN: self.limits.budget}
+        return {**self.terms.ceilings, **own}
 
     def bill(self, card: Card, request: Request, share: int = 1) -> Bill:
         """Return what the ledger must know of a call; the request as it will be sent.
 
         `share` is among how many calls that are about to be made the headroom is divided.
         """
-        ceilings = dict(self.terms.ceilings)
-        if self.limits.budget is not None:
-            ceilings[Scope.RUN] = self.limits.budget
         return Bill(
             run=self.run,
             session=self.session,
@@ -98,11 +103,12 @@ class Purse:
             price=card.price or FREE,  # an unknown one was refused before
             input_bound=input_bound(request.messages, request.shape),
             wanted=min(request.max_tokens or card.max_output, card.max_output),
-            ceilings=ceilings,
+            ceilings=self.ceilings,
             typed=self.limits.budget is not None,
             share=share,
             keep=self.limits.keep,
             root=self.root,
+            is_inherited=self.is_inherited,
             expected=request.expected_tokens,
             thinking=card.thinking,
             patience=self.terms.patience,

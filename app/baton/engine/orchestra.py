@@ -190,11 +190,15 @@ class Orchestra:
             mode="local" if routed.mode == "local" else self.terms.mode,
             offline=self.terms.offline or routed.offline,
         )
-        purse = self._purse(limits, terms, routed.root or record.id)
+        purse = replace(
+            self._purse(limits, terms),
+            root=routed.root or record.id,
+            is_inherited=budget is not None and budget == routed.budget,
+        )
         return self._run(Prompt(""), place, purse, ask, worker, name, kept)
 
-    def _purse(self, limits: Limits, terms: Terms, root: str = "") -> Purse:
-        return Purse(self._ledger, self._redactor, terms, limits, root=root)
+    def _purse(self, limits: Limits, terms: Terms) -> Purse:
+        return Purse(self._ledger, self._redactor, terms, limits)
 
     def _run(
         self,

@@ -42,7 +42,6 @@ class Playing:
         self.waiting_to_hold: set[int] = set()
         self.trimming = asyncio.Lock()
         self._offering = asyncio.Lock()
-        self.spent = 0
         self._parts: dict[int, Part] = {}
         self._before = ""
         self._sunk: set[int] = set()
@@ -283,7 +282,7 @@ class Playing:
 
         Nothing where the ledger can't be read, or nobody is there to be asked for leave.
         """
-        return await weighing.funds(self.stage, self.spent)
+        return await weighing.funds(self.stage)
 
     async def ask(
         self,
@@ -358,9 +357,7 @@ class Playing:
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         """Tell whether asking a worker is worth its price; see engine.ports.Desk."""
         card, route = self.situation.card(worker), self.situation.route
-        weighed = await weighing.weigh(
-            self.stage, card, self.material, route, gain, self.spent, plain=plain
-        )
+        weighed = await weighing.weigh(self.stage, card, self.material, route, gain, plain=plain)
         await self.stage.emit(weighed)
         return weighed.ok
 
@@ -429,7 +426,6 @@ class Playing:
 
     async def record(self, number: int, tally: Tally) -> None:
         """Keep what a call used."""
-        self.spent += tally.cost
         await self.stage.emit(_called(number, tally))
 
 

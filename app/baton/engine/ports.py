@@ -154,8 +154,13 @@ class Ledger(Protocol):
         """Give back what was held: nothing was sent, or it was refused at no cost."""
         ...
 
-    async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
-        """Return how the scopes stand now, under this process's ceilings or newer ones."""
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
+        """Return how the scopes stand now, under this process's ceilings or newer ones.
+
+        `run` is the first of the runs that go on with each other, and share one ceiling.
+        """
         ...
 
 
@@ -421,7 +426,9 @@ class NoMoney:
         """There is no such call. Raises LookupError."""
         raise LookupError(call)
 
-    async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
         """Nothing was ever spent, and nothing may be."""
         return Standing(())
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from baton.domain.chat import Card
 from baton.domain.errors import StoreError
 from baton.domain.events import Weighed
-from baton.domain.ledger import Policy, Room, Scope, Standing
+from baton.domain.ledger import Policy, Standing
 from baton.domain.plan import Material
 from baton.engine.pacing import is_open, sound
 from baton.engine.policy import must_ask
@@ -22,9 +20,9 @@ _FORBIDDEN = {Policy.NEVER: "the policy is never."}
 _NOBODY = "nobody is here to be asked."
 
 
-async def funds(stage: Stage, spent: int) -> Funds:
-    """Return what a run may still spend that has spent so much."""
-    standing = await _standing(stage, spent)
+async def funds(stage: Stage) -> Funds:
+    """Return what a run may still spend."""
+    standing = await _standing(stage)
     rooms = [room for room in standing.rooms if room.left is not None]
     if not is_open(standing) or any(room.ceiling == 0 for room in rooms):
         return Funds(0, 1.0)
@@ -38,21 +36,19 @@ async def weigh(
     material: Material,
     route: Route,
     gain: float,
-    spent: int,
     *,
     plain: bool = False,
 ) -> Weighed:
     """Decide whether a worker should be asked, which likely makes a good answer so much likelier.
 
-    A run that has spent so much stays within what is left to it. Where it is `plain` that what
-    there is won't do, pace only decides where nobody is asked and there is enough: else the offer
-    tells the person what could be had, or what stands in the way.
+    Where it is `plain` that what there is won't do, pace only decides where nobody is asked and
+    there is enough: else the offer tells the person what could be had, or what stands in the way.
     """
     gain = sound(gain)
     if card.price is not None and card.price.is_free:
         return Weighed(0, card.id, gain, 0.0, 0, gain > 0, _FREE)
     cost = likely_cost(card, material, route)
-    standing, pacer = await _standing(stage, spent), stage.house.pacer
+    standing, pacer = await _standing(stage), stage.house.pacer
     pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
     leave = must_ask(stage.offers.policy, stage.purse.limits)
     ok = pace.ok
@@ -67,19 +63,16 @@ async def weigh(
     return Weighed(0, card.id, gain, pace.bar, cost, ok, why)
 
 
-async def _standing(stage: Stage, spent: int) -> Standing:
-    """Return how money stands, with what this prompt may cost by itself.
+async def _standing(stage: Stage) -> Standing:
+    """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
 
     Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.
     """
     purse = stage.purse
     if must_ask(stage.offers.policy, purse.limits) is None:
         return _NOTHING
+    run = None if purse.limits.budget is None else purse.root or purse.run
     try:
-        standing = await purse.ledger.standing(purse.terms.ceilings, purse.session)
+        return await purse.ledger.standing(purse.ceilings, purse.session, run)
     except StoreError:
         return _NOTHING
-    rooms = tuple(room for room in standing.rooms if room.scope is not Scope.RUN)
-    if purse.limits.budget is not None:
-        rooms += (Room(Scope.RUN, purse.limits.budget, spent),)
-    return replace(standing, rooms=rooms)

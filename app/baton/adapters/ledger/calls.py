@@ -177,10 +177,15 @@ def _with_thoughts(connection: Connection, bill: Bill) -> Bill:
 
 
 def standing(
-    connection: Connection, ceilings: Mapping[Scope, int], session: str | None, here: Here
+    connection: Connection,
+    ceilings: Mapping[Scope, int],
+    session: str | None,
+    run: str | None,
+    here: Here,
 ) -> Standing:
     """Return how the scopes stand."""
-    names = {} if session is None else {Scope.SESSION: clean(session)}
+    asked = {Scope.RUN: run, Scope.SESSION: session}
+    names = {scope: clean(name) for scope, name in asked.items() if name is not None}
     rooms = _rooms(connection, ceilings, names, here)
     return Standing(tuple(rooms), frozen_by(connection))
 

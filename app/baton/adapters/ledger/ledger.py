@@ -185,13 +185,18 @@ class Ledger:
 
         await self._write(work)
 
-    async def standing(self, ceilings: Mapping[Scope, int], session: str | None = None) -> Standing:
-        """Return how the scopes stand now, under this process's ceilings or newer ones."""
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
+        """Return how the scopes stand now, under this process's ceilings or newer ones.
+
+        `run` is the first of the runs that go on with each other, and share one ceiling.
+        """
 
         def work(connection: Connection) -> Standing:
             self._take_over(connection)
             with transaction(connection, "DEFERRED"):
-                return calls.standing(connection, ceilings, session, self._here())
+                return calls.standing(connection, ceilings, session, run, self._here())
 
         return await self._do(work)
 
