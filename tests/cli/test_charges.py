@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,44 @@ def test_a_charge_above_its_hold_is_named_and_has_an_exit_code(
     assert "far charged $" in done.err
     assert "was to cost at most $" in done.err
     assert "baton budget release --freeze" in done.err
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+@pytest.mark.parametrize("command", [("keys", "test", "LAB_KEY"), ("workers", "test", "far")])
+def test_a_trial_that_is_charged_above_its_hold_warns(
+    call: Call,
+    cloud: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("LAB_KEY", "sk-lab-0123456789")
+    file = find_paths().config_file
+    dear = file.read_text().replace('output = "2"', 'output = "200"')
+    file.write_text(f'{dear}api_key_env = "LAB_KEY"\n')
+    cloud.next(Fault.ABOVE_CAP)
+    done = call(*command, "-y", *words)
+    assert done.code == 4
+    assert "far charged $" in done.err
+    assert "baton budget release --freeze" in done.err
+    if words:
+        [warning] = json.loads(done.out)["warnings"]
+        assert warning["message"] in done.err
+    else:
+        assert " works" in done.out
+
+
+def test_a_bench_stops_at_a_charge_above_its_hold(call: Call, cloud: Cloud, tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    lines = [{"id": name, "question": "How many?", "answer": 42, "kind": "number"} for name in "ab"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    cloud.next(Fault.ABOVE_CAP)
+    words = ["bench", str(file), "--workers", "far", "--out", str(tmp_path / "results.jsonl")]
+    done = call(*words, "--strategy", "single", "--json", "--budget", "1")
+    assert done.code == 4
+    assert "Stopped at 1 of 2 questions of single: far charged $" in done.err
+    assert "baton budget release --freeze" in done.err
+    assert json.loads(done.out)["rows"][0]["questions"] == 1
 
 
 def test_a_charge_above_its_hold_is_among_the_warnings(call: Call, cloud: Cloud) -> None:

@@ -117,7 +117,7 @@ def remove(provider: str) -> None:
 @click.option("-m", "--model", metavar="MODEL", help="Ask this one: openai/gpt-5-nano.")
 @_yes
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def test(provider: str, model: str | None, yes: bool, as_json: bool) -> None:
+def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     """Try the key of PROVIDER with the cheapest possible call, after telling what it can cost.
 
     Asked is the worker that costs least among those you set up, else the provider's cheapest model.
@@ -137,10 +137,19 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> None:
     budget = agree(card_of(entry), settings, yes)
     trial = asyncio.run(try_out(settings, paths, entry.id, budget))
     if as_json:
-        told = {"schema": 1, "status": "finished", "provider": name, "model": entry.model}
-        return emit_json(told | {"seconds": trial.seconds, "cost_usd": format_usd(trial.cost)})
+        told: dict[str, object] = {
+            "schema": 1,
+            "status": "finished",
+            "provider": name,
+            "model": entry.model,
+        }
+        cost_usd = format_usd(trial.cost)
+        told |= {"seconds": trial.seconds, "cost_usd": cost_usd, "warnings": trial.warnings}
+        emit_json(told)
+        return trial.warn()
     cost = f" for {show_usd(trial.cost)}" if trial.cost else ""
     emit(f"The key for {name} works: {entry.model} answered in {trial.seconds:.1f} s{cost}.")
+    return trial.warn()
 
 
 def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | ServerWorker:

@@ -9,7 +9,8 @@ from typing import Any
 from baton.cli.output import to_json
 from baton.domain.errors import BatonError
 from baton.domain.events import Called, Event, Offered, Routed
-from baton.domain.money import exact_usd, format_usd
+from baton.domain.money import format_usd
+from baton.domain.spending import overcharge
 from baton.domain.view import RunView, StepView
 
 SCHEMA = 1
@@ -50,16 +51,8 @@ def as_object(
 
 def warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
-    return [
-        {
-            "kind": "overcharge",
-            "message": f"{call.worker} charged {exact_usd(call.cost)} for a call that was to cost "
-            f"at most {exact_usd(call.held)}.",
-            "hint": "The cloud is frozen until `baton budget release --freeze`; first see "
-            "`baton usage` and your bill.",
-        }
-        for call in view.overcharged
-    ]
+    errors = [overcharge(call.worker, call.cost, call.held) for call in view.overcharged]
+    return [{"kind": "overcharge", "message": e.message, "hint": e.hint} for e in errors]
 
 
 def is_drawn(view: RunView) -> bool:

@@ -125,7 +125,7 @@ class Bench:
         return BudgetExceeded(
             f"Stopped at {done} of {len(self.questions)} questions of {strategy}: {error.message} "
             f"All results are kept in {self.results.path}.",
-            "The same command goes on from there once more may be spent (--budget).",
+            error.hint or "The same command goes on from there once more may be spent (--budget).",
         )
 
     async def __aenter__(self) -> Self:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import click
 
 from baton.cli.output import talk
+from baton.cli.result import warnings
 from baton.compose import compose
 from baton.domain.chat import Card, Message, Prompt, Role, input_bound
-from baton.domain.errors import BY_NAME, BatonError, ConfigError
+from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
 from baton.domain.labels import Label
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
@@ -31,7 +33,7 @@ _COMPUTABLE = {"clock": "today", "python": "```python\nprint(17 + 25)\n```"}
 class Trial:
     """What a worker wrote, on what, and how quickly (`seconds` in all, `loading` of them).
 
-    `cost` is in nano-dollars.
+    `cost` is in nano-dollars; `warnings` are those of `result.warnings`.
     """
 
     text: str
@@ -40,6 +42,13 @@ class Trial:
     loading: float
     hardware: str
     cost: int = 0
+    warnings: Sequence[dict[str, str]] = ()
+
+    def warn(self) -> int:
+        """Say on stderr what was charged above its hold; return the exit code."""
+        for warning in self.warnings:
+            talk(f"baton: {warning['message']} {warning['hint']}")
+        return BudgetExceeded.exit_code if self.warnings else 0
 
 
 def agree(card: Card, settings: Settings, yes: bool) -> int | None:
@@ -96,4 +105,12 @@ async def try_out(
     if (failed := view.failure) is not None:
         raise BY_NAME.get(failed.error, BatonError)(failed.message, failed.hint)
     call = view.calls[-1]
-    return Trial(view.answer, call.tokens_out, call.seconds, call.loading, hardware, call.cost)
+    return Trial(
+        view.answer,
+        call.tokens_out,
+        call.seconds,
+        call.loading,
+        hardware,
+        call.cost,
+        warnings(view),
+    )

@@ -109,7 +109,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
 @click.argument("worker", shell_complete=complete_worker)
 @click.option("-y", "--yes", is_flag=True, help="Don't ask before it costs something.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def test(worker: str, yes: bool, as_json: bool) -> None:
+def test(worker: str, yes: bool, as_json: bool) -> int:
     """Let WORKER write a few tokens, having asked if that costs something."""
     from baton.cli.trial import agree, try_out
 
@@ -118,9 +118,11 @@ def test(worker: str, yes: bool, as_json: bool) -> None:
     budget = agree(_card(worker), settings, yes)
     trial = asyncio.run(try_out(settings, paths, worker, budget))
     if as_json:
-        return emit_json({"schema": 1, "status": "finished", "worker": worker, **asdict(trial)})
+        emit_json({"schema": 1, "status": "finished", "worker": worker, **asdict(trial)})
+        return trial.warn()
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")
+    return trial.warn()
 
 
 def roster() -> tuple[tuple[Card, ...], str]:

@@ -52,6 +52,16 @@ def unknown_price(worker: str, model: str) -> BudgetExceeded:
     )
 
 
+def overcharge(worker: str, cost: int, held: int) -> BudgetExceeded:
+    """Return what to tell a person of a call that cost more than was held for it."""
+    return BudgetExceeded(
+        f"{worker} charged {exact_usd(cost)} for a call that was to cost at most "
+        f"{exact_usd(held)}.",
+        "The cloud is frozen until `baton budget release --freeze`; first see `baton usage` and "
+        "your bill.",
+    )
+
+
 def _must_be_on(bill: Bill, rooms: Sequence[Room]) -> None:
     """Refuse where no ceiling allows spending; a run's does only if a person typed it."""
     if any(r.ceiling and (r.scope is not Scope.RUN or bill.typed) for r in rooms):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from baton.domain.chat import Card, Prompt
 from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded, WorkerUnavailable
-from baton.domain.events import Decision, Event, Failed, Offered, StepFailed
+from baton.domain.events import Called, Decision, Event, Failed, Offered, StepFailed
 from baton.domain.grading import (
     PYTHON,
     Dataset,
@@ -22,6 +22,7 @@ from baton.domain.grading import (
     wilson,
 )
 from baton.domain.prices import FREE, Used
+from baton.domain.spending import overcharge
 from baton.domain.view import RunView
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
@@ -122,6 +123,14 @@ def author(view: RunView) -> str:
 
 async def play(orchestra: Orchestra, question: Question, limits: Limits, grader: Grader) -> Played:
     """Play one question to its end and grade what came out."""
+    played, _ = await _play(orchestra, question, limits, grader)
+    return played
+
+
+async def _play(
+    orchestra: Orchestra, question: Question, limits: Limits, grader: Grader
+) -> tuple[Played, Sequence[Called]]:
+    """Play one question; return also the calls that cost more than was held for them."""
     view, error, why = RunView(), "", ""
     prompt = Prompt(question.prompt, system=question.system)
     async with orchestra.play(prompt, limits=limits) as run:
@@ -131,7 +140,7 @@ async def play(orchestra: Orchestra, question: Question, limits: Limits, grader:
                 error, why = told
     score, note = await grader(question, view)
     elsewhere = {card.id for card in orchestra.roster if card.is_outside}
-    return Played(
+    played = Played(
         question.id,
         score,
         sum(call.tokens_in for call in view.calls),
@@ -144,6 +153,7 @@ async def play(orchestra: Orchestra, question: Question, limits: Limits, grader:
         why or note,
         error,
     )
+    return played, view.overcharged
 
 
 def _external(event: Event) -> tuple[str, str] | None:
@@ -167,7 +177,8 @@ async def play_all(
 
     Raises BudgetExceeded once a `budget` (in nano-dollars, for all of them) or another ceiling
     stands in the way: what a strategy does without money is not what is measured then. Without a
-    budget it is. Raises what makes every other question as pointless, too.
+    budget it is. Raises it also after a call that cost more than was held for it, which freezes the
+    cloud, and what makes every other question as pointless.
     """
     spent = 0
     for question in questions:
@@ -175,11 +186,13 @@ async def play_all(
             if spent >= budget:
                 raise BudgetExceeded("The bench's budget is used up.")
             limits = replace(limits, budget=budget - spent)
-        played = await play(orchestra, question, limits, grader)
+        played, overcharged = await _play(orchestra, question, limits, grader)
         if played.is_broken or (budget is not None and played.refused):
             raise BY_NAME[played.error](played.note)
         spent += played.cost
         yield played
+        for call in overcharged:
+            raise overcharge(call.worker, call.cost, call.held)
 
 
 @dataclass(frozen=True, slots=True)
