@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,16 @@ from baton.domain.chat import Chunk, Purpose, Request, Sent, Text
 from baton.domain.errors import ConfigError, WorkerUnavailable
 from baton.domain.ledger import Bill, Policy, Room, Scope, Standing, Thrift
 from baton.domain.money import NANO
+from baton.domain.plan import Plan, Step
 from baton.domain.prices import FREE, Used
 from baton.settings import load
 from baton.tui import money, orders
-from tui.stage import GPT, Stage, afar, sorry, staged
+from baton.tui.screens.models import ModelsScreen
+from tui.stage import GPT, Stage, afar, play, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
+OVERCHARGE = "gpt-5-mini charged $0.1001 for a call that was to cost at most $0.00"
 
 
 def header(stage: Stage) -> str:
@@ -77,7 +81,9 @@ async def test_what_is_held_and_unconfirmed_is_told(tmp_path: Path) -> None:
         await stage.answered()
         await stage.until(lambda: "$0.004 unconfirmed" in header(stage))
         assert "held" not in header(stage)
-        assert "charged, unconfirmed: see /budget" in flat(stage)
+        told = "gpt-5-mini did not confirm what a call cost, so $0.004 is charged"
+        assert told in flat(stage)
+        assert "does not show it, /budget release gives it back." in flat(stage)
 
 
 def rooms(used: int, ceiling: int | None) -> Standing:
@@ -254,6 +260,12 @@ async def test_an_unconfirmed_charge_is_released_after_asking(tmp_path: Path) ->
         assert await stage.desk.ledger.unconfirmed() == []
         await stage.press("escape")
         await stage.until(lambda: "unconfirmed" not in header(stage))
+        await stage.until(lambda: "did not confirm" not in flat(stage))
+        await stage.press("tab", "w")
+        await stage.shows("Held $0.005, charged $0.00.")
+        assert "did not confirm" not in flat(stage)
+        await stage.press("escape")
+        stage.chat.composer.prompt.focus()
         await stage.send("/budget release")
         await stage.until(lambda: "No charge is unconfirmed" in flat(stage))
 
@@ -283,7 +295,10 @@ async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=dear, terms=BUDGET) as stage:
         await stage.ask("hello")
         await stage.until(lambda: "cloud frozen" in header(stage))
-        assert "charged more than its price allows" in flat(stage)
+        assert OVERCHARGE in flat(stage)
+        assert "The cloud is frozen: compare your provider's bill" in flat(stage)
+        await stage.chat.open(stage.chat.chat.id)
+        await stage.shows(OVERCHARGE)
         await money_screen(stage)
         assert "The cloud is frozen" in flat(stage)
         await stage.press("t")
@@ -292,6 +307,41 @@ async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
         await stage.until(lambda: "The cloud is frozen" not in flat(stage))
         await stage.press("escape")
         await stage.until(lambda: "cloud frozen" not in header(stage))
+
+
+@pytest.mark.parametrize("place", ["answer", "another conversation", "another screen"])
+async def test_a_wrong_charge_is_shown_at_once_wherever_the_person_is(
+    tmp_path: Path, place: str
+) -> None:
+    here, seen = asyncio.Event(), asyncio.Event()
+    rung: list[int] = []
+
+    def dear(request: Request) -> Script:
+        yield from until(here.is_set)
+        yield from afar(tokens=50_000)(request)
+
+    def then(request: Request) -> Script:
+        yield from until(seen.is_set)
+        yield Text("Checked.")
+
+    plan = Plan((Step("gpt", "Draft it."), Step("small", "Check it.", ("1",))), (2,))
+    async with staged(tmp_path, then, cloud=dear, terms=BUDGET) as stage:
+        stage.app.bell = lambda: rung.append(1)  # type: ignore[method-assign]
+        await play(stage, plan, wait=False)
+        await stage.until(lambda: "working" in stage.see())
+        if place == "another conversation":
+            await stage.press("ctrl+n")
+            await stage.until(lambda: not stage.chat.transcript.turns)
+        elif place == "another screen":
+            await stage.press("ctrl+l")
+            await stage.until(lambda: isinstance(stage.app.screen, ModelsScreen))
+        here.set()
+        await stage.shows("gpt-5-mini charged $0.1001 for a call that was to cost at most")
+        assert stage.chat.player.busy
+        assert rung
+        seen.set()
+        await stage.answered()
+        assert flat(stage).count("charged $0.1001") == 1
 
 
 async def test_what_left_is_shown_byte_for_byte(tmp_path: Path) -> None:

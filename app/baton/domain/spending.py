@@ -8,6 +8,7 @@ from dataclasses import replace
 from baton.domain.errors import BudgetExceeded, MoneyHeld
 from baton.domain.ledger import Bill, Hold, Room, Scope
 from baton.domain.money import NANO, exact_usd, show_usd
+from baton.domain.sanitise import one_line
 
 MOST = 10**6 * NANO
 """The largest amount for one call and for a ceiling, so that sums always fit SQLite's integers."""
@@ -55,7 +56,7 @@ def unknown_price(worker: str, model: str) -> BudgetExceeded:
 def overcharge(worker: str, cost: int, held: int) -> BudgetExceeded:
     """Return what to tell a person of a call that cost more than was held for it."""
     return BudgetExceeded(
-        f"{worker} charged {exact_usd(cost)} for a call that was to cost at most "
+        f"{one_line(worker)} charged {exact_usd(cost)} for a call that was to cost at most "
         f"{exact_usd(held)}.",
         "The cloud is frozen until `baton budget release --freeze`; first see `baton usage` and "
         "your bill.",

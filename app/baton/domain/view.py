@@ -33,11 +33,6 @@ from baton.domain.events import (
 )
 from baton.domain.plan import Plan, Step
 
-OVER = (
-    "{worker} charged more than its price allows, so the cloud is off until you look: "
-    "`baton budget show`."
-)
-
 _WITHDRAWN = (Decision.KEPT, Decision.EDIT)
 
 
@@ -225,10 +220,8 @@ class RunView:
                 old = self.steps[step - 1]
                 return self._with(replace(old, checks=(*old.checks, event)))
             case Called():
-                over = event.cost > event.held > 0
-                notice = OVER.format(worker=event.worker) if over else self.notice
                 planning = "" if event.step == 0 else self.planning
-                return replace(self, calls=(*self.calls, event), notice=notice, planning=planning)
+                return replace(self, calls=(*self.calls, event), planning=planning)
             case Offered():
                 return replace(self, offers=(*self.offers, event), notice=event.message)
             case Sent():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from baton.domain.chat import Card
@@ -11,11 +11,17 @@ from baton.domain.events import Called, Decision, Offered
 from baton.domain.labels import Label
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least
+from baton.domain.spending import at_least, overcharge
 from baton.domain.view import RunView, StepView
 
 Roster = Mapping[str, Card]
 """The workers there are, by their ids."""
+
+FROZEN = "The cloud is frozen: compare your provider's bill, then /budget lifts that."
+UNCONFIRMED = (
+    "{names} did not confirm what a call cost, so {cost} is charged, the most it can be. If the "
+    "provider's bill does not show it, /budget release gives it back."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +38,9 @@ class Facts:
 
     `steps` says of each step that was begun where it was done: local, network or cloud. `afar` is
     who wrote the answer elsewhere, and for how much; where several wrote it, `parts` say who wrote
-    what. `notes` are quiet lines under it. `withdrawn` is whether the person decided not to send
-    the prompt, `interrupted` after what a run ended that can be gone on with; nothing of it was
-    done if it is `unplayed`.
+    what. `notes` are quiet lines under it, `warnings` are about its charges. `withdrawn` is whether
+    the person decided not to send the prompt, `interrupted` after what a run ended that can be gone
+    on with; nothing of it was done if it is `unplayed`.
     """
 
     seconds: float | None = None
@@ -45,6 +51,7 @@ class Facts:
     afar: str = ""
     parts: tuple[Part, ...] = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     withdrawn: bool = False
     interrupted: str = ""
     unplayed: bool = False
@@ -74,6 +81,7 @@ def facts_of(run: RunView, roster: Roster) -> Facts:
         afar=_afar(author, run, roster) if author else "",
         parts=parts if len(parts) > 1 else (),
         notes=tuple(_notes(run, roster)),
+        warnings=charge_warnings(run, roster),
     )
     if run.status == "running":
         return facts
@@ -174,12 +182,29 @@ def _notes(run: RunView, roster: Roster) -> list[str]:
         told = (told_offer(offer, name_of(offer.worker, roster), direct) for offer in run.offers)
         notes += [line for line in told if line]
         notes += [line for step in run.steps if (line := _lacking(step, run, roster))]
-    unconfirmed = sum(call.cost for call in run.calls if not call.confirmed)
-    if unconfirmed:
-        notes.append(f"{show_usd(unconfirmed)} of this is charged, unconfirmed: see /budget.")
-    if any(call.cost > call.held > 0 for call in run.calls):
-        notes.append(run.notice)
     return notes
+
+
+def charge_warnings(run: RunView, roster: Roster) -> tuple[str, ...]:
+    """Say which calls cost more than was held for them, and what was charged unconfirmed."""
+    over = [
+        f"{overcharge(name_of(call.worker, roster), call.cost, call.held).message} {FROZEN}"
+        for call in run.overcharged
+    ]
+    calls = [call for call in run.calls if call.cost and not call.confirmed]
+    if not calls:
+        return tuple(over)
+    names = ", ".join(dict.fromkeys(name_of(call.worker, roster) for call in calls))
+    cost = show_usd(sum(call.cost for call in calls))
+    return (*over, UNCONFIRMED.format(names=names, cost=cost))
+
+
+def without_released(run: RunView, released: Collection[str]) -> RunView:
+    """Return a run as it stands after the charges of these calls were given back."""
+    return replace(
+        run,
+        calls=tuple(replace(c, cost=0) if c.call in released else c for c in run.calls),
+    )
 
 
 def _lacking(step: StepView, run: RunView, roster: Roster) -> str:

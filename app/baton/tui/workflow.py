@@ -10,7 +10,7 @@ from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line, sanitise
 from baton.domain.spending import at_least
 from baton.domain.view import RunView, StepView
-from baton.tui.facts import Roster, name_of, place_of
+from baton.tui.facts import Roster, charge_warnings, name_of, place_of
 from baton.tui.widgets.plain import wrap
 
 INDENT = 4
@@ -218,12 +218,11 @@ def totals(run: RunView, roster: Roster) -> Content:
     lines = [_muted(_offer(offer, roster)) for offer, number in offers if not number]
     if run.failure is not None:
         lines.append(Content.styled(one_line(run.failure.message, 400), "$error"))
+    lines += [Content.styled(warning, "$warning") for warning in charge_warnings(run, roster)]
     held = sum(call.held for call in run.calls)
-    unsure = sum(call.cost for call in run.calls if not call.confirmed)
     parts = []
     if held:
-        doubt = f", {show_usd(unsure)} of it unconfirmed" if unsure else ""
-        parts.append(f"Held {at_least(held)}, charged {show_usd(run.cost)}{doubt}.")
+        parts.append(f"Held {at_least(held)}, charged {show_usd(run.cost)}.")
     if run.sent:
         size = sum(sent.size for sent in run.sent)
         hosts = ", ".join(dict.fromkeys(one_line(sent.destination, 80) for sent in run.sent))

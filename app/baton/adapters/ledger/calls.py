@@ -13,10 +13,8 @@ from baton.adapters.ledger.rows import price_of, price_text
 from baton.adapters.ledger.schema import SUMS
 from baton.domain.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
 from baton.domain.ledger import Bill, Hold, Room, Scope, Standing, Status
-from baton.domain.money import format_usd
 from baton.domain.prices import Used
-from baton.domain.sanitise import one_line
-from baton.domain.spending import MOST, decide, without_holds
+from baton.domain.spending import MOST, decide, overcharge, without_holds
 from baton.owner import Owner
 from baton.sqlite import Connection, Row, clean
 
@@ -278,11 +276,8 @@ def settle(connection: Connection, call: str, used: Used, now: float) -> int:
     cost = min(price.cost(used), MOST)
     if cost > row["held"]:
         free = row["worker"] if price.is_free else ""
-        reason = (
-            f"{one_line(row['worker'])} charged ${format_usd(cost)} for a call that was to cost at "
-            f"most ${format_usd(row['held'])}."
-        )
-        freeze(connection, reason, now, free)
+        why = overcharge(row["worker"], cost, row["held"]).message
+        freeze(connection, why, now, free)
     settled = Status.SETTLED
     if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
         cost, settled = max(cost, row["charged"]), status

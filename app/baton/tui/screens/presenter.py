@@ -15,7 +15,7 @@ from baton.domain.sanitise import one_line
 from baton.domain.view import RunView, doing
 from baton.engine.policy import may_use
 from baton.engine.ports import Choice, Place, Question
-from baton.tui.facts import author_of, facts_of, parts_of
+from baton.tui.facts import author_of, charge_warnings, facts_of, parts_of
 from baton.tui.playing import Follower, Pending, context_used
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.turn import TurnView
@@ -42,13 +42,14 @@ class Presenter:
         self._screen = screen
         self._moment: tuple[object, ...] = ()
         self._spent: tuple[int, ...] = ()
+        self._warned: frozenset[str] = frozenset()
         self._shown = asyncio.Event()
         self._edited: tuple[Pending, Plan] | None = None
 
     def begin(self, pending: Pending) -> Run:
         """Make the run for a prompt."""
         screen, desk = self._screen, self._screen.desk
-        self._shown, self._spent = asyncio.Event(), ()
+        self._shown, self._spent, self._warned = asyncio.Event(), (), frozenset()
         label = strictest([desk.limits.label, pending.chat.label])
         limits = replace(desk.limits, label=label, strategy=screen.strategy)
         limits = replace(limits, preview=pending.preview)
@@ -155,6 +156,7 @@ class Presenter:
                 screen.header.context = context_used(follower.view) or screen.header.context
                 self._learn(follower)
             self._measure(follower.view)
+            self._warn(follower)
         moment = (screen.player.busy, len(screen.player.waiting))
         if moment != self._moment:
             self._moment = moment
@@ -175,6 +177,14 @@ class Presenter:
         if spent != self._spent and any(spent[:2]):
             self._spent = spent
             self._screen.measure(bool(run.calls))
+
+    def _warn(self, follower: Follower) -> None:
+        """Say at once what is wrong with a charge; under the answer it stays."""
+        warnings = charge_warnings(follower.view, self._screen.roster)
+        new = [warning for warning in warnings if warning not in self._warned]
+        self._warned = frozenset(warnings)
+        if new:
+            self._screen.warn(new, is_shown=self.view_of(follower) is not None)
 
     def _status(self, follower: Follower) -> str:
         run = follower.view

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from textual import on, work
@@ -13,12 +12,13 @@ from textual.screen import Screen
 from baton.domain.chat import Role, Turn
 from baton.domain.errors import BatonError
 from baton.domain.labels import Label
+from baton.domain.ledger import Status
 from baton.domain.sanitise import one_line
 from baton.domain.signals import rating
 from baton.domain.view import RunView
 from baton.tui import exports
 from baton.tui.desk import Desk
-from baton.tui.facts import Facts, Roster, facts_of
+from baton.tui.facts import Facts, Roster, facts_of, without_released
 from baton.tui.playing import Chat, context_used, replay
 from baton.tui.widgets.footer import Footer
 from baton.tui.widgets.header import Header
@@ -90,7 +90,7 @@ class ReadingScreen(Screen[None]):
             versions = await store.siblings(turn.id)
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
-                run = replay(await store.run(turn.run))
+                run = await self._replayed(turn.run)
             facts = facts_of(run, self.roster) if run else Facts()
             facts = facts.among(versions.index(turn.id) + 1, len(versions))
             if facts != view.facts and view.is_attached:
@@ -159,8 +159,16 @@ class ReadingScreen(Screen[None]):
         """Return what tells how the run of an answer stands, or stood."""
         if (run := self.run_of(view)) is not None:
             return run
-        record = await self.desk.store.run(view.turn.run) if view.turn.run else None
-        return partial(replay, record) if record else RunView
+        stored = await self._replayed(view.turn.run) if view.turn.run else RunView()
+        return lambda: stored
+
+    async def _replayed(self, run: str) -> RunView:
+        """Return a stored run; what was released since isn't charged."""
+        view = replay(await self.desk.store.run(run))
+        if all(call.confirmed for call in view.calls):
+            return view
+        charges = await self.desk.ledger.charges(run)
+        return without_released(view, {c.call for c in charges if c.status is Status.RELEASED})
 
     def run_of(self, view: TurnView) -> Callable[[], RunView] | None:
         """Return what tells how the run stands that is writing this answer, if one is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from baton.domain.prices import FREE
 from baton.engine.policy import check
 from baton.tui import money
 from baton.tui.desk import Desk
+from baton.tui.screens.overlay import Overlay
 from baton.tui.screens.writing import WritingScreen
+from baton.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from baton.tui.orders import SetCeiling
@@ -57,6 +60,16 @@ class SpendingScreen(WritingScreen):
         for line in self._alarm.hear(standing, self.chat.id, spent):
             self.app.bell()
             await self.transcript.note(line)
+
+    @work(group="warn")
+    async def warn(self, warnings: Sequence[str], *, is_shown: bool) -> None:
+        """Warn of charges: on the screen that is looked at, and here unless an answer shows it."""
+        self.app.bell()
+        for warning in warnings:
+            if not is_shown:
+                await self.transcript.note(warning, error=True)
+            if isinstance(self.app.screen, Overlay):
+                self.app.screen.footer.say(warning, 12)
 
     def keep_here(self) -> None:
         """Stop what could still leave this machine, after the person forbade that."""
@@ -103,6 +116,7 @@ class SpendingScreen(WritingScreen):
 
     def _money_seen(self, _: None) -> None:
         self.measure()
+        self.transcript.post_message(Transcript.Changed())  # something may have been released
 
     async def _set_ceiling(self, order: SetCeiling) -> None:
         orchestra = self.desk.orchestra

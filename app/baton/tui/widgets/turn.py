@@ -144,9 +144,10 @@ class TurnView(Vertical):
         afar = "" if self.facts.parts else one_line(self.facts.afar, 60)
         self._head.right = Content.styled(afar, "$accent")
         self.set_class(bool(afar), "-afar")
-        note = self._ending()
-        self._note.update(note)
-        self._note.display = bool(note)
+        note, warnings = self._ending(), "\n".join(sanitise(w) for w in self.facts.warnings)
+        lines = [Content(note), Content.styled(warnings, "$warning")]
+        self._note.update(Content("\n").join([line for line in lines if line.plain]))
+        self._note.display = bool(note or warnings)
         self._note.set_class(self.turn.status is TurnStatus.FAILED, "-failed")
 
     def _heading(self) -> Content:
