@@ -40,7 +40,7 @@ def screen_of(stage: Stage) -> str:
 @pytest.mark.parametrize(
     ("key", "screen"),
     [
-        ("ctrl+p", "CommandPalette"),
+        ("ctrl+p", "Palette"),
         ("f1", "HelpScreen"),
         ("ctrl+s", "ConversationsScreen"),
         ("ctrl+l", "ModelsScreen"),

@@ -15,7 +15,6 @@ from baton.domain.ledger import Policy, Scope
 from baton.domain.money import NANO
 from baton.engine.policy import Limits
 from baton.engine.ports import Choice, Offer, Question
-from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.offer import OfferView, leaving
 from baton.tui.widgets.question import ChoiceView
 from tui.stage import SORRY, Stage, afar, sorry, staged, until
@@ -400,7 +399,9 @@ SIZES = [(80, 24), (100, 30), (140, 40)]
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("keys", [("w",), ("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",)])
+@pytest.mark.parametrize(
+    "keys", [("w",), ("ctrl+l",), ("f1",), ("e",), ("$",), ("ctrl+s",), ("ctrl+p",)]
+)
 async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
     tmp_path: Path, size: tuple[int, int], keys: tuple[str, ...]
 ) -> None:
@@ -422,10 +423,12 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
                 await stage.chat.run_action("budget")
             case key:
                 await stage.press(key)
-        await stage.until(lambda: isinstance(stage.app.screen, Overlay))
+        await stage.until(lambda: stage.app.screen is not stage.chat)
         asking.set()
         await stage.shows("Ask gpt-5-mini? Ctrl+G answers.")
         assert await charged(stage) == 0
+        if keys[0] != "ctrl+p":
+            assert "Ctrl+G answer" in stage.see().splitlines()[-1]
         await stage.press("z")  # typed for that screen: chooses nothing
         assert stage.chat.question
         await stage.press("ctrl+g")
@@ -466,3 +469,39 @@ async def test_a_double_enter_answers_one_question_only(tmp_path: Path) -> None:
         await stage.press("escape")
         assert await second == "no"
         assert await charged(stage) == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "elsewhere"),
+    [
+        ("ctrl+l enter", False),
+        ("ctrl+l escape", False),
+        ("ctrl+s enter", False),  # this conversation once more
+        ("ctrl+s down enter", True),
+        ("ctrl+n", True),
+        ("ctrl+p escape", False),
+        ("f1 escape", False),
+    ],
+)
+async def test_a_question_survives_every_other_screen(
+    tmp_path: Path, keys: str, elsewhere: bool
+) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await stage.send("earlier")
+        await stage.shows(CARD)
+        await stage.press("escape")
+        await stage.answered()
+        await stage.press("ctrl+n")
+        await stage.until(lambda: not stage.chat.transcript.turns)
+        await offered(stage)
+        await stage.press(*keys.split())
+        await stage.until(lambda: stage.app.screen is stage.chat)
+        whose = "In \u201cWrite a poem about herons\u201d: " if elsewhere else ""
+        await stage.shows(f"{whose}{CARD} at most")
+        assert stage.chat.question == f"{whose}{CARD}"
+        await stage.send("/budget policy budget")
+        await stage.shows("When to spend from now on")
+        assert CARD in stage.see(), "what is said meanwhile stands above it"
+        await stage.press("ctrl+g", "right", "enter")
+        await stage.answered()
+        assert await charged(stage) > 0

@@ -90,7 +90,7 @@ async def test_choosing_a_model(tmp_path: Path) -> None:
 async def test_looks_can_be_chosen_in_the_palette(tmp_path: Path, theme: str) -> None:
     async with staged(tmp_path, say) as stage:
         await stage.press("ctrl+p")
-        await stage.until(lambda: type(stage.app.screen).__name__ == "CommandPalette")
+        await stage.until(lambda: type(stage.app.screen).__name__ == "Palette")
         await stage.press(*f"look {theme}".replace("-", " "))
         await stage.pilot.pause(0.5)
         await stage.press("enter")

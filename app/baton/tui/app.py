@@ -120,14 +120,21 @@ class BatonApp(App[None], inherit_bindings=False):
             footer.say("Ctrl+C again quits")
 
     def action_answer(self) -> None:
-        """Leave the screen over the conversation for the question that waits in it."""
-        while isinstance(self.screen, Overlay):
+        """Leave the screens over the conversation for the question that waits in it."""
+        while self.screen is not self.chat:
             self.screen.dismiss(None)
         self.chat.action_to_question()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the way to a question only where one waits."""
         return bool(self.chat.question) if action == "answer" else True
+
+    def action_command_palette(self) -> None:
+        """Show all commands."""
+        from baton.tui.screens.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
 
     def action_help(self) -> None:
         """Show all keys and commands."""

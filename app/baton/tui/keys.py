@@ -35,6 +35,7 @@ def _key(
 APP: list[BindingType] = [
     _key("app.palette", "ctrl+p", "command_palette", "more", "everything there is", show=True),
     _key("app.help", "f1", "help", "help", "this help"),
+    _key("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),
     _key("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
     _key("app.quit", "ctrl+q", "quit", "quit", first=True),
 ]
@@ -87,10 +88,12 @@ QUESTION: list[BindingType] = [
     _key("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
     _key("question.read_back", "pageup", "page(-1)", "read back in it"),
 ]
+_ANSWER = _key("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
+PALETTE: list[BindingType] = [_ANSWER]
 ABOVE: list[BindingType] = [
     _key("app.help", "f1", "app.help", "help", "this help"),
     _key("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
-    _key("app.answer", "ctrl+g", "app.answer", "answer", "to the question that waits", show=True),
+    _ANSWER,
 ]
 """What works on a screen above the conversation, too, where the app's own keys don't reach."""
 
@@ -191,8 +194,13 @@ _LAST = ("chat.", "screen.", "app.")
 
 
 def rank(binding: Binding) -> tuple[int, int]:
-    """Return where a binding stands in the footer: what is done with a thing, then ways out."""
+    """Return where a binding stands in the footer: a waiting question, what can be done, ways out.
+
+    What doesn't fit is left out from the end.
+    """
     name = binding.id or ""
+    if name == "app.answer":
+        return 0, -1
     place = next((place for place, part in enumerate(_LAST, 1) if name.startswith(part)), 0)
     return place, list(BY_ID).index(name) if name in BY_ID else 0
 

@@ -14,6 +14,7 @@ from baton.domain.chat import Prompt as Asked
 from baton.domain.chat import Turn
 from baton.domain.errors import BatonError
 from baton.domain.events import Offered
+from baton.domain.sanitise import one_line
 from baton.domain.signals import Signal
 from baton.domain.view import RunView
 from baton.engine.meter import uninterrupted
@@ -21,14 +22,16 @@ from baton.engine.ports import Question
 from baton.tui import keys
 from baton.tui.desk import Desk
 from baton.tui.facts import name_of, told_offer
-from baton.tui.playing import Pending, Player
+from baton.tui.playing import Chat, Pending, Player
 from baton.tui.screens.advising import AdvisingScreen
-from baton.tui.screens.overlay import Overlay
 from baton.tui.screens.presenter import Presenter
+from baton.tui.widgets.asked import AskedLine
 from baton.tui.widgets.question import ChoiceView, QuestionView, ask_with
 from baton.tui.widgets.turn import TurnView
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
+
+ELSEWHERE = "In another conversation: "
 
 OF_A_MESSAGE = frozenset(
     ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")
@@ -50,6 +53,7 @@ class ChatScreen(AdvisingScreen):
         self.presenter = Presenter(self)
         self.player = Player(self.presenter)
         self._question: QuestionView | None = None
+        self._asker: Chat | None = None
         self._asking = asyncio.Lock()
         self._left = False
 
@@ -90,6 +94,7 @@ class ChatScreen(AdvisingScreen):
             self.header.policy = f"{card.privacy.value} worker"
         parts = (self.header.policy, *self.told_way())
         self.header.policy = " · ".join(part for part in parts if part)
+        self._show_question()
 
     async def begin(self) -> None:
         """Show what Baton was opened with, unless a prompt was quicker: its answer stays.
@@ -275,23 +280,36 @@ class ChatScreen(AdvisingScreen):
 
     # Questions to the person
 
-    async def ask(self, question: Question, turns: Sequence[Turn] = ()) -> str:
-        """Put a question to the person, in the conversation; after those that are open."""
+    async def ask(
+        self, question: Question, turns: Sequence[Turn] = (), chat: Chat | None = None
+    ) -> str:
+        """Put a question of a conversation to the person; after those that are open."""
         async with self._asking:
             if self._left or not self.is_running:
                 return question.default
+            self._asker = chat
             return await self._put(ask_with(question, self.roster, turns))
 
     @property
     def question(self) -> str:
         """The open question's text; "" while none waits."""
-        return self._question.question.text if self._question is not None else ""
+        view = self._question
+        return f"{view.whose}{view.question.text}" if view is not None else ""
 
     def _show_question(self) -> None:
-        """Show the question that waits on all screens over the conversation."""
+        """Say whose the question is, and show it on all screens over the conversation."""
+        if self._question is not None:
+            self._question.attribute_to(self._whose())
         for screen in self.app.screen_stack:
-            if isinstance(screen, Overlay) and screen.is_mounted:
-                screen.show_question(self.question)
+            for line in screen.query(AskedLine):
+                line.show(self.question)
+
+    def _whose(self) -> str:
+        """Name the conversation that the question is from, where another one is on the screen."""
+        chat = self._asker
+        if chat is None or chat is self.chat or chat.id == self.chat.id is not None:
+            return ""
+        return f"In \u201c{one_line(chat.title, 40)}\u201d: " if chat.title else ELSEWHERE
 
     async def _put(self, view: QuestionView) -> str:
         self._question = view

@@ -15,7 +15,7 @@ from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
 from baton.engine.ports import Choice, Question
 from baton.tui.desk import Desk
-from baton.tui.playing import Pending
+from baton.tui.playing import Chat, Pending
 from baton.tui.screens.spending import SpendingScreen
 from baton.tui.screens.writing import read_mentions
 
@@ -58,8 +58,13 @@ class ConductingScreen(SpendingScreen):
         """Have this played before whatever waits."""
         raise NotImplementedError
 
-    async def ask(self, question: Question, turns: Sequence[Turn] = ()) -> str:
-        """Put a question to the person; `turns` are those that a plan in it is for."""
+    async def ask(
+        self, question: Question, turns: Sequence[Turn] = (), chat: Chat | None = None
+    ) -> str:
+        """Put a question to the person; `turns` are those that a plan in it is for.
+
+        `chat` is the conversation that it comes from.
+        """
         raise NotImplementedError
 
     # The way to an answer

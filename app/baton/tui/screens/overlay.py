@@ -8,10 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
-from baton.domain.sanitise import one_line
 from baton.tui import keys
+from baton.tui.widgets.asked import AskedLine
 from baton.tui.widgets.footer import Footer
 from baton.tui.widgets.line import Line
 
@@ -27,7 +26,6 @@ class Overlay(ModalScreen[Result | None]):
     def __init__(self) -> None:
         super().__init__()
         self.footer = Footer()
-        self._question = Static(classes="asked", markup=False)
 
     def compose(self) -> ComposeResult:
         """Lay out the title, what the screen shows, and the footer."""
@@ -35,23 +33,13 @@ class Overlay(ModalScreen[Result | None]):
         heading.left = heading.left + self.HEADING
         with Vertical():
             yield heading
-            yield self._question
+            yield AskedLine()
             yield from self.body()
             yield self.footer
 
     def body(self) -> ComposeResult:
         """Lay out what the screen shows."""
         raise NotImplementedError
-
-    def on_mount(self) -> None:
-        """Show a question that waits already."""
-        self.show_question(getattr(self.app.screen_stack[0], "question", ""))
-
-    def show_question(self, text: str) -> None:
-        """Show a question that waits in the conversation; "" when none does."""
-        self._question.update(f"{one_line(text)} Ctrl+G answers." if text else "")
-        self._question.display = bool(text)
-        self.refresh_bindings()
 
     @property
     def is_open(self) -> bool:

@@ -11,7 +11,6 @@ from baton.domain.chat import Turn, TurnStatus
 from baton.domain.errors import BatonError
 from baton.domain.events import Decision
 from baton.domain.labels import strictest
-from baton.domain.sanitise import one_line
 from baton.domain.view import RunView, doing
 from baton.engine.policy import may_use
 from baton.engine.ports import Choice, Place, Question
@@ -66,11 +65,8 @@ class Presenter:
         offer, terms = question.offer, self._screen.desk.orchestra.terms
         if offer is not None and not may_use(offer.card, pending.chat.label, terms):
             return question.default
-        if pending.chat is not self._screen.chat and pending.chat.title:
-            whose = one_line(pending.chat.title, 40)
-            question = replace(question, text=f"In \u201c{whose}\u201d: {question.text}")
         turns = self._sent(pending) if question.plan is not None else ()
-        while (choice := await self._screen.ask(question, turns)) == EDIT:
+        while (choice := await self._screen.ask(question, turns, pending.chat)) == EDIT:
             if question.plan is None:
                 break
             if (changed := await self._screen.edit_plan(question.plan)) is not None:
@@ -251,7 +247,7 @@ class Presenter:
             self._give_back(pending)
         elif run.failure.error == "ContextTooLong":
             alone = len(screen.transcript.turns) <= 2
-            if not alone and await screen.ask(TOO_LONG) == "new":
+            if not alone and await screen.ask(TOO_LONG, chat=pending.chat) == "new":
                 await screen.open(None)
                 screen.play(pending.prompt)
 

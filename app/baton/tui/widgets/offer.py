@@ -17,15 +17,19 @@ class OfferView(QuotingView):
     """Shows what would leave this machine, all of it, before it does; and what it could cost."""
 
     def __init__(self, question: Question, offer: Offer) -> None:
-        super().__init__(question, offer.text)
         self._offer = offer
+        super().__init__(question, offer.text)
+
+    def heading(self) -> Content:
+        """Return the question with the price."""
+        price = money.price_line(self._offer.most, self._offer.left, self._offer.scope)
+        text = one_line(self.question.text)
+        return Content.assemble((text, "bold"), "   ", (price, "$accent"))
 
     def body(self) -> ComposeResult:
         """Lay out price, reason, text and draft, in the order in which they matter."""
         offer = self._offer
-        price = money.price_line(offer.most, offer.left, offer.scope)
-        title = Content.assemble((one_line(self.question.text), "bold"), "   ", (price, "$accent"))
-        yield Static(title, classes="title")
+        yield self._title
         yield _line("Why", offer.why)
         yield Static(leaving(offer), markup=False)
         yield self._text

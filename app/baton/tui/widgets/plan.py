@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Static
 
 from baton.domain.chat import Turn, input_bound
 from baton.domain.plan import Material, Plan, Step
@@ -29,15 +28,17 @@ class PlanView(QuotingView):
     def __init__(
         self, question: Question, plan: Plan, roster: Roster, turns: Sequence[Turn] = ()
     ) -> None:
-        super().__init__(question, told_plan(plan, roster, turns), hanging=4)
         self._summary = told_places(plan, roster)
+        super().__init__(question, told_plan(plan, roster, turns), hanging=4)
+
+    def heading(self) -> Content:
+        """Return the question with how many steps there are, and where."""
+        text = one_line(self.question.text)
+        return Content.assemble((text, "bold"), "   ", (self._summary, "$accent"))
 
     def body(self) -> ComposeResult:
         """Lay out the steps under the question."""
-        title = Content.assemble(
-            (one_line(self.question.text), "bold"), "   ", (self._summary, "$accent")
-        )
-        yield Static(title, classes="title")
+        yield self._title
         yield self._text
 
 

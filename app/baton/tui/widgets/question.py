@@ -71,6 +71,8 @@ class QuestionView(Vertical):
     def __init__(self, question: Question) -> None:
         super().__init__()
         self.question = question
+        self.whose = ""
+        self._title = Static(self.heading(), markup=False, classes="title")
         self.note = Static(self.NOTE, markup=False, classes="note")
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -85,7 +87,17 @@ class QuestionView(Vertical):
 
     def body(self) -> ComposeResult:
         """Lay out the question."""
-        yield Static(sanitise(self.question.text), markup=False, classes="text")
+        yield self._title
+
+    def heading(self) -> Content:
+        """Return the question as it stands above its choices."""
+        return Content(sanitise(self.question.text))
+
+    def attribute_to(self, whose: str) -> None:
+        """Say which conversation it is from ("": the one on the screen)."""
+        if whose != self.whose:
+            self.whose = whose
+            self._title.update(Content.assemble((whose, "bold"), self.heading()))
 
     async def answer(self) -> str:
         """Wait for the person's choice."""

@@ -14,6 +14,7 @@ from textual.widgets import Static
 from baton.domain.chat import Turn
 from baton.domain.sanitise import sanitise
 from baton.tui import keys
+from baton.tui.widgets.question import QuestionView
 from baton.tui.widgets.turn import TurnView
 from baton.tui.widgets.window import Window
 
@@ -89,8 +90,13 @@ class Transcript(VerticalScroll):
         total = len(turns)
         window = Window.newest(total) if index is None else Window.around(index, total)
         with self.app.batch_update():
+            # An open question stays: going to another conversation doesn't answer it.
             await self._column.remove_children(
-                [c for c in self._column.children if c is not self._earlier]
+                [
+                    child
+                    for child in self._column.children
+                    if child is not self._earlier and not isinstance(child, QuestionView)
+                ]
             )
             await self._fill(window)
         if index is None:
@@ -125,7 +131,7 @@ class Transcript(VerticalScroll):
 
         What was said there just now isn't said twice, but pointed out.
         """
-        last = self._column.children[-1]
+        last = [c for c in self._column.children if not isinstance(c, QuestionView)][-1]
         if isinstance(last, Notice) and last.text == text:
             self.point_out(last)
             return last
@@ -144,11 +150,12 @@ class Transcript(VerticalScroll):
         await self.insert(Notice(text), follow=False)
 
     async def insert(self, widget: Widget, *, follow: bool = True) -> None:
-        """Put a widget at the end of the conversation, and go to it.
+        """Put a widget at the end of the conversation, before an open question, and go to it.
 
         Without `follow`, whoever reads further up stays there.
         """
-        await self._column.mount(widget)
+        open = [child for child in self._column.children if isinstance(child, QuestionView)]
+        await self._column.mount(widget, before=open[0] if open else None)
         if follow:
             self.anchor()
 
