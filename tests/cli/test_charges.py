@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from baton.adapters.ledger import Ledger
+from baton.domain.ledger import Scope
+from baton.domain.money import NANO
 from baton.domain.prices import Price, Rates
 from baton.settings import find_paths
 from cli.calling import Call
+from cli.spent import bill
 from support.cloud import Cloud, Fault
 
 PRICE = Price(Rates(10**9, 2 * 10**9, 10**9, 10**9))
@@ -94,3 +100,24 @@ def test_a_charge_above_its_hold_is_among_the_warnings(call: Call, cloud: Cloud)
     assert warning.keys() == {"kind", "message", "hint"}
     assert warning["kind"] == "overcharge"
     assert warning["message"] in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "times"), [((), 1), (("--json",), 1), (("--events",), 1), (("-q",), 0)]
+)
+def test_a_prompt_that_waits_for_money_says_so_once_in_a_pipe(
+    call: Call, cloud: Cloud, words: tuple[str, ...], times: int
+) -> None:
+    paths = find_paths()
+    waits = paths.config_file.read_text().replace("[budget]", "[budget]\nwait = 1")
+    paths.config_file.write_text(waits)
+    with asyncio.Runner() as runner:
+        ledger = Ledger.open(paths.ledger)
+        runner.run(
+            ledger.hold(replace(bill("another"), wanted=1990, ceilings={Scope.DAY: 2 * NANO}))
+        )
+        done = call("ask", "-m", "far", *words, piped=b"Hello?")
+        runner.run(ledger.aclose())
+    assert done.code == 4
+    assert done.err.count("baton: Waiting for money that other prompts hold.\n") == times
+    assert cloud.posts == 0

@@ -78,6 +78,7 @@ class Output:
         self.on_closed: Callable[[], object] = lambda: None
         self.on_drained: Callable[[], object] = lambda: None
         self.to_terminal = sys.stdout.isatty()
+        self._quiet = quiet
         self._may_talk = sys.stderr.isatty() and not quiet
         self._may_overwrite = self._may_talk and os.environ.get("TERM") not in {None, "", "dumb"}
         self._status = ""
@@ -118,6 +119,11 @@ class Output:
             return
         self._status = text
         self._put((2, (_CLEAR + one_line(text, (_columns() or 80) - 1)).encode("utf-8", "replace")))
+
+    def instead_of_status(self, text: str) -> None:
+        """Say something that `status` shows, where it can show nothing: not when quiet."""
+        if not (self._may_overwrite or self._quiet):
+            self.warn(text)
 
     def talk(self, text: str) -> None:
         """Say something in passing: on a terminal only, and not when quiet."""

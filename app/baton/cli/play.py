@@ -19,8 +19,8 @@ from baton.cli.result import is_drawn, warnings
 from baton.cli.resume import way_on
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded
-from baton.domain.events import Decision
-from baton.domain.view import RunView
+from baton.domain.events import Decision, Phase, Progress
+from baton.domain.view import RunView, doing
 from baton.engine.orchestra import Orchestra
 from baton.engine.policy import Limits
 from baton.engine.ports import Ask, Place
@@ -67,13 +67,16 @@ async def show(begin: Callable[[Ask], Run], manner: Manner, special: Special | N
     output = Output(manner.quiet)
     run = begin(Asker(output, manner.drop_oldest))
     form = special(output) if special is not None else _form(manner, output)
-    view = RunView()
+    view, waited = RunView(), False
     async with _leaving(output, run.cancel) as left:
         try:
             async with run:
                 async for event in run:
                     view = view.apply(event)
                     form.take(event, view)
+                    if not waited and isinstance(event, Progress) and event.phase is Phase.QUEUED:
+                        waited = True
+                        output.instead_of_status(f"baton: {doing(view).capitalize()}.")
             form.end(view)
             for warning in warnings(view):
                 output.warn(f"baton: {warning['message']} {warning['hint']}")

@@ -26,7 +26,7 @@ from baton.domain.chat import (
     Usage,
     input_bound,
 )
-from baton.domain.errors import BatonError
+from baton.domain.errors import BatonError, BudgetExceeded, MoneyHeld
 from baton.domain.ledger import Bill, Hold, Scope
 from baton.domain.prices import FREE, Used
 from baton.domain.redaction import Hidden, Restorer
@@ -273,7 +273,10 @@ class Turn:
             if (hold := await self.take()) is not None:
                 return hold
         await self.leave()
-        return await self._ledger.hold(self._bill)
+        try:
+            return await self._ledger.hold(self._bill)
+        except MoneyHeld as held:  # it was waited for, so it is a refusal like any other
+            raise BudgetExceeded(held.message, held.hint) from held
 
     async def leave(self) -> None:
         """Make way for those behind, if it still waits."""
