@@ -439,6 +439,25 @@ async def test_a_waiting_question_is_seen_and_answered_from_every_screen(
         assert await charged(stage) > 0
 
 
+@pytest.mark.parametrize("columns", [120, 140, 200])
+async def test_the_workflow_beside_the_conversation_covers_no_question(
+    tmp_path: Path, columns: int
+) -> None:
+    async with staged(tmp_path, sorry, cloud=afar(), size=(columns, 40)) as stage:
+        await offered(stage)
+        await stage.chat.run_action("why")
+        await stage.shows("Why this way")
+        await stage.shows("Leaves this machine for openai:", "Why: The local worker would not")
+        for choice in ("Keep the local answer", "Send once", "Send in this conversation"):
+            assert choice in stage.see()
+        assert "Edit first" in stage.see()
+        await stage.pilot.resize_terminal(100, 40)
+        await stage.until(lambda: CARD in stage.see() and "Edit first" not in stage.see())
+        await stage.press("escape")
+        card = stage.app.screen.query_one(OfferView)
+        await stage.until(lambda: card.region.width > 90)
+
+
 async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
         await offered(stage)

@@ -79,6 +79,23 @@ class WorkflowScreen(Overlay[None]):
         if self._run.status == "running":
             self.set_interval(REFRESH_SECONDS, self._follow)
 
+    def on_resize(self) -> None:
+        """Lie beside the conversation, not on it."""
+        self.call_after_refresh(self._make_room)
+
+    def on_unmount(self) -> None:
+        """Give the conversation its whole width again."""
+        self._narrow(0)
+
+    def _make_room(self) -> None:
+        panel = self.query_one("Vertical")
+        self._narrow(panel.region.width if panel.region.width < self.size.width else 0)
+
+    def _narrow(self, columns: int) -> None:
+        """Keep so many columns at the conversation's right free."""
+        for screen in self.app.screen_stack[:1]:
+            screen.styles.padding = (0, columns, 0, 0)
+
     def _follow(self) -> None:
         if (run := self._story()) is not self._run:
             self._run = run
