@@ -250,6 +250,27 @@ async def test_day_and_month_are_those_of_the_hold(ledger: Ledger, clock: Clock)
 
 
 @pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize("year", [-30_000, 1, 999, 1899, 9999, 10_000, 2_000_000])
+async def test_a_clock_that_is_centuries_off_is_refused(
+    ledger: Ledger, clock: Clock, year: int
+) -> None:
+    clock.now = (year - 1970 + 0.5) * 365.2425 * 86400
+    with pytest.raises(StoreError, match="clock is not between the years 1900 and 9998"):
+        await ledger.hold(bill())
+    with pytest.raises(StoreError, match="Set the clock"):
+        await ledger.standing(DAY)
+
+
+@pytest.mark.parametrize("moment", [(1900, 1, 2), (1969, 12, 31), (1970, 1, 1), (9998, 12, 31)])
+async def test_the_first_and_the_last_days_are_counted(
+    ledger: Ledger, clock: Clock, moment: tuple[int, int, int]
+) -> None:
+    clock.now = time.mktime((*moment, 12, 0, 0, 0, 0, -1))
+    held = await ledger.hold(bill())
+    rooms = {room.scope: room.held for room in (await ledger.standing(DAY)).rooms}
+    assert rooms == {Scope.DAY: held.amount, Scope.MONTH: held.amount}
+
+
 async def test_a_day_ends_at_the_persons_midnight(ledger: Ledger, clock: Clock) -> None:
     clock.now = time.mktime((2026, 3, 31, 23, 59, 59, 0, 0, -1))
     await ledger.hold(bill())

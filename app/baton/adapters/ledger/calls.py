@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
@@ -22,6 +23,9 @@ _DAY = timedelta(days=1)
 
 _ENOUGH_CALLS, _LATEST_CALLS = 50, 500
 """So many settled calls of a worker say how long it thinks; the latest count."""
+
+_FIRST_YEAR, _LAST_YEAR = 1900, 9998
+"""Before 1000 a year has fewer than four digits in a date, and after 9999 there is no date."""
 
 _LATE_SECONDS = 5
 """So much later than it said a call may still wait, on a busy machine."""
@@ -189,8 +193,21 @@ def standing(
 
 
 def _dates(now: float) -> tuple[str, str]:
-    local = time.localtime(now)
-    return time.strftime("%Y-%m-%d", local), time.strftime("%Y-%m", local)
+    today = _today(now)
+    return str(today), f"{today:%Y-%m}"
+
+
+def _today(now: float) -> date:
+    """Return the day it is here. Raises StoreError for a clock that is centuries off."""
+    with suppress(ValueError, OverflowError, OSError):
+        today = date.fromtimestamp(now)
+        if _FIRST_YEAR <= today.year <= _LAST_YEAR:
+            return today
+    raise StoreError(
+        f"This machine's clock is not between the years {_FIRST_YEAR} and {_LAST_YEAR}, so Baton "
+        "can't say what was spent today; nothing was sent.",
+        "Set the clock.",
+    )
 
 
 def _rooms(
@@ -219,7 +236,7 @@ def _dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequen
     """
     if scope not in (Scope.DAY, Scope.MONTH):
         return (0, 0, 0)
-    today = date.fromtimestamp(now)
+    today = _today(now)
     if scope is Scope.DAY:
         begin, end = today, today + _DAY
         # Two zones are at most 26 hours apart.
