@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from baton.secrets import PROVIDERS
+from baton.tui.clipboard import copy_to_system
 from baton.tui.editor import edit
 from cli.calling import Call
 
@@ -105,6 +106,28 @@ def test_no_started_program_knows_a_key(
 def test_the_apps_editor_knows_no_key(home: Path, programs: Path, watch: Watch) -> None:
     edit("text")
     assert [names for line, names in watch.starts if "editor" in line] == [set()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the others have one clipboard")
+@pytest.mark.parametrize(
+    ("display", "program"), [("DISPLAY", "xclip"), ("WAYLAND_DISPLAY", "wl-copy")]
+)
+async def test_the_apps_clipboard_knows_no_key_but_its_display(
+    programs: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch, display: str, program: str
+) -> None:
+    import pyperclip
+
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(display, "screen-7")
+    for name in (program, "wl-paste"):
+        (programs / name).write_text(f'#!/bin/sh\ncat > "{programs}/copied"\nenv >> "$0.env"\n')
+        (programs / name).chmod(0o755)
+    monkeypatch.setattr(pyperclip, "copy", pyperclip.lazy_load_stub_copy)  # type: ignore[attr-defined]
+    assert await copy_to_system("naïve text")
+    assert (programs / "copied").read_text("utf-8") == "naïve text"
+    assert f"{display}=screen-7" in (programs / f"{program}.env").read_text()
+    assert [names for line, names in watch.starts if program in line] == [set()]
 
 
 @pytest.fixture

@@ -4,12 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from baton.secrets import plain_environ
 
 PATIENCE = 1.0
 """Seconds that the system's clipboard may take; some wait for a display that is gone."""
+
+NEEDED = (
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "LC_CTYPE",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_TYPE",
+)
+"""What a clipboard's program needs of the environment besides what every program may know."""
+
+
+class _Programs:
+    """Starts programs for pyperclip, in place of `subprocess`: some stay, and none needs a key."""
+
+    PIPE = subprocess.PIPE
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the function of `subprocess` with that name, with an environment without keys."""
+        return partial(getattr(subprocess, name), env=plain_environ(also=NEEDED))
 
 
 def has_system_clipboard(environ: Mapping[str, str] = os.environ) -> bool:
@@ -32,6 +58,7 @@ async def copy_to_system(text: str) -> bool:
     def copy() -> None:
         import pyperclip
 
+        pyperclip.subprocess = _Programs()  # type: ignore[attr-defined]
         try:
             pyperclip.copy(text)
             worked = True
