@@ -280,7 +280,6 @@ def test_a_process_is_confined_whatever_it_was_allowed_before() -> None:
 
 
 JAILER = """
-import resource  # as the process of the tools does
 from baton.children import jailed
 from baton.children.front import Failure
 from baton.children.jail import Jailer

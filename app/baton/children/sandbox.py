@@ -18,6 +18,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+if sys.platform != "win32":
+    import resource  # here, since nothing can be imported any more where code is about to be run
+
 MEMORY_BYTES = 512 * 1024 * 1024
 
 _ALLOWED = {  # name: x86_64, aarch64
@@ -85,7 +88,6 @@ def die_with_parent(parent: int) -> None:
 def confine(seconds: int, memory: int = MEMORY_BYTES) -> None:
     """Give everything up for good but computing and writing. Raises OSError."""
     import ctypes
-    import resource
 
     parent = os.getppid()
     os.nice(10)
