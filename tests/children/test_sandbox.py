@@ -256,6 +256,11 @@ async def test_code_is_held_to_its_limits(guarded: Guarded) -> None:
     task.cancel()
 
 
+async def test_code_finds_its_source_by_pythons_lines(guarded: Guarded) -> None:
+    code = "import inspect\na = '\u2028'\ndef f():\n    return 1\nprint(inspect.getsource(f))"
+    assert (await guarded.run(code, 10)).startswith("def f():\n    return 1\n")
+
+
 CONFINED = """
 import os, resource, time
 from baton.children.sandbox import confine

@@ -97,7 +97,7 @@ def _outcome(code: str, tests: str) -> tuple[int, str]:
     sys.modules["__main__"] = module
     sys.argv = [NAME]
     # Others' tests are not among the lines that code can read: they hold what it must return.
-    linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
+    linecache.cache[NAME] = (len(code), None, [*io.StringIO(code, newline="")], NAME)
     recorder = Recorder(TESTS if tests else NAME, sys.modules[__name__])
     judged, doubted = _judged, recorder.doubt  # for the code may replace them
     try:

@@ -220,11 +220,16 @@ class _Checker:
 
 
 def _has_tests(code: str) -> bool:
-    """Tell whether code looks as if it had tests: an assertion of a function's own is none."""
-    if _TESTS.search(code):
+    """Tell whether code looks as if it had tests: an assertion of a function's own is none.
+
+    Lines are those of Python's parser: str.splitlines also ends one at U+2028 or a form feed, after
+    which Python only counts the indentation from 0.
+    """
+    lines = [re.sub(r"^[ \t\f]*\f", "", line) for line in re.split(r"\r\n|\r|\n", code)]
+    if _TESTS.search("\n".join(lines)):
         return True
     is_inside = False
-    for line in code.splitlines():
+    for line in lines:
         if line[:1].strip(" \t)]}#"):
             is_inside = bool(_DEFINITION.match(line))
         elif not is_inside and re.match(r"\s+assert\b", line):
