@@ -138,6 +138,13 @@ WAYS_TO_FAIL = {
     "    def test_add(self):\n        assert add(self.x, 2) == 3",
     "runner of its own": "def test_add():\n    assert add(1, 2) == 3\ntry:\n    test_add()\n"
     "except AssertionError:\n    print('failed')",
+    "after another statement": "x = 1; assert add(x, 2) == 3",
+    "assertRaises swallowed": CASE.replace(
+        "        self.",
+        "        try:\n            with self.assertRaises(TypeError):\n"
+        "                add(1, None if add(1, 2) == 3 else 1)\n"
+        "        except AssertionError:\n            pass\n        self.",
+    ),
     "doctest": "def f():\n    '''\n    >>> add(1, 2)\n    3\n    '''",
     "printed as JSON's schema": "print('unusable')\nassert add(1, 2) == 3",
     "test in a subclass": CASE + "class TestMore(TestAdd):\n    pass",
@@ -207,6 +214,42 @@ WAYS_NOT_TO_TEST = {
     "        raise SystemExit\ndeep()\nassert add(1, 2) == 3",
     "a thread": "import threading\ndef test_add():\n    assert add(1, 2) == 3\n"
     "threading.Thread(target=test_add).start()",
+    "a file, handled": "def save(text):\n    try:\n        open('x', 'w').write(text)\n"
+    "        return True\n    except OSError:\n        return False\nassert save('a')",
+    "a path that can't be seen": "import os\nassert os.path.isdir('/')",
+    "a thread, handled": "import threading\ndone = []\ntry:\n"
+    "    threading.Thread(target=lambda: done.append(1)).start()\n"
+    "except RuntimeError:\n    pass\nassert done",
+    "a temporary file": "import tempfile\nwith tempfile.TemporaryFile() as file:\n    assert file",
+    "an encoding that isn't there": "assert '\u3042'.encode('shift_jis')",
+    "a program": "import os\nassert os.system('true') == 0",
+    "an assertion handled in the code": "def valid(x):\n    try:\n        assert x > 0\n"
+    "    except AssertionError:\n        return False\n    return True\nassert not valid(-1)",
+    "assertTrue with two": CASE.replace("assertEqual", "assertTrue"),
+    "assertRaises without a call": CASE.replace("self.assertEqual(add(1, 2), 3)",
+                                               "self.assertRaises(TypeError)"),
+    "a list": "assert [add(1, 2) == 3]\nassert add(0, 0) == 0",
+    "a dict": "assert {'same': add(1, 2) == 3}\nassert add(0, 0) == 0",
+    "a set": "assert {add(1, 2) == 3}\nassert add(0, 0) == 0",
+    "a text": "assert f'{add(1, 2) == 3}'\nassert add(0, 0) == 0",
+    "a method of a text": "assert str(add(1, 2)).isdigit",
+    "a class": "class Same:\n    def __init__(self): self.same = add(1, 2) == 3\nassert Same",
+    "a map": "assert map(lambda x: add(*x) == 3, [(1, 2)])",
+    "a filter": "assert filter(None, [add(1, 2) == 3])",
+    "a zip": "assert zip([add(1, 2)], [3])",
+    "a partial": "from functools import partial\nassert partial(lambda: add(1, 2) == 3)",
+    "NotImplemented": "assert add(1, 2).__eq__('3')",
+    "an asynchronous generator": "async def same():\n    yield add(1, 2) == 3\nassert same()",
+    "checks that nobody calls": "def check_add():\n    assert add(1, 2) == 3\n"
+    "assert add(0, 0) == 0",
+    "checks that nobody awaits": "async def run_tests():\n    assert add(1, 2) == 3\n"
+    "run_tests()\nassert add(0, 0) == 0",
+    "after the end of a test": "def test_add():\n    assert add(0, 0) == 0\n    return\n"
+    "    assert add(1, 2) == 3",
+    "if False in a test": "def test_add():\n    assert add(0, 0) == 0\n    if False:\n"
+    "        assert add(1, 2) == 3",
+    "a loop over nothing in a test": "def test_add():\n    assert add(0, 0) == 0\n"
+    "    for a, b, c in []:\n        assert add(a, b) == c",
     "a file in a TestCase": CASE.replace("self.assertEqual", "open('x'); self.assertEqual"),
     "a failure that is expected": "def root(x):\n    assert x >= 0\n    return x ** 0.5\n"
     "def test_root():\n    try:\n        root(-1)\n    except AssertionError as error:\n"
@@ -259,6 +302,21 @@ HONEST = {
     "def main():\n    test_add()\n    sys.exit(0)\nif __name__ == '__main__':\n    main()",
     "called with parameters": "def test_add(a, b, c):\n    assert add(a, b) == c\n"
     "test_add(1, 2, 3)",
+    "one branch of a test": "def test_add():\n    if add(1, 2) == 3:\n"
+    "        assert add(0, 0) == 0\n"
+    "    else:\n        assert add(1, 2) == 3",
+    "one who raises": "def test_add():\n    try:\n        sum_ = add(1, None)\n"
+    "        assert sum_ is None\n    except TypeError:\n        pass\n    assert add(1, 2) == 3",
+    "a method of the code": "class Engine:\n    def run(self):\n        assert False\n"
+    "    def check(self):\n        assert self\nassert add(1, 2) == 3",
+    "a message": CASE.replace("assertEqual(add(1, 2), 3)", "assertTrue(add(1, 2) == 3, 'sum')"),
+    "warnings and logs": "import logging, unittest, warnings\nclass T(unittest.TestCase):\n"
+    "    def test_warns(self):\n        with self.assertWarns(UserWarning):\n"
+    "            warnings.warn('x')\n"
+    "    def test_logs(self):\n        with self.assertLogs():\n"
+    "            logging.warning('x')",
+    "encodings": "import codecs\nassert codecs.encode('a', 'rot13') == 'n'\n"
+    "assert 'b\u00fccher'.encode('idna') and 'a'.encode('utf-16-le') == b'a\\0'",
     "a method that is async": "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n"
     "    async def test_add(self):\n        self.assertEqual(add(1, 2), 3)",
 }

@@ -29,13 +29,16 @@ MOST_OUTPUT = 64 * 1024
 _MODULES = """
     abc array ast asyncio base64 binascii bisect calendar cmath codecs collections collections.abc
     colorsys contextlib contextvars copy copyreg csv dataclasses datetime decimal difflib doctest
-    encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16
-    encodings.utf_32 encodings.utf_8_sig enum fnmatch fractions functools graphlib hashlib heapq
-    hmac html html.parser inspect io itertools json keyword linecache locale logging math
-    numbers operator pprint queue random re secrets statistics string struct sys textwrap
-    threading time timeit tokenize traceback types typing unicodedata unittest unittest.async_case
-    unittest.mock urllib.parse uuid warnings weakref xml.etree.ElementTree zlib tomllib yaml
-    _strptime jsonschema baton.children.jailed
+    configparser encodings.ascii encodings.base64_codec encodings.cp1252 encodings.cp437
+    encodings.hex_codec encodings.idna encodings.iso8859_15 encodings.latin_1 encodings.punycode
+    encodings.raw_unicode_escape encodings.rot_13 encodings.unicode_escape encodings.utf_16
+    encodings.utf_16_be encodings.utf_16_le encodings.utf_32 encodings.utf_7 encodings.utf_8_sig
+    enum fnmatch fractions functools graphlib gzip hashlib heapq hmac html html.parser inspect io
+    itertools json keyword linecache locale logging math numbers operator pickle pprint queue
+    random re secrets shlex statistics string struct sys textwrap threading time timeit tokenize
+    traceback types typing unicodedata unittest unittest._log unittest.async_case unittest.mock
+    urllib.parse uuid warnings weakref xml.etree.ElementTree zlib tomllib yaml _strptime
+    jsonschema baton.children.jailed
 """
 """What code can import: nothing is found any more once it is confined."""
 

@@ -11,6 +11,8 @@ whatever is forged.
 
 from __future__ import annotations
 
+import _thread
+import codecs
 import doctest
 import inspect
 import io
@@ -19,6 +21,7 @@ import math
 import os
 import re
 import sys
+import threading
 import time
 import traceback
 import types
@@ -44,6 +47,18 @@ _JUDGES = """
     issubclass iter len list next repr round set sorted str tuple type zip
 """
 """What tests judge with: code under test may not stand in for it."""
+
+
+_REFUSED = (
+    "open", "os.fork", "os.forkpty", "os.listdir", "os.mkdir", "os.posix_spawn", "os.remove",
+    "os.rename", "os.scandir", "os.system", "socket.__new__", "sqlite3.connect", "subprocess.Popen",
+)  # fmt: skip
+"""What can't be done in here, by the names of Python's audit events."""
+
+_REFUSAL = "The code does something that the sandbox doesn't allow."
+
+_tried: list[str] = []
+"""What the code has tried nevertheless: if it fails, that may be why."""
 
 
 class _Wrong(Exception):
@@ -75,6 +90,7 @@ def run(source: int, out: int, err: int) -> NoReturn:
     except OSError as error:
         write(2, f"\nThere is no sandbox on this machine: {error.strerror}.\n".encode() + words[0])
         end(NOT_HERE)
+    _note_refusals()
     # While the code runs, the word is on the stack of the interpreter alone: in no variable, and in
     # nothing that the garbage collector knows. `map` keeps it from being saved in this frame.
     report = words.pop() + next(map(_report, (code,), (tests,)))
@@ -86,8 +102,39 @@ def run(source: int, out: int, err: int) -> NoReturn:
         end(report[32])
 
 
+def _note_refusals() -> None:
+    """Note what the code tries that can't be done in here: it may go on, with a wrong result."""
+
+    def audit(event: str, arguments: tuple[object, ...]) -> None:
+        if event in _REFUSED and not (event == "open" and _is_pythons(str(arguments[0]))):
+            _tried.append(event)
+
+    ours = (NAME, TESTS, threading.Thread.start.__code__.co_filename)
+
+    def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: object, **named: object) -> object:
+            if sys._getframe(1).f_code.co_filename in ours:
+                _tried.append(function.__name__)
+            return function(*arguments, **named)
+
+        return called
+
+    for name in ("exists", "isdir", "isfile", "islink", "lexists"):
+        setattr(os.path, name, noted(getattr(os.path, name)))
+    setattr(threading, "_start_new_thread", noted(_thread.start_new_thread))  # noqa: B010
+    codecs.register(_tried.append)
+    sys.addaudithook(audit)
+
+
+def _is_pythons(path: str) -> bool:
+    """Tell whether Python itself opens a file: to show the lines of an error, or for doctest."""
+    return path.startswith("<") or path.endswith((".py", ".pdbrc"))
+
+
 def _report(code: str, tests: str) -> bytes:
     status, words = _outcome(code, tests)
+    if status == FAILED and _tried:
+        status, words = NOT_HERE, _REFUSAL
     return bytes([status]) + " ".join(words.split())[:500].encode("utf-8", "replace")
 
 
@@ -168,7 +215,7 @@ def _judged(error: BaseException) -> tuple[int, str]:
         case ModuleNotFoundError():
             return NOT_HERE, f"There is no module {error.name!r} in the sandbox."
         case PermissionError():
-            return NOT_HERE, "The code does something that the sandbox doesn't allow."
+            return NOT_HERE, _REFUSAL
         case MemoryError():
             return NOT_HERE, "The code needs more memory than the sandbox has."
         case unittest.SkipTest():

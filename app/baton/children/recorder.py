@@ -19,20 +19,41 @@ import os
 import sys
 import unittest
 from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
-from types import CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
+from dataclasses import dataclass, replace
+from functools import partial, wraps
+from types import (
+    AsyncGeneratorType,
+    BuiltinMethodType,
+    CodeType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+)
 from typing import Any
 from unittest import mock
 
 __unittest = True  # unittest leaves the frames of this module out of its tracebacks
 
-_NEVER_FALSE = (FunctionType, MethodType, GeneratorType, CoroutineType)
+_NEVER_FALSE = (
+    FunctionType, MethodType, BuiltinMethodType, partial, type, GeneratorType, AsyncGeneratorType,
+    CoroutineType, map, filter, zip, type(NotImplemented),
+)  # fmt: skip
 """What is asserted where a call, or a loop over it, was forgotten."""
 
 _Try = (ast.Try, ast.TryStar)
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
-_Body = tuple[list[ast.stmt], bool, bool, bool]
-"""Statements; whether they are a test's or the module's own, within `try`, within a class."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where statements stand: whether each must run, and whether a failure in them is caught."""
+
+    must: bool = True
+    is_test: bool = True
+    guarded: bool = False
+    in_class: bool = False
+    in_function: bool = False
 
 
 class Recorder:
@@ -166,39 +187,39 @@ class Recorder:
     # What is written
 
     def _instrument(self, tree: ast.Module) -> None:
-        todo: list[_Body] = [(tree.body, True, False, False)]
+        todo: list[tuple[list[ast.stmt], _Place]] = [(tree.body, _Place())]
         while todo:
-            body, must, guarded, in_class = todo.pop()
+            body, place = todo.pop()
             for statement in body:
                 if isinstance(statement, ast.Assert):
-                    self._watch(statement, must, guarded)
-                todo.extend(self._within(statement, must, guarded, in_class))
+                    self._watch(statement, place)
+                todo.extend(self._within(statement, place))
         ast.fix_missing_locations(tree)
 
     def _within(
-        self, statement: ast.stmt, must: bool, guarded: bool, in_class: bool
-    ) -> Iterator[_Body]:
+        self, statement: ast.stmt, place: _Place
+    ) -> Iterator[tuple[list[ast.stmt], _Place]]:
         if isinstance(statement, _Function):
-            yield list(statement.body), False, False, False
+            yield list(statement.body), _inside(statement, place)
             if statement.name.startswith("test") and _checks(statement):
                 self._enclose(statement)
             return
         if isinstance(statement, ast.ClassDef):
-            yield statement.body, must, guarded, True
+            yield statement.body, replace(place, in_class=True)
             return
-        caught = guarded or (isinstance(statement, _Try) and _catches(statement))
-        for name in ("body", "orelse", "finalbody"):
-            yield (
-                getattr(statement, name, []),
-                must,
-                caught if name == "body" else guarded,
-                in_class,
-            )
-        for inner in [*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())]:
-            yield inner.body, must and isinstance(inner, ast.match_case), guarded, in_class
+        if place.in_function and not _always_runs(statement):
+            place = replace(place, must=False)
+        caught = isinstance(statement, _Try) and place.is_test and _catches(statement)
+        yield getattr(statement, "body", []), replace(place, guarded=place.guarded or caught)
+        for name in ("orelse", "finalbody"):
+            yield getattr(statement, name, []), place
+        for handler in getattr(statement, "handlers", ()):
+            yield handler.body, replace(place, must=False)
+        for case in getattr(statement, "cases", ()):
+            yield case.body, place
 
-    def _watch(self, statement: ast.Assert, must: bool, guarded: bool) -> None:
-        test, line = statement.test, statement.lineno
+    def _watch(self, statement: ast.Assert, place: _Place) -> None:
+        test, line, must = statement.test, statement.lineno, place.must
         if why := _vacuity(test):
             self._vacuous.append(f"The assertion in line {line} is always true: {why}.")
             return
@@ -208,7 +229,7 @@ class Recorder:
             must = False  # a place that must not be reached
         self._asserted[line] = self._asserted.get(line, False) or must
         check, equal = self._marks[:2]
-        given: list[ast.expr] = [ast.Constant(line), ast.Constant(guarded)]
+        given: list[ast.expr] = [ast.Constant(line), ast.Constant(place.guarded)]
         match test:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 call = ast.Call(ast.Constant(equal), [*given, left, right], [])
@@ -246,14 +267,22 @@ class Recorder:
     # What libraries check
 
     def _patch(self) -> None:
-        raising: Any = type(unittest.TestCase().assertRaises(AssertionError))  # noqa: PT027
-        raising.__exit__ = self._expecting(raising.__exit__)
+        case = unittest.TestCase()
+        for context in (
+            case.assertRaises(AssertionError),  # noqa: PT027
+            case.assertWarns(UserWarning),
+            case.assertLogs(),
+        ):
+            expecting: Any = type(context)
+            expecting.__exit__ = self._expecting(expecting.__exit__)
         for owner in (unittest.TestCase, mock.NonCallableMock):
             for name in [name for name in vars(owner) if name.startswith("assert")]:
                 setattr(owner, name, self._counting(getattr(owner, name)))
         for name in ("assertEqual", "assertEquals"):
             if hasattr(unittest.TestCase, name):
                 setattr(unittest.TestCase, name, self._comparing(getattr(unittest.TestCase, name)))
+        for name in ("assertTrue", "assertFalse"):
+            setattr(unittest.TestCase, name, self._telling(getattr(unittest.TestCase, name)))
         result: Any = unittest.TestResult
         result.startTest = self._noting(result.startTest, lambda test: self.started.add(test.id()))
         result.addError = self._noting(result.addError, self._problem)
@@ -294,7 +323,8 @@ class Recorder:
                     self.failed(_line(self.file))
                 self._newest = error
                 raise
-            self.checks = before + 1
+            if not hasattr(returned, "__exit__"):  # `with` is not yet left
+                self.checks = before + 1
             return returned
 
         return counted
@@ -308,10 +338,25 @@ class Recorder:
 
         return compared
 
+    def _telling(self, method: Callable[..., object]) -> Callable[..., object]:
+        @wraps(method)
+        def told(case: object, value: object, msg: object = None) -> None:
+            method(case, value, msg)
+            if msg is not None and not isinstance(msg, str):
+                self.lose(f"{method.__name__} compares nothing with its second argument.")
+
+        return told
+
     def _expecting(self, leave: Callable[..., object]) -> Callable[..., object]:
         @wraps(leave)
         def left(context: object, kind: Any, *rest: object) -> object:
-            answer = leave(context, kind, *rest)
+            try:
+                answer = leave(context, kind, *rest)
+            except AssertionError:
+                self.failed(_line(self.file))
+                raise
+            if answer or kind is None:
+                self.checks += 1
             if answer and kind is not None and issubclass(kind, AssertionError):
                 self.forgive()
             return answer
@@ -379,11 +424,31 @@ def _checks(function: ast.AST) -> bool:
     return False
 
 
+def _inside(function: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> _Place:
+    """Return what holds in a function: only tests must run all that they assert."""
+    is_test = function.name.startswith("test")
+    is_top = not (place.in_class or place.in_function)
+    runs = is_test or (is_top and function.name.startswith(("run", "main")))
+    checks = is_top and function.name.startswith(("check", "verify"))
+    return _Place(must=runs or checks, is_test=runs, in_function=True)
+
+
+def _always_runs(statement: ast.stmt) -> bool:
+    """Tell whether what a statement holds should run in each test that has it."""
+    if isinstance(statement, ast.If):
+        return isinstance(statement.test, ast.Constant)
+    return not isinstance(statement, (*_Try, ast.Match))
+
+
 def _vacuity(test: ast.expr) -> str:
     """Return why an assertion can't fail by the way it is written, or ""."""
     match test:
         case ast.Tuple(elts=[_, *_]):
             return "it asserts a pair"
+        case ast.List(elts=[_, *_]) | ast.Set() | ast.Dict(keys=[_, *_]):
+            return "what it asserts isn't empty"
+        case ast.JoinedStr():
+            return "it asserts a text"
         case ast.BoolOp(op=ast.Or(), values=values):
             constants = [value.value for value in values if isinstance(value, ast.Constant)]
             return "one of its alternatives always holds" if any(constants) else ""

@@ -30,7 +30,7 @@ Compute = Callable[[str, str], Awaitable[str]]
 _PYTHON = ("python", "py", "python3", "pycon")
 _NO_CODE = ("text", "txt", "plaintext", "output", "console", "csv", "md", "markdown", "diff", "log")
 _TESTS = re.compile(
-    r"^assert\b|^\s*(?:async )?def test|\b(?:unittest\.|IsolatedAsyncio)TestCase\b"
+    r"^(?:[^\s#].*; *)?assert\b|^\s*(?:async )?def test|\b(?:unittest\.|IsolatedAsyncio)TestCase\b"
     r"|\bTestCase\)|^\s*>>> ",
     re.MULTILINE,
 )
