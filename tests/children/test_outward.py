@@ -187,7 +187,19 @@ async def test_the_password_of_a_proxy_is_not_announced(out: Out) -> None:
     assert heard.announced == [f"198.51.100.1 through 127.0.0.1:{proxy.port}"]
 
 
-@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9", "http://[::1"])
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "socks5://127.0.0.1:9",
+        "ftp://127.0.0.1:9",
+        "http://[::1",
+        "http://",
+        "http://127.0.0.1:0",
+        "http://127.0.0.1:99999",
+        "http://user:word@127.0.0.1:99999",
+        "http://\u043froxy:9",
+    ],
+)
 async def test_a_proxy_that_cannot_be_used_is_an_error(out: Out, proxy: str) -> None:
     heard = await hear(out(proxy=proxy), asked("https://198.51.100.1/v1"))
     assert heard.announced == []
@@ -225,6 +237,8 @@ def test_which_addresses_have_a_proxy(url: str, privacy: str, wanted: str | None
         ("GPU.EXAMPLE.ORG", True),
         ("gpu.example.org:443", True),
         ("gpu.example.org:8443", False),
+        ("gpu.example.org.", True),
+        (".example.org.", True),
         ("ample.org", False),
         ("example.org.evil", False),
         (" , example.org ,", True),
@@ -232,8 +246,9 @@ def test_which_addresses_have_a_proxy(url: str, privacy: str, wanted: str | None
 )
 def test_what_no_proxy_excepts(excepted: str, is_direct: bool) -> None:
     environ = {"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": excepted}
-    found = addresses.proxy_for("https://gpu.example.org/v1", "", environ)
-    assert (found is None) is is_direct
+    for host in ("gpu.example.org", "gpu.example.org."):
+        found = addresses.proxy_for(f"https://{host}/v1", "", environ)
+        assert (found is None) is is_direct
 
 
 @pytest.mark.parametrize(
@@ -477,6 +492,8 @@ def answer(status: int, body: bytes, length: int | None = None) -> bytes:
         ((answer(429, ERROR),), True),
         ((answer(400, ERROR),), True),
         ((answer(504, ERROR),), False),
+        ((answer(524, ERROR),), False),
+        ((answer(999, ERROR),), False),
         ((answer(500, b""),), False),
         ((answer(500, b"<html>Bad gateway</html>"),), False),
         ((answer(500, b'{"message": "upstream"}'),), False),

@@ -33,14 +33,20 @@ def is_usable(base_url: str) -> bool:
     A name and password in it would be a second key, in sight of all. Letters of other scripts can
     look like a known name.
     """
+    if not has_place(base_url):
+        return False
+    parts = urlsplit(base_url)
+    plain = not (parts.query or parts.fragment or "@" in parts.netloc)
+    return parts.scheme in ("http", "https") and plain
+
+
+def has_place(url: str) -> bool:
+    """Tell whether an address names a host and a port that can be connected to."""
     try:
-        parts = urlsplit(base_url)
-        port = parts.port
+        parts = urlsplit(url)
+        return _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0
     except ValueError:
         return False
-    plain = not (parts.query or parts.fragment or "@" in parts.netloc or port == 0)
-    host = _HOST.fullmatch(parts.hostname or "")
-    return parts.scheme in ("http", "https") and host is not None and plain
 
 
 def on_loopback(url: str) -> list[str]:
@@ -102,7 +108,8 @@ def proxy_for(
         return chosen or None
     excepted = _variable(environ, "NO_PROXY").replace(" ", "").split(",")
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    if any(_covers(name.lower(), parts.hostname or "", port) for name in excepted if name):
+    host = (parts.hostname or "").rstrip(".")
+    if any(_covers(name.lower(), host, port) for name in excepted if name):
         return None
     named = _variable(environ, f"{parts.scheme.upper()}_PROXY")
     return named or _variable(environ, "ALL_PROXY") or None
@@ -132,7 +139,7 @@ def _covers(name: str, host: str, port: int) -> bool:
         except ValueError:
             return False
     name, _, only = name.partition(":")
-    name = name.removeprefix("*").lstrip(".")
+    name = name.removeprefix("*").strip(".")
     return only in ("", str(port)) and (host == name or host.endswith(f".{name}"))
 
 

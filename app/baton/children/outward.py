@@ -296,6 +296,8 @@ class Outward:
         A client around them would look into redirects, and send cookies back.
         """
         if proxy not in self._ways:
+            if proxy is not None and not addresses.has_place(proxy):
+                raise ValueError("the proxy has no place")
             self._trusted = self._trusted or _trusted(self._environ)
             self._ways[proxy] = httpx.AsyncHTTPTransport(
                 verify=self._trusted,

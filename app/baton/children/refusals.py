@@ -51,7 +51,7 @@ _FORM = re.compile(
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
 
 
-_UNKNOWN = (408, 499, 504)
+_UNKNOWN = (408, 499, 504, 524)
 """After these the model may have been at work: a proxy or the server stopped waiting for it."""
 
 
@@ -62,7 +62,7 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
     error = _parsed(body)
     said = _shown(error_sentence(error), call.key, 300)
     own = is_whole and is_own_error(call.dialect, error)
-    declined = status not in _UNKNOWN and (400 <= status < 500 or (status >= 500 and own))
+    declined = status not in _UNKNOWN and (400 <= status < 500 or (500 <= status < 600 and own))
     if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
         return Failure(
             "WorkerError",
