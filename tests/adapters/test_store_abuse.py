@@ -582,6 +582,23 @@ except StoreError as error:
     shutil.rmtree(folder)
 
 
+def test_a_disk_that_fails_at_the_start_is_one_sentence(
+    tmp_path: Path, sound_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is sound and was opened; what the last Baton left can't be marked as lost."""
+
+    def failing(_: sqlite.Connection) -> None:
+        raise OSError(5, "Input/output error")
+
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    before = path.read_bytes()
+    monkeypatch.setattr(opening, "mark_lost", failing)
+    with pytest.raises(StoreError, match="Input/output error"):
+        asyncio.run(use(path))
+    assert path.read_bytes() == before
+
+
 def test_an_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "SOUND", (99, 0, 0))
     with pytest.raises(StoreError, match="pysqlite3"):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 
 from baton.adapters.ledger.rows import price_of, price_text
 from baton.adapters.ledger.schema import SUMS
@@ -254,7 +253,7 @@ def _dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequen
 
 
 def _midnight(day: date) -> float:
-    return time.mktime((day.year, day.month, day.day, 0, 0, 0, 0, 0, -1))
+    return datetime.combine(day, datetime.min.time()).timestamp()
 
 
 def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | None]:

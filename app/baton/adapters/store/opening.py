@@ -7,6 +7,7 @@ can still be read of it is carried over into a new one. A run whose process is g
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,13 +73,11 @@ def _loss(path: Path, log: Path | None) -> str:
 
 
 def _open(path: Path) -> Connection:
-    connection = open_file(path, MIGRATIONS)
-    try:
+    with ExitStack() as opened:
+        connection = opened.enter_context(closing(open_file(path, MIGRATIONS)))
         with explained(path):
             mark_lost(connection)
-    except BaseException:
-        connection.close()
-        raise
+        opened.pop_all()
     return connection
 
 
