@@ -310,19 +310,22 @@ def test_the_doctor_finds_everything_well(call: Call) -> None:
     assert {c["state"] for c in checks.values()} <= {"ok", "warn"}
     assert checks["llama.cpp"]["text"].startswith("build ")
     assert "tokens" in checks["answer"]["text"]
+    assert checks["conductor"]["text"] == "none configured, so Baton chooses who draws plans"
 
 
 def test_the_doctor_finds_what_is_broken(
     call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BATON_WORKER", "nobody")
+    monkeypatch.setenv("BATON_CONDUCTOR", "smal")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     (home / "data").mkdir(parents=True)
     find_paths().database.write_bytes(b"not a database" * 100)
     done = call("doctor")
     assert done.code == 1
     broken = {line.split()[1] for line in done.out.splitlines() if line.startswith("broken")}
-    assert broken == {"history", "answer"}
+    assert broken == {"history", "answer", "conductor"}
+    assert "There is no worker 'smal' (the setting `conductor`). Did you mean" in done.out
     assert find_paths().database.read_bytes() == b"not a database" * 100
     assert "canary" not in done.out + done.err
 

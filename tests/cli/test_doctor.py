@@ -138,6 +138,38 @@ def test_a_damaged_ledger_is_told_and_stays_as_it_is(home: Path) -> None:
     assert find_paths().ledger.read_bytes() == b"not a database" * 100
 
 
+OTHERS = """
+[[workers]]
+id = "writer"
+model = "{writer}"
+[[workers]]
+id = "planner"
+model = "{planner}"
+[[workers]]
+id = "far"
+kind = "cloud"
+model = "openai/gpt-5-mini"
+"""
+
+
+@pytest.mark.parametrize(
+    ("conductor", "state", "text"),
+    [
+        ("writer", State.OK, "writer draws the plans, and answers"),
+        ("planner", State.BROKEN, "planner.gguf. Check its path."),
+        ("far", State.OK, "far was not tried, which costs money: `baton workers test far`"),
+        ("nobody", State.BROKEN, "There is no worker 'nobody' (the setting `conductor`)."),
+    ],
+)
+def test_the_conductor_is_tried_like_the_worker(
+    home: Path, conductor: str, state: State, text: str
+) -> None:
+    files = {"writer": home / "writer.gguf", "planner": home / "planner.gguf"}
+    configure(f'worker = "writer"\nconductor = "{conductor}"\n' + OTHERS.format(**files))
+    finding = found("conductor")["conductor"]
+    assert (finding.state, text in finding.text) == (state, True), finding.text
+
+
 def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

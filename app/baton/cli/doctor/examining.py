@@ -52,6 +52,7 @@ def examine(paths: Paths) -> Iterator[Finding]:
         ("router", lambda: _router(paths)),
         ("llama.cpp", _llama_cpp),
         ("answer", lambda: _answer(settings, paths)),
+        ("conductor", lambda: _conductor(settings, paths)),
     )
     for name, check in checks:
         try:
@@ -335,19 +336,50 @@ def _tools(settings: Settings) -> Finding:
 
 
 def _answer(settings: Settings, paths: Paths) -> Finding:
+    return _tried("answer", settings.worker, settings, paths)
+
+
+def _conductor(settings: Settings, paths: Paths) -> Finding:
+    """Check the worker that is configured to draw plans, as `ask` would meet it."""
+    named = settings.conductor
+    if not named:
+        return Finding("conductor", State.OK, "none configured, so Baton chooses who draws plans")
+    if not asyncio.run(_is_here(named, settings, paths)):
+        text = f"{named} is not complete, so it draws no plans: `baton models ls`"
+        return Finding("conductor", State.WARN, text)
+    if named == settings.worker:
+        return Finding("conductor", State.OK, f"{named} draws the plans, and answers")
+    return _tried("conductor", named, settings, paths)
+
+
+async def _is_here(conductor: str, settings: Settings, paths: Paths) -> bool:
+    """Tell whether the conductor is a worker. Raises ConfigError for one that isn't known."""
+    from baton.compose import compose
+
+    baton = compose(settings, paths, history=False)
+    try:
+        baton.must_know_conductor()
+        known = {card.id for card in baton.orchestra.roster}
+        return conductor in known or conductor in baton.orchestra.absent
+    finally:
+        await baton.aclose()
+
+
+def _tried(name: str, worker: str, settings: Settings, paths: Paths) -> Finding:
+    """Have a worker write a few tokens, unless that costs money."""
     from baton.cli.trial import try_out
     from baton.compose.local import NOTHING_HERE
 
-    chosen = next((w for w in settings.roster if w.id == settings.worker), None)
+    chosen = next((w for w in settings.roster if w.id == worker), None)
     if isinstance(chosen, CloudWorker):
-        text = f"{chosen.id} was not tried, which costs money: `baton workers test {chosen.id}`"
-        return Finding("answer", State.OK, text)
+        text = f"{worker} was not tried, which costs money: `baton workers test {worker}`"
+        return Finding(name, State.OK, text)
     try:
-        trial = asyncio.run(try_out(settings, paths, None))
+        trial = asyncio.run(try_out(settings, paths, worker))
     except ModelFileError as error:
         if error.message != NOTHING_HERE.message:
             raise
-        return Finding("answer", State.WARN, str(error))  # nothing is broken
+        return Finding(name, State.WARN, str(error))  # nothing is broken
     where = f" ({trial.hardware})" if trial.hardware else ""
-    text = f"{settings.worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"
-    return Finding("answer", State.OK, text)
+    text = f"{worker} wrote {trial.tokens} tokens in {trial.seconds:.1f} s{where}"
+    return Finding(name, State.OK, text)
