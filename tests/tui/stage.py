@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -80,12 +80,18 @@ def afar(*texts: str, tokens: int = 800) -> Script:
 
 
 class Stage:
-    """An app on its stage: `type`, `press` and `see` are what a person does."""
+    """An app on its stage: `type`, `press` and `see` are what a person does.
 
-    def __init__(self, app: BatonApp, pilot: Pilot[None], desk: Desk) -> None:
+    `asked` is every request that the worker elsewhere was given.
+    """
+
+    def __init__(
+        self, app: BatonApp, pilot: Pilot[None], desk: Desk, asked: Sequence[Request]
+    ) -> None:
         self.app = app
         self.pilot = pilot
         self.desk = desk
+        self.asked = asked
         self.chat = app.chat
 
     async def press(self, *keys: str) -> None:
@@ -194,7 +200,7 @@ async def staged(
     table = Desk(orchestra, kept, ledger, config, exports, logs, **more)
     app = BatonApp(table, theme, keymap or {})
     async with app.run_test(size=size) as pilot:
-        stage = Stage(app, pilot, table)
+        stage = Stage(app, pilot, table, workers[card.id].requests if cloud is not None else [])
         await pilot.pause()
         if settle:
             await app.workers.wait_for_complete()

@@ -68,7 +68,7 @@ async def test_typed_ahead_text_and_enter_never_spend(tmp_path: Path) -> None:
             lambda: "you kept" in " ".join(stage.chat.transcript.views[1].facts.notes)
         )
         await stage.press("enter", "enter")
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
         assert await charged(stage) == 0
 
 
@@ -140,6 +140,7 @@ async def test_a_click_chooses(tmp_path: Path) -> None:
         await stage.until(lambda: "From far away." in stage.see())
         await stage.answered()
         assert await charged(stage) > 0
+        assert len(stage.asked) == 1
 
 
 async def test_send_in_this_conversation_asks_no_more_there(tmp_path: Path) -> None:
@@ -248,7 +249,7 @@ async def test_a_ceiling_that_stops_an_offer_is_told_under_the_answer(tmp_path: 
         assert "gpt-5-mini was not asked: the ceiling of $0.0001 for today" in flat
         assert "it could have cost $0.005. /budget changes that." in flat
         assert stage.chat.transcript.turns[-1].status is TurnStatus.DONE
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
 
 
 async def test_the_policy_never_is_told_and_asks_nothing(tmp_path: Path) -> None:

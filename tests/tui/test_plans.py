@@ -14,6 +14,7 @@ from baton.adapters.scripted import Script
 from baton.domain.chat import Chunk, Finish, Prompt, Purpose, Request, Sent, Text, TurnStatus, Usage
 from baton.domain.ledger import Policy
 from baton.domain.plan import Need, Plan, Step
+from baton.domain.spending import at_least
 from baton.tui.app import BatonApp
 from baton.tui.playing import Pending, replay
 from baton.tui.screens.help import HelpScreen
@@ -115,14 +116,32 @@ async def test_the_card_names_workers_costs_and_what_each_sees(tmp_path: Path) -
         flat = " ".join(seen.split())
         assert "3 steps · 1 local, 2 cloud" in flat
         assert "1 Draft three days in Lisbon." in flat
-        assert "gpt-5-mini · cloud · at most $0.009 · sees prompt" in flat
+        assert "gpt-5-mini · cloud · at most $0.005 · sees prompt" in flat
         assert "gpt-5-mini · cloud · price not known yet · sees 1, 2" in flat
         await stage.press("tab", "enter")
         await stage.answered()
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
         seen = " ".join(stage.see().split())
         assert "This plan of 3 steps was not played. c plays it; so does /continue." in seen
         assert "Stopped here" not in seen
+
+
+async def test_the_plan_shows_what_the_gate_then_holds(tmp_path: Path) -> None:
+    brief = Step("gpt", "Where to eat?", ("prompt",), Need("extraction"))
+    plan = Plan((brief, Step("gpt", "Draft it.", ("prompt",)), PLAN.steps[0]), (2,))
+    async with staged(tmp_path, say, cloud=afar(), terms=BUDGET, size=(100, 40)) as stage:
+        await previewed(stage, plan)
+        (card,) = stage.app.screen.query(PlanView)
+        costs = card.question.costs
+        assert costs[2] == 0
+        for cost in costs[:2]:
+            assert f"gpt-5-mini · cloud · at most {at_least(cost or 0)} · sees" in stage.flat()
+        assert costs[0] != costs[1], "the text of a brief step has another cap"
+        await stage.press("tab", "right", "enter")
+        await stage.answered()
+        assert len(stage.asked) == 2
+        charges = await stage.desk.ledger.charges()
+        assert sorted(charge.held for charge in charges) == sorted(c for c in costs if c)
 
 
 async def test_a_plan_that_was_left_is_played_later(tmp_path: Path) -> None:
@@ -231,7 +250,7 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
         await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
         await stage.chat.action_mode("local")
         await stage.answered()
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
         assert "Ask gpt-5-mini?" not in stage.see()
 
 
@@ -297,7 +316,7 @@ async def test_a_plan_is_edited_and_mended_and_then_played(tmp_path: Path, edito
         run = replay(await stage.desk.store.run(stage.chat.transcript.turns[1].run or ""))
         assert run.plan is not None
         assert [step.subtask for step in run.plan.steps] == ["Draft two days in Lisbon."]
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
 
 
 async def test_an_edited_plan_may_be_left(tmp_path: Path, editor: Path) -> None:
@@ -340,7 +359,7 @@ async def test_an_editor_left_without_a_change_plays_and_spends_nothing(
         await stage.press("escape")
         await stage.answered()
         assert [turn.text for turn in stage.chat.transcript.turns] == ["Plan it", ""]
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
 
 
 async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
@@ -352,10 +371,10 @@ async def test_an_edited_plan_with_a_paid_step_waits_for_its_confirmation(
         await stage.press("tab", "right", "right", "enter")
         await stage.until(lambda: "1 step · 1 cloud" in stage.see())
         assert "gpt-5-mini · cloud · at most $" in stage.flat()
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
         await stage.press("escape")
         await stage.answered()
-        assert await stage.desk.ledger.egress() == []
+        assert stage.asked == []
 
 
 async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor: Path) -> None:

@@ -58,20 +58,32 @@ class Offers:
         shown, hidden = await self._purse.redacted(card, request)
         told = Redacted((), hidden).told()
         size = sum(len(message.text.encode("utf-8", "replace")) for message in shown.messages)
-        bill = self._purse.bill(card, shown, share)
-        try:
-            quoted = await self._purse.ledger.quote(bill)
-        except BudgetExceeded as refused:
-            most = bill.price.most(bill.input_bound, bill.cap)
+        most, cap, refused = await self._quote(card, shown, share)
+        if refused is not None:
             decision, message = Decision.CEILING, str(refused)
             return Offered(0.0, card.id, why, most, size, told, decision, message), 0
-        most = quoted.amount
         decision, message = Decision.SENT, ""
         if self._costs_or_surprises(card, named):
             text = written(shown.messages)
             offer = Offer(card, why, text, told, most, None, "", draft, keep)
             decision, message = await self._decide(offer)
-        return Offered(0.0, card.id, why, most, size, told, decision, message), quoted.cap
+        return Offered(0.0, card.id, why, most, size, told, decision, message), cap
+
+    async def most(self, card: Card, request: Request) -> int:
+        """Return what the call can cost at most, as an offer of it would say."""
+        shown, _ = await self._purse.redacted(card, request)
+        return (await self._quote(card, shown))[0]
+
+    async def _quote(
+        self, card: Card, request: Request, share: int = 1
+    ) -> tuple[int, int, BudgetExceeded | None]:
+        """Return what would be held for a call and its answer's cap, or why it would be refused."""
+        bill = self._purse.bill(card, request, share)
+        try:
+            quoted = await self._purse.ledger.quote(bill)
+        except BudgetExceeded as refused:
+            return bill.price.most(bill.input_bound, bill.cap), 0, refused
+        return quoted.amount, quoted.cap, None
 
     @staticmethod
     def _costs_or_surprises(card: Card, named: bool) -> bool:

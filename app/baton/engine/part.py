@@ -162,7 +162,7 @@ class Part:
         )
         while True:
             shown = self._playing.material
-            request = self._request(worker.card)
+            request = self.request()
             if worker.card.is_outside:
                 request = await self._allowed(worker.card, request)
             try:
@@ -180,8 +180,10 @@ class Part:
         waiting.discard(self.number)
         return count
 
-    def _request(self, card: Card) -> Request:
+    def request(self) -> Request:
+        """Return what its worker would be asked now."""
         playing, begun, limits = self._playing, self._stage.begun, self._stage.task.limits
+        card = self._stage.house.workers[self.worker].card
         plan = playing.plan
         assert plan is not None
         purpose = Purpose.STEP

@@ -16,6 +16,7 @@ from baton.domain import events as ev
 from baton.domain.chat import Card, Message, Purpose, Request, Role, Sent, Shape, Text
 from baton.domain.errors import BudgetExceeded, PlanError, StoreError
 from baton.domain.plan import Material, Outcome, Plan, single
+from baton.domain.prices import FREE
 from baton.domain.routing import Judgement
 from baton.engine import weighing
 from baton.engine.meter import Metered, Tally
@@ -197,9 +198,24 @@ class Playing:
     async def _show_plan(self) -> None:
         """Let the person decide before anything of the plan is called. Raises Withdrawn."""
         choices = (Choice(GO, "Play it"), Choice(STOP, "Stop here"), Choice(EDIT, "Edit it"))
-        question = Question("Play this plan?", choices, STOP, plan=self.plan)
+        costs = await self._costs()
+        question = Question("Play this plan?", choices, STOP, plan=self.plan, costs=costs)
         if await self.stage.ask(question) != GO:
             raise Withdrawn
+
+    async def _costs(self) -> tuple[int | None, ...]:
+        """Return what each step can cost at most; unknown where it sees what is to be written."""
+        assert self.plan is not None
+        costs: list[int | None] = []
+        for number, step in enumerate(self.plan.steps, start=1):
+            card = self.situation.card(step.worker)
+            if (card.price or FREE).is_free:
+                costs.append(0)
+            elif step.inputs:
+                costs.append(None)
+            else:
+                costs.append(await self.stage.offers.most(card, Part(self, number, step).request()))
+        return tuple(costs)
 
     async def _play_steps(self) -> None:
         """Play every step that can be played; tell which ones can't."""

@@ -476,7 +476,8 @@ class Offer:
 class Question:
     """Something only the person can decide. `default` is the safe choice, taken without them.
 
-    It is about an `offer` to send something, or about a `plan` before anything of it is called.
+    It is about an `offer` to send something, or about a `plan` before anything of it is called:
+    `costs` is what each of its steps can cost at most, in nano-dollars (None: not known yet).
     """
 
     text: str
@@ -484,6 +485,7 @@ class Question:
     default: str
     offer: Offer | None = None
     plan: Plan | None = None
+    costs: tuple[int | None, ...] = ()
 
 
 Ask = Callable[[Question], Awaitable[str]]

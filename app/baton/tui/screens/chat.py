@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from textual import work
 from textual.app import ComposeResult
 from textual.widget import Widget
 
 from baton.domain.chat import Prompt as Asked
-from baton.domain.chat import Turn
 from baton.domain.errors import BatonError
 from baton.domain.events import Offered
 from baton.domain.sanitise import one_line
@@ -280,15 +279,13 @@ class ChatScreen(AdvisingScreen):
 
     # Questions to the person
 
-    async def ask(
-        self, question: Question, turns: Sequence[Turn] = (), chat: Chat | None = None
-    ) -> str:
+    async def ask(self, question: Question, chat: Chat | None = None) -> str:
         """Put a question of a conversation to the person; after those that are open."""
         async with self._asking:
             if self._left or not self.is_running:
                 return question.default
             self._asker = chat
-            return await self._put(ask_with(question, self.roster, turns))
+            return await self._put(ask_with(question, self.roster))
 
     @property
     def question(self) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual import work
 
 from baton.domain.chat import Prompt as Asked
-from baton.domain.chat import Role, Turn
+from baton.domain.chat import Role
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
 from baton.engine.ports import Choice, Question
@@ -58,13 +57,8 @@ class ConductingScreen(SpendingScreen):
         """Have this played before whatever waits."""
         raise NotImplementedError
 
-    async def ask(
-        self, question: Question, turns: Sequence[Turn] = (), chat: Chat | None = None
-    ) -> str:
-        """Put a question to the person; `turns` are those that a plan in it is for.
-
-        `chat` is the conversation that it comes from.
-        """
+    async def ask(self, question: Question, chat: Chat | None = None) -> str:
+        """Put a question to the person; `chat` is the conversation that it comes from."""
         raise NotImplementedError
 
     # The way to an answer

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from baton.domain.chat import Turn, TurnStatus
+from baton.domain.chat import TurnStatus
 from baton.domain.errors import BatonError
 from baton.domain.events import Decision
 from baton.domain.labels import strictest
@@ -65,25 +65,13 @@ class Presenter:
         offer, terms = question.offer, self._screen.desk.orchestra.terms
         if offer is not None and not may_use(offer.card, pending.chat.label, terms):
             return question.default
-        turns = self._sent(pending) if question.plan is not None else ()
-        while (choice := await self._screen.ask(question, turns, pending.chat)) == EDIT:
+        while (choice := await self._screen.ask(question, pending.chat)) == EDIT:
             if question.plan is None:
                 break
             if (changed := await self._screen.edit_plan(question.plan)) is not None:
                 self._edited = (pending, changed)  # it is shown once this run is over
                 break
         return choice
-
-    def _sent(self, pending: Pending) -> tuple[Turn, ...]:
-        """Return the turns that a run is about, up to its prompt, if they are on the screen."""
-        chat, turns = self._screen.chat, self._screen.transcript.turns
-        current = self._screen.player.current
-        if pending.chat is not chat or current is None or current.view.started is None:
-            return ()
-        ids = [turn.id for turn in turns]
-        prompt, first = current.view.started.prompt, chat.sent_from
-        start = ids.index(first) if first in ids else 0
-        return tuple(turns[start : ids.index(prompt) + 1]) if prompt in ids else ()
 
     async def began(self, follower: Follower) -> None:
         """Show the prompt and its answer to come; one that can't be shown is written anyway."""

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from textual.app import ComposeResult
 from textual.content import Content
 
-from baton.domain.chat import Turn, input_bound
-from baton.domain.plan import Material, Plan, Step
-from baton.domain.prices import FREE
+from baton.domain.plan import Plan, Step
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
 from baton.domain.view import RunView
@@ -21,15 +19,13 @@ _NOBODY = RunView()
 
 
 class PlanView(QuotingView):
-    """Shows a plan of which nothing was called yet. `turns` end with the prompt it is for."""
+    """Shows a plan of which nothing was called yet."""
 
     SHARE = 2
 
-    def __init__(
-        self, question: Question, plan: Plan, roster: Roster, turns: Sequence[Turn] = ()
-    ) -> None:
+    def __init__(self, question: Question, plan: Plan, roster: Roster) -> None:
         self._summary = told_places(plan, roster)
-        super().__init__(question, told_plan(plan, roster, turns), hanging=4)
+        super().__init__(question, told_plan(plan, roster, question.costs), hanging=4)
 
     def heading(self) -> Content:
         """Return the question with how many steps there are, and where."""
@@ -53,13 +49,13 @@ def told_places(plan: Plan, roster: Roster) -> str:
     return f"{len(places)} {'step' if len(places) == 1 else 'steps'} · {away}"
 
 
-def told_plan(plan: Plan, roster: Roster, turns: Sequence[Turn] = ()) -> str:
+def told_plan(plan: Plan, roster: Roster, costs: Sequence[int | None]) -> str:
     """Write a plan's steps out, each with its worker, its instruction, and what it may cost."""
     lines = []
-    for number, step in enumerate(plan.steps, start=1):
+    for number, (step, cost) in enumerate(zip(plan.steps, costs, strict=True), start=1):
         name = one_line(name_of(step.worker, roster), 40) or "whoever suits"
         facts = [name, place_of(step.worker, _NOBODY, roster)] if step.worker else [name]
-        facts += _cost(number, plan, roster, turns)
+        facts += _cost(cost)
         facts.append(f"sees {_seen(step)}")
         facts += ["may be left out"] if step.optional else []
         if number in plan.answer:
@@ -73,13 +69,8 @@ def _seen(step: Step) -> str:
     return ", ".join(names) or "nothing but this"
 
 
-def _cost(number: int, plan: Plan, roster: Roster, turns: Sequence[Turn]) -> list[str]:
+def _cost(cost: int | None) -> list[str]:
     """Say what a step can cost at most, where that is known: what earlier steps write isn't."""
-    step = plan.steps[number - 1]
-    card = roster.get(step.worker)
-    if card is None or card.price is None or (card.price or FREE).is_free:
-        return []
-    if step.inputs or not turns:
+    if cost is None:
         return ["price not known yet"]
-    messages = plan.messages(number, Material(tuple(turns)), {}, card.system)
-    return [f"at most {at_least(card.price.most(input_bound(messages), card.max_output))}"]
+    return [f"at most {at_least(cost)}"] if cost else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,7 +11,6 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from baton.domain.chat import Turn
 from baton.domain.sanitise import one_line, sanitise
 from baton.engine.ports import Choice, Question
 from baton.tui import keys
@@ -121,8 +119,8 @@ class QuestionView(Vertical):
             self._answer.set_result(choice)
 
 
-def ask_with(question: Question, roster: Roster, turns: Sequence[Turn] = ()) -> QuestionView:
-    """Return what puts a question to the person; `turns` are those that a plan is for."""
+def ask_with(question: Question, roster: Roster) -> QuestionView:
+    """Return what puts a question to the person."""
     if question.offer is not None:
         from baton.tui.widgets.offer import OfferView
 
@@ -130,5 +128,5 @@ def ask_with(question: Question, roster: Roster, turns: Sequence[Turn] = ()) -> 
     if question.plan is not None:
         from baton.tui.widgets.plan import PlanView
 
-        return PlanView(question, question.plan, roster, turns)
+        return PlanView(question, question.plan, roster)
     return QuestionView(question)
