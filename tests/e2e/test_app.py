@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from e2e.terminal import Terminal
+from support.cloud import Cloud, Reply
 
 BATON = [sys.executable, "-I", "-m", "baton"]
 STORY = "Write a very long story about the sea."
@@ -183,16 +184,40 @@ def test_the_window_may_change_its_size_while_text_streams(app: Terminal) -> Non
     app.wait_for("stopped")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_end_keeps_the_partial_text(
     app: Terminal, home: Path, number: signal.Signals
 ) -> None:
     start_streaming(app)
     children = app.children()
     app.process.send_signal(number)
-    app.wait_end()
+    assert app.wait_end() == 0
     assert_gone(children)
     assert stored(home)[1][1]
+    assert stored(home)[1][2] == "cancelled"
+
+
+def test_an_interrupt_from_elsewhere_is_no_fault_of_the_app(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a paid answer shows at its end must not look for an app that has gone."""
+    monkeypatch.setenv("LAB_KEY", "sk-0123456789abcdef")
+    with Cloud(reply=Reply(tokens=600, rate=20)) as cloud:
+        (home / "config").mkdir(parents=True)
+        (home / "config" / "config.toml").write_text(
+            'worker = "lab"\n[budget]\nday = "1"\npolicy = "budget"\n[[workers]]\nid = "lab"\n'
+            f'kind = "cloud"\nmodel = "openai/m"\nbase_url = "{cloud.base("openai")}"\n'
+            'api_key_env = "LAB_KEY"\nprice = { input = "1", output = "1" }\n'
+        )
+        app = Terminal([*BATON, "-m", "lab"], os.environ)
+        try:
+            app.wait_for("Ask anything")
+            app.send("Hello\r")
+            app.wait_for("few words")
+            app.process.send_signal(signal.SIGINT)
+            assert app.wait_end() == 0
+        finally:
+            app.close()
     assert stored(home)[1][2] == "cancelled"
 
 

@@ -187,3 +187,20 @@ async def test_what_turns_out_later_of_the_router_is_said_once_it_is_known(tmp_p
         await stage.until(lambda: "A rule decides where prompts go." in stage.see())
         await stage.ask("Hello")
         assert "Hello" in stage.see()
+
+
+@pytest.mark.parametrize("key", ["", "ctrl+s", "ctrl+l", "ctrl+p", "f1"])
+async def test_a_window_too_small_for_anything_does_no_harm(tmp_path: Path, key: str) -> None:
+    """As a pane that a tiling window manager or tmux made a few columns wide."""
+    async with staged(tmp_path, lambda _: [Text("Paris is it.")], size=(2, 1)) as stage:
+        await stage.ask("Where?")
+        if key:
+            await stage.press(key)
+        for size in ((1, 1), (3, 200), (5, 24), (8, 1), (300, 1), (7, 24)):
+            await stage.pilot.resize_terminal(*size)
+            await stage.until(lambda: stage.app.screen.size == stage.app.size)
+            await stage.pilot.pause()
+        await stage.pilot.resize_terminal(80, 24)
+        if key:
+            await stage.press("escape")
+        await stage.until(lambda: "Paris is it." in stage.see())

@@ -14,16 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from textual import events
 from textual.actions import ActionParseResult
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.dom import DOMNode
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from baton.domain.errors import BatonError
 from baton.engine.policy import ANYTHING, Limits
-from baton.os_signals import ENDING, HANGUP, hear
+from baton.os_signals import ENDING, HANGUP, hear, is_ignored
 from baton.tui import crash, keys, themes
 from baton.tui.desk import Desk
 from baton.tui.screens.chat import ChatScreen
@@ -37,6 +39,10 @@ TWICE_SECONDS = 1.0
 
 HANGUP_SECONDS = 10.0
 """After how long Baton is gone for certain when its terminal is; what there is is kept at once."""
+
+
+MIN_SIZE = Size(20, 5)
+"""The smallest window that is laid out, in cells: some of Textual's widgets fail without width."""
 
 
 class BatonApp(App[None], inherit_bindings=False):
@@ -67,10 +73,15 @@ class BatonApp(App[None], inherit_bindings=False):
         """Open with the conversation."""
         return self.chat
 
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay out a smaller window like the smallest: what doesn't fit is cut off."""
+        size = Size(max(event.size.width, MIN_SIZE.width), max(event.size.height, MIN_SIZE.height))
+        event.size = event.virtual_size = size
+
     def on_mount(self) -> None:
         """Leave in good order when the system or a closed terminal ends Baton."""
         for number in ENDING:
-            hear(number, self._terminate, number)
+            hear(number, self.terminate, number)
         if sys.platform == "win32":
             return  # nothing pauses it there
         # Textual pauses and goes on amid whatever runs. If that is writing to the terminal, it then
@@ -89,7 +100,8 @@ class BatonApp(App[None], inherit_bindings=False):
         if getattr(self._driver, "_must_signal_resume", False):
             resume(signal.SIGCONT, None)
 
-    def _terminate(self, number: int) -> None:
+    def terminate(self, number: int) -> None:
+        """Leave in good order, as a signal asks."""
         if number == HANGUP and self.last_resort is None:
             # Textual would wait for ever for a terminal that is gone to take what it writes.
             if self._driver is not None:
@@ -250,6 +262,12 @@ def run(
 
 
 async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
+    if not is_ignored(signal.SIGINT):
+        # On the screen Ctrl+C is a key, so this comes from elsewhere: `kill -INT`. Not heard by the
+        # loop, which would learn after an editor that Ctrl+C was pressed in it.
+        loop = asyncio.get_running_loop()
+        leave = partial(loop.call_soon_threadsafe, app.terminate, signal.SIGINT)
+        signal.signal(signal.SIGINT, lambda *_: leave())
     try:
         await app.run_async(mouse=mouse)
     finally:
