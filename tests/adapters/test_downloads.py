@@ -413,6 +413,8 @@ ENVIRONMENTS: list[tuple[dict[str, str], type[BatonError], str]] = [
     ({"HF_ENDPOINT": "http://hub.example.org", "HTTP_PROXY": "http://127.0.0.1:1"},
      WorkerUnavailable, "can't be reached|proxy"),
     ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "gopher://x"}, ConfigError, "proxy"),
+    ({"HF_ENDPOINT": "http://hub.example.org", "http_proxy": "http://127.0.0.1:99999"},
+     ConfigError, "proxy"),
     ({"SSL_CERT_FILE": "/none/such.pem"}, ConfigError, "SSL_CERT_FILE"),
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -274,7 +275,8 @@ async def test_certificates_that_cannot_be_read_are_an_error(
 ) -> None:
     """Added authorities are trusted besides the well-known ones, so a missing one must show."""
     (tmp_path / "empty.pem").write_text("no certificate")
-    for path in (tmp_path / "missing.pem", tmp_path / "empty.pem"):
+    os.mkfifo(tmp_path / "pipe.pem")  # reading it would wait for ever
+    for path in (tmp_path / "missing.pem", tmp_path / "empty.pem", tmp_path / "pipe.pem"):
         environ = {"LAB_KEY": KEY, name: str(path)}
         way = out(environ)
         way.warm()

@@ -339,6 +339,8 @@ def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
     """Return whom to trust: the well-known authorities, and those that the person added."""
     context = httpx.create_ssl_context(trust_env=False)
     file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
+    if file and not Path(file).is_file():
+        raise FileNotFoundError(file)  # a pipe may never be written to
     if file or folder:
         context.load_verify_locations(file or None, folder or None)
     return context

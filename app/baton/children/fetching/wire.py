@@ -31,7 +31,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from baton import __version__
-from baton.children.addresses import is_usable, proxy_for
+from baton.children.addresses import has_place, is_usable, proxy_for
 from baton.children.front import Failure
 from baton.domain.catalogue import Source
 from baton.domain.labels import Label, reach
@@ -189,6 +189,8 @@ class Web:
             if proxy not in self._ways:
                 self._trusted = self._trusted or trusted(self._environ)
                 try:
+                    if proxy is not None and not has_place(proxy):
+                        raise ValueError("the proxy has no place")
                     self._ways[proxy] = httpx.HTTPTransport(
                         verify=self._trusted, proxy=proxy, trust_env=False
                     )
@@ -252,6 +254,8 @@ def trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
     file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
     if file or folder:
         try:
+            if file and not Path(file).is_file():
+                raise FileNotFoundError("it is no file")  # a pipe may never be written to
             context.load_verify_locations(file or None, folder or None)
         except OSError as error:
             raise Failure(
