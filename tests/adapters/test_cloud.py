@@ -293,15 +293,21 @@ async def test_an_address_that_is_none_is_told(alone: Gateway, url: str) -> None
     assert isinstance(heard.error, ConfigError)
 
 
-async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway) -> None:
+@pytest.mark.parametrize("costs", [False, True])
+async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool) -> None:
     with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
-        worker = server_worker(alone, cloud.base("server"))
+        price = {"price": PRICE} if costs else {}
+        worker = server_worker(alone, cloud.base("server"), **price)
         async with aclosing(worker.stream(request())) as stream:
             while not isinstance(await anext(stream), Text):
                 pass
             max(gateways(), key=lambda process: process.create_time()).kill()
-            with pytest.raises(WorkerUnavailable, match="What was written is kept"):
+            with pytest.raises(WorkerUnavailable) as died:
                 [chunk async for chunk in stream]
+        assert died.value.message.startswith("The gateway process failed while it called ")
+        assert "It was killed" in died.value.message
+        assert died.value.message.endswith("What was written is kept.")
+        assert ("stays charged" in died.value.hint) is costs
         cloud.reply = Reply()
         assert (await hear(worker)).text == ANSWER
 

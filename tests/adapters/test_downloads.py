@@ -517,7 +517,7 @@ async def test_a_child_that_keeps_dying(hub: Hub, own: HubSupply, tmp_path: Path
                 kills += 1
                 os.kill(own.pid or 0, signal.SIGKILL)
 
-    error = await refused(fetch(), WorkerUnavailable, "fell over 2 times")
+    error = await refused(fetch(), WorkerUnavailable, "failed 2 times")
     assert "kept" in error.message
     [partial] = partials(tmp_path)
     assert partial.stat().st_size >= 2 * MIB

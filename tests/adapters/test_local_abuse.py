@@ -231,7 +231,7 @@ async def test_a_child_that_dies_again_and_again_is_left_alone(
         assert retrying.delay == delay
     with pytest.raises(WorkerUnavailable, match=r"exit code 1\): no such luck"):
         await anext(chunks)
-    with pytest.raises(WorkerUnavailable, match="left alone") as quarantined:
+    with pytest.raises(WorkerUnavailable, match="is not started for now") as quarantined:
         await ask(worker, CAPITAL)
     assert "try again in 10 minutes" in quarantined.value.hint
     monkeypatch.undo()

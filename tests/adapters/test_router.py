@@ -237,7 +237,7 @@ async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     assert (await route(router, "hello")).estimate is None
     assert router.pid is None
     assert len(said) == 1
-    assert "fell over 3 times" in said[0]
+    assert "failed 3 times" in said[0]
     await router.aclose()
     assert (await route(router, "hello")).estimate is not None
 
@@ -426,7 +426,7 @@ async def test_learning_takes_long_prompts_in_any_script(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("make")
 @pytest.mark.parametrize(
-    ("text", "said"), [("die", "fell over"), ("raise", "failed on this")], ids=["die", "raise"]
+    ("text", "said"), [("die", "process failed"), ("raise", "failed on this")], ids=["die", "raise"]
 )
 async def test_learning_that_fails_changes_nothing(tmp_path: Path, text: str, said: str) -> None:
     target = tmp_path / "own"

@@ -378,7 +378,7 @@ async def test_a_process_killed_each_time_is_a_clear_error(guarded: Guarded) -> 
                 killed.add(child)
                 os.kill(child, signal.SIGKILL)
             await asyncio.sleep(0.02)
-    with pytest.raises(WorkerError, match=r"The python fell over\. It was killed from outside"):
+    with pytest.raises(WorkerError, match=r"process failed\. It was killed from outside"):
         await task
     assert len(killed) == 2
     assert await guarded.run("print(1)", 10) == "1\nFinished."

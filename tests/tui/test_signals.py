@@ -268,13 +268,13 @@ async def test_now_and_then_a_mark_says_what_it_is_good_for(tmp_path: Path) -> N
 
 async def test_a_fall_while_learning_is_said(tmp_path: Path) -> None:
     async def fall(rated: Sequence[Rated], target: Path) -> Learned:
-        raise WorkerError("The router fell over while it was learning. Nothing was changed.")
+        raise WorkerError("The router failed while it was learning. Nothing was changed.")
 
     store, versions = Store.open(None), Versions(tmp_path / "router" / "learned.npz")
     tutor = Tutor(store, lambda: [Candidate("small")], fall, versions)
     async with staged(tmp_path, say, store=store, tutor=lambda: tutor) as stage:
         await judged(store, 12)
         await stage.send("/learn")
-        await stage.until(lambda: "The router fell over" in stage.see())
+        await stage.until(lambda: "The router failed" in stage.see())
         await stage.until(lambda: "learning from your answers" not in stage.see())
     await store.aclose()

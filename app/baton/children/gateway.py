@@ -121,7 +121,7 @@ class Gateway:
             pass
         except Exception as error:
             _tell(error)
-            mistake = f"The gateway made a mistake over {call.who} ({type(error).__name__})."
+            mistake = f"The gateway failed on the call to {call.who} ({type(error).__name__})."
             kind, fields = "failed", Failure("WorkerError", mistake, "Try again.").fields
         finally:
             voice.finish()

@@ -116,7 +116,7 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The worker fell over before its first word and is tried again in `delay` seconds."""
+    """The worker failed before its first word and is tried again in `delay` seconds."""
 
     reason: str
     delay: float

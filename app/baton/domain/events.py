@@ -166,7 +166,7 @@ class StepText:
 
 @dataclass(frozen=True, slots=True)
 class StepRetried:
-    """A step's worker fell over; it begins anew after `delay` seconds, maybe with another one."""
+    """A step's worker failed; it begins again after `delay` seconds, maybe with another one."""
 
     at: float
     step: int

@@ -30,6 +30,7 @@ from baton.domain.errors import (
     WorkerUnavailable,
 )
 from baton.domain.money import NANO
+from baton.domain.prices import FREE
 from baton.domain.sanitise import one_line
 from baton.secrets import PROVIDERS
 
@@ -101,7 +102,7 @@ class CloudWorker:
             texts = [*(message.text for message in request.messages), asked["schema"]]
             needed = sum(map(about_tokens, texts))
             raise ContextTooLong(needed, self.card.context) from error
-        said = ""
+        said, sent = "", False
         try:
             while True:
                 frame = await call.receive()
@@ -109,6 +110,7 @@ class CloudWorker:
                     case {"type": "request", "host": str(host), "body": str(encoded)}:
                         body = base64.b64decode(encoded)
                         await self._gateway.record(request.call, host, body)
+                        sent = True
                         yield Sent(host, len(body))
                         call.send("go")
                     case {"type": "text", "text": str(text), "tokens": int(tokens)}:
@@ -122,16 +124,22 @@ class CloudWorker:
                             yield Declined()
                         raise _error(frame)
                     case _:
-                        raise Died("It answered nonsense.")
+                        raise Died("It sent an invalid reply.")
         except Died as death:
             kept = " What was written is kept." if said else ""
-            message = f"The gateway fell over. {death}{kept}"
-            raise WorkerUnavailable(message, "Try again.") from death
+            message = f"The gateway process failed while it called {self.card.name}. {death}{kept}"
+            raise WorkerUnavailable(message, f"Try again.{self._charged(sent)}") from death
         finally:
             await uninterrupted(call.close(GRACE_SECONDS))
 
     async def aclose(self) -> None:
         """Nothing to let go of: the gateway is everybody's."""
+
+    def _charged(self, sent: bool) -> str:
+        """Say what a call that broke off is charged, in a sentence after others, or return ""."""
+        if not sent or (self.card.price or FREE).is_free:
+            return ""
+        return " All that was held stays charged; `baton budget release` lists it."
 
     def _asked(self, request: Request) -> dict[str, Any]:
         """Return what the gateway must know. Raises ConfigError."""

@@ -128,8 +128,8 @@ class HubSupply:
                     raise _stopped() from death
                 if attempt + 1 == _ATTEMPTS:
                     raise WorkerUnavailable(
-                        f"What fetches models fell over {_ATTEMPTS} times. {death} What has come is"
-                        " kept.",
+                        f"The download process failed {_ATTEMPTS} times. {death} What was"
+                        " downloaded is kept.",
                         "Try again.",
                     ) from death
             except _Nonsense:
@@ -147,7 +147,7 @@ class _Nonsense(WorkerError):
     """The child said something that has no meaning; it is a bug, or not our child."""
 
     def __init__(self) -> None:
-        super().__init__("What fetches models answered nonsense.", "Try again.")
+        super().__init__("The download process sent an invalid reply.", "Try again.")
 
 
 def _value(frame: framing.Frame) -> Any:

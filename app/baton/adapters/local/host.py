@@ -154,7 +154,7 @@ class Host:
                     self._mourn(adapter)
                 if wrote or closed or delay is None:
                     raise _unavailable(ask.name, str(death), wrote, adapter) from death
-                yield Retrying(f"{ask.name} fell over. {death}", delay)
+                yield Retrying(f"{ask.name} failed. {death}", delay)
                 await asyncio.sleep(delay)
 
     async def _with_room(self, ask: Ask) -> AsyncGenerator[Chunk]:
@@ -355,7 +355,7 @@ class Host:
                 licence, hardware = one_line(licence, 60), one_line(hardware)
                 self.facts = Facts(context, parameters, hardware, licence, note)
             case _:
-                raise Died("It answered nonsense.")
+                raise Died("It sent an invalid reply.")
 
     def _mourn(self, adapter: str = "") -> None:
         """Count a death, and try with less on the GPU if it died over loading.
@@ -379,8 +379,7 @@ class Host:
                 continue
             minutes = max(1, round((deaths[-DEATHS] - since) / 60))
             raise WorkerUnavailable(
-                f"{name} fell over {len(deaths)} times within ten minutes and is left alone for"
-                " now.",
+                f"{name} failed {len(deaths)} times within ten minutes and is not started for now.",
                 f"Choose another worker, try again in {minutes} minutes, or run `baton doctor`.",
             )
 
@@ -396,4 +395,4 @@ def _state_of(path: Path) -> State | None:
 def _unavailable(name: str, reason: str, wrote: bool, adapter: str) -> WorkerUnavailable:
     kept = " What it had written is kept." if wrote else ""
     hint = f"Try again, or without the adapter {Path(adapter).name}." if adapter else "Try again."
-    return WorkerUnavailable(f"{name} fell over. {reason}{kept}", hint)
+    return WorkerUnavailable(f"{name} failed. {reason}{kept}", hint)

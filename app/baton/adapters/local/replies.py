@@ -52,7 +52,7 @@ def chunk_of(frame: Frame) -> Chunk:
         }:
             counted = (tokens_in, tokens_out, Finish(finish), cached, context)
             return Usage(*counted, confidence=confidence)
-    raise Died("It answered nonsense.")
+    raise Died("It sent an invalid reply.")
 
 
 def error_of(frame: Frame) -> BatonError:

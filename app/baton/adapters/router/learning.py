@@ -47,7 +47,7 @@ async def learn(
         async with asyncio.timeout(LEARNING_SECONDS):
             return await _taught(child, newest, target, place)
     except Died as death:
-        what = f"The router fell over while it was learning. {death} Nothing was changed."
+        what = f"The router process failed while it was learning. {death} Nothing was changed."
         raise WorkerError(what, "Try again, or run `baton doctor`.") from death
     except TimeoutError as error:
         raise WorkerError("Learning took too long and was stopped; nothing was changed.") from error
@@ -68,7 +68,7 @@ async def _taught(child: Child, rated: Sequence[Rated], target: Path, folder: Pa
                 return learned_in(value)
             case {"type": "failed", "error": str(name), "message": str(text), "hint": str(hint)}:
                 raise _error(name, one_line(text, 500), one_line(hint, 500))
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
 
 
 def _error(name: str, message: str, hint: str) -> BatonError:

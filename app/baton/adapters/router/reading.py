@@ -79,7 +79,7 @@ def estimate_in(value: object, workers: Collection[str]) -> Estimate:
     kinds = _shares(fields["kinds"], KINDS)
     quality = _shares(fields["quality"], workers)
     if quality.keys() != set(workers):
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return Estimate(
         kinds,
         quality,
@@ -97,7 +97,7 @@ def judgement_in(value: object, drafts: int, workers: Collection[str]) -> Judgem
     quality = _numbers(fields["quality"], drafts)
     best, agreement = fields["best"], fields["agreement"]
     if type(best) is not int or not 0 <= best < drafts:
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return Judgement(
         tuple(quality),
         best,
@@ -109,7 +109,7 @@ def judgement_in(value: object, drafts: int, workers: Collection[str]) -> Judgem
 def table_in(value: object, texts: int) -> list[list[float]]:
     """Return a table of likenesses of so many texts. Raises Died."""
     if not isinstance(value, list) or len(value) != texts:
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return [_numbers(row, texts) for row in value]
 
 
@@ -117,7 +117,7 @@ def learned_in(value: object) -> Learned:
     """Return what refitting came to. Raises Died."""
     fields = _fields(value, "used", "held", "before", "after", "kept", "notes")
     if type(fields["kept"]) is not bool or not isinstance(fields["notes"], list):
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return Learned(
         int(_number(fields["used"], 0, 10**9)),
         int(_number(fields["held"], 0, 10**9)),
@@ -130,25 +130,25 @@ def learned_in(value: object) -> Learned:
 
 def _fields(value: object, *names: str) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not value.keys() >= set(names):
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return value
 
 
 def _shares(value: object, names: Collection[str], least: float = 0.0) -> dict[str, float]:
     """Return numbers up to 1 by names, of which it may know no others."""
     if not isinstance(value, dict) or not value.keys() <= set(names):
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return {name: _number(number, least) for name, number in value.items()}
 
 
 def _numbers(value: object, count: int) -> list[float]:
     if not isinstance(value, list | tuple) or len(value) != count:
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return [_number(number) for number in value]
 
 
 def _number(value: object, least: float = 0.0, most: float = 1.0) -> float:
     """Return a finite number, pushed into its bounds: rounding may lead a little beyond."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Died("It answered nonsense.")
+        raise Died("It sent an invalid reply.")
     return min(most, max(least, float(value)))

@@ -112,8 +112,8 @@ class Scorer(Supervisor):
             return self._refused
         if self._recent_deaths() >= DEATHS:
             return (
-                f"The router fell over {DEATHS} times within ten minutes and is left alone for now."
-                f" {self._last_death} `baton doctor` tries it."
+                f"The router process failed {DEATHS} times within ten minutes and is not started"
+                f" for now. {self._last_death} `baton doctor` checks it."
             )
         return ""
 
@@ -162,10 +162,10 @@ class Scorer(Supervisor):
         return await call.receive()
 
     def distrust(self) -> None:
-        """End a child that answered nonsense; it counts as a death."""
+        """End a child that sent an invalid reply; it counts as a death."""
         if self._child is not None:
             self._child.kill()
-            self._mourn(self._child, "It answered nonsense.")
+            self._mourn(self._child, "It sent an invalid reply.")
 
     async def aclose(self) -> None:
         """End the child and forgive its deaths; it may be used again."""
@@ -281,4 +281,4 @@ def _value(frame: framing.Frame) -> object:
             return value
         case {"type": "failed", "message": str(message)}:
             raise Unanswered(one_line(message, 300))
-    raise Died("It answered nonsense.")
+    raise Died("It sent an invalid reply.")

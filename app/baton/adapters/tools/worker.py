@@ -44,7 +44,7 @@ class Toolbox(Supervisor):
             except Died as death:
                 if not left or self.closings != closings:
                     raise WorkerUnavailable(
-                        f"The {tool} fell over. {death}", "Try again."
+                        f"The {tool} process failed. {death}", "Try again."
                     ) from death
         raise AssertionError
 
@@ -83,7 +83,7 @@ def _text(frame: framing.Frame) -> str:
             return text
         case {"type": "failed", "error": str(), "message": str(message), "hint": str(hint)}:
             raise WorkerError(one_line(message, 500), one_line(hint, 500))
-    raise Died("It answered nonsense.")
+    raise Died("It sent an invalid reply.")
 
 
 class ToolWorker:
