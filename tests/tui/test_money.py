@@ -296,7 +296,7 @@ async def test_a_freeze_is_told_and_lifted(tmp_path: Path) -> None:
         await stage.ask("hello")
         await stage.until(lambda: "cloud frozen" in header(stage))
         assert OVERCHARGE in flat(stage)
-        assert "The cloud is frozen: compare your provider's bill" in flat(stage)
+        assert "That froze the cloud: compare your provider's bill" in flat(stage)
         await stage.chat.open(stage.chat.chat.id)
         await stage.shows(OVERCHARGE)
         await money_screen(stage)

@@ -469,6 +469,14 @@ async def test_a_screen_opened_over_a_question_shows_it(tmp_path: Path) -> None:
         assert await charged(stage) == 0, "the first choice is to keep it"
 
 
+async def test_the_way_to_the_card_is_named_wherever_the_focus_is(tmp_path: Path) -> None:
+    async with staged(tmp_path, sorry, cloud=afar()) as stage:
+        await offered(stage)
+        stage.chat.transcript.focus()
+        await stage.until(lambda: "y copy" in stage.see().splitlines()[-1])
+        assert "Tab choose" in stage.see().splitlines()[-1]
+
+
 async def test_leaving_with_a_waiting_question_sends_nothing(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
         await offered(stage)

@@ -17,7 +17,7 @@ from baton.domain.view import RunView, StepView
 Roster = Mapping[str, Card]
 """The workers there are, by their ids."""
 
-FROZEN = "The cloud is frozen: compare your provider's bill, then /budget lifts that."
+FROZEN = "That froze the cloud: compare your provider's bill, then lift it in /budget."
 UNCONFIRMED = (
     "{names} did not confirm what a call cost, so {cost} is charged, the most it can be. If the "
     "provider's bill does not show it, /budget release gives it back."

@@ -80,7 +80,9 @@ class Footer(Line):
             # Who chooses has other things in mind than the message above.
             active = [binding for binding in active if not (binding.id or "").startswith("turn.")]
         shown: dict[str, Binding] = {}
-        for binding in sorted((b for b in active if b.show and b.id), key=rank):
+        shown_first = {"chat.answer"} if self.asking else set[str]()
+        shown_keys = [binding for binding in active if binding.show and binding.id]
+        for binding in sorted(shown_keys, key=lambda b: (b.id not in shown_first, rank(b))):
             shown.setdefault(binding.action, binding)
         self._keys = [
             Content.assemble((self.app.get_key_display(b), "$primary"), f" {b.description}")
