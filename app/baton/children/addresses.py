@@ -81,11 +81,11 @@ async def at_home(url: str) -> list[str]:
     found = await asyncio.get_running_loop().getaddrinfo(
         parts.hostname, parts.port, type=socket.SOCK_STREAM
     )
-    hosts = list(dict.fromkeys(str(place[0]) for *_, place in found))
-    for numeric, host in zip(at(url, hosts), hosts, strict=True):
-        if reach(numeric) is Label.CLOUD:
-            raise LeadsAway(host)
-    return at(url, hosts)
+    targets = at(url, dict.fromkeys(str(place[0]) for *_, place in found))
+    for target in targets:
+        if reach(target) is Label.CLOUD:
+            raise LeadsAway(urlsplit(target).hostname)
+    return targets
 
 
 class LeadsAway(Exception):

@@ -355,15 +355,11 @@ class Messages(Reader):
 
     def _add(self, told: Mapping[str, Any]) -> None:
         """Take parts of the count."""
-        self._told |= {k: v for k, v in told.items() if self._is_more(k, v)}
+        for name, value in told.items():
+            if value is not None:
+                self._told[name] = _grown(self._told.get(name), value)
         if self._stopped:
             self._note_whole()
-
-    def _is_more(self, name: str, told: Any) -> bool:
-        """Tell whether a count goes on from the one before; they only ever grow."""
-        before = self._told.get(name)
-        both = isinstance(told, int) and isinstance(before, int)
-        return told is not None and not (both and told < before)
 
     def _note_whole(self) -> None:
         """Put the parts of the count together."""
@@ -376,6 +372,12 @@ class Messages(Reader):
         else:
             whole = plain + read + written
             self._note_count(_count(whole, told.get("output_tokens"), read, written))
+
+
+def _grown(before: Any, told: Any) -> Any:
+    """Return a count that was told anew: they only ever grow."""
+    both = isinstance(told, int) and isinstance(before, int)
+    return max(before, told) if both else told
 
 
 class Gemini(Reader):

@@ -65,17 +65,17 @@ class Jailer:
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
-        if os.fork() == 0:
-            try:
-                _keep_only(theirs.fileno())
-                sandbox.die_with_parent(parent)
-                for name in _MODULES.split():
-                    with suppress(ImportError):  # one that isn't there is missed only by code
-                        importlib.import_module(name)
-                _fork_on_demand(theirs)
-            finally:
-                os._exit(1)
-        theirs.close()
+        with theirs:
+            if os.fork() == 0:
+                try:
+                    _keep_only(theirs.fileno())
+                    sandbox.die_with_parent(parent)
+                    for name in _MODULES.split():
+                        with suppress(ImportError):  # one that isn't there is missed only by code
+                            importlib.import_module(name)
+                    _fork_on_demand(theirs)
+                finally:
+                    os._exit(1)
         return cls(ours)
 
     def run(self, number: int, text: str, seconds: float) -> str:

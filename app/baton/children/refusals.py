@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from email.utils import parsedate_to_datetime
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import httpx
 
 from baton.children.bounds import ERROR_SECONDS, MAX_ERROR_BYTES, parse
 from baton.children.dialects import error_sentence, is_own_error
+from baton.children.fetching.refusals import in_words
+from baton.children.fetching.wire import retry_after
 from baton.children.front import Failure
 from baton.domain.chat import about_tokens
 from baton.domain.sanitise import one_line
@@ -72,7 +74,7 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
     if status in (401, 403):
         return _refused_key(call, said, declined)
     if status == 429:
-        return _too_often(call, said, response.headers.get("retry-after", ""), declined)
+        return _too_often(call, said, in_words(retry_after(response.headers)), declined)
     if declined and status < 500 and _TOO_LONG.search(said + body.decode("utf-8", "replace")):
         needed, limit = _sizes(call, said)
         return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
@@ -96,18 +98,17 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
 
 async def _body(response: httpx.Response) -> tuple[bytes, bool]:
     """Read an error, within bounds; return it, and whether that is all of it."""
-    body = b""
-    if is_packed(response):
-        return body, False
-    try:
-        async with asyncio.timeout(ERROR_SECONDS):
-            async for piece in response.aiter_raw():
-                body += piece
-                if len(body) > MAX_ERROR_BYTES:
-                    return body[:MAX_ERROR_BYTES], False
-    except (httpx.HTTPError, TimeoutError):
-        return body, False
-    return body, True
+    body, is_whole = b"", False
+    if not is_packed(response):
+        with suppress(httpx.HTTPError, TimeoutError):
+            async with asyncio.timeout(ERROR_SECONDS):
+                async for piece in response.aiter_raw():
+                    body += piece
+                    if len(body) > MAX_ERROR_BYTES:
+                        break
+                else:
+                    is_whole = True
+    return body[:MAX_ERROR_BYTES], is_whole
 
 
 def is_packed(response: httpx.Response) -> bool:
@@ -239,33 +240,14 @@ def _refused_key(call: Call, said: str, declined: bool) -> Failure:
     return Failure("SecretMissing", message, hint, declined=declined)
 
 
-def _too_often(call: Call, said: str, after: str, declined: bool) -> Failure:
+def _too_often(call: Call, said: str, wait: str, declined: bool) -> Failure:
     told = f" ({said})" if said else ""
     return Failure(
         "WorkerUnavailable",
         f"{call.who} takes no more requests for now{told}.",
-        f"Try again in {_wait(after)}, or choose another worker.",
+        f"Try again in {wait}, or choose another worker.",
         declined=declined,
     )
-
-
-def _wait(after: str) -> str:
-    """Say how long to wait, from a Retry-After header."""
-    import datetime
-
-    if after.isascii() and after.isdecimal():
-        seconds = int(after[:6])
-    else:
-        try:
-            until = parsedate_to_datetime(after)
-        except (ValueError, OverflowError):
-            return "a minute"
-        now = datetime.datetime.now(datetime.UTC)
-        until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
-        seconds = max(1, int((until - now).total_seconds()))
-    if seconds < 120:
-        return f"{seconds} second{'' if seconds == 1 else 's'}"
-    return f"{-(-seconds // 60)} minutes"
 
 
 def _sizes(call: Call, said: str) -> tuple[int, int]:

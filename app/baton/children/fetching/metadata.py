@@ -82,7 +82,7 @@ class Metadata:
         offers = list(self._offers(repo, revision))
         whole = [offer for offer in offers if names.parts_of(offer.source.file) == 1]
         if offers and not whole:
-            raise names.split(offers[0].source.file, names.parts_of(offers[0].source.file))
+            names.check_file(offers[0].source.file)
         return whole[:MOST_FILES]
 
     def header(self, offer: Offer) -> Header:

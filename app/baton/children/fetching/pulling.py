@@ -64,7 +64,6 @@ class Trouble(Exception):
     """An attempt failed in a way that may pass; `wait` is what the server asked for, in seconds."""
 
     def __init__(self, failure: Failure, wait: float | None = None) -> None:
-        super().__init__(str(failure))
         self.failure = failure
         self.wait = wait
 
@@ -123,10 +122,7 @@ class Puller:
         except wire.Astray as error:
             raise refusals.of_error(error, self._what) from error
         except httpx.TransportError as error:
-            failure = refusals.of_error(error, self._what)
-            if isinstance(error, httpx.UnsupportedProtocol):
-                raise failure from error
-            raise Trouble(failure) from error
+            raise Trouble(refusals.of_error(error, self._what)) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise refusals.of_error(error, self._what) from error
         if self._partial.size < self._offer.size:
@@ -164,7 +160,7 @@ class Puller:
         if status == 416:
             raise Trouble(self._odd(f"there is nothing after {self._partial.size:,} bytes"))
         failure = refusals.of_response(response, self._what)
-        if status in wire.TRANSIENT or status >= 500:
+        if status in wire.TRANSIENT:
             raise Trouble(failure, wire.retry_after(response.headers))
         if response.history:  # it may be only the signature that has expired
             raise Trouble(self._turned_away(response))
@@ -223,9 +219,7 @@ class Puller:
         whole = response.iter_raw()
         stream = response.extensions.get("network_stream")
         if length is None or stream is None or "Transfer-Encoding" in response.headers:
-            for chunk in whole:
-                self._go_on()
-                yield chunk
+            yield from whole
             return
         # The first piece is all that was read together with the headers; behind it the stream
         # holds nothing but the body.

@@ -86,7 +86,7 @@ def of_response(response: httpx.Response, what: str) -> Failure:
         meaning = _TOKEN
     elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
         meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
-    elif status >= 500 or (status in wire.TRANSIENT and status != 429):
+    elif status in wire.TRANSIENT and status != 429:
         meaning = _FAILED
     return _failure(
         meaning,
@@ -106,7 +106,7 @@ def of_error(error: Exception, what: str) -> Failure:
     match error:
         case httpx.TooManyRedirects():
             message, hint = f"The address of {what} leads round in circles.", ""
-        case wire.Astray() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
+        case wire.Astray() | httpx.InvalidURL():
             message = f"{what} was not fetched: {one_line(str(error))}."
             hint = "Fetch it from an address that begins with https://."
         case httpx.TimeoutException():
@@ -135,7 +135,7 @@ def _why(error: httpx.ConnectError) -> str:
             return f"{one_line(error.request.url.host)} can't be looked up"
         if isinstance(cause, ConnectionRefusedError):
             return "nothing listens there"
-        cause = cause.__cause__ or cause.__context__
+        cause = cause.__context__
     return one_line(re.sub(r"^\[Errno -?\d+\] ", "", str(error))) or type(error).__name__
 
 
@@ -182,5 +182,5 @@ def _is_distrust(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return True
-        error = error.__cause__ or error.__context__
+        error = error.__context__
     return False

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Self
 from urllib.parse import quote
 
 import httpx
@@ -33,8 +33,13 @@ _ACCOUNT = frozenset({"HF_TOKEN", "HF_TOKEN_PATH", "HUGGING_FACE_HUB_TOKEN", "HF
 
 def manifest(source: str, key: str) -> str:
     """Return a release's manifest, which was signed by that key. Raises Failure."""
-    with _Files(source) as files:
-        content, signature = files.read(MANIFEST, LARGEST), files.read(SIGNATURE, 256)
+    parts = ((MANIFEST, LARGEST), (SIGNATURE, 256))
+    if is_address(source):
+        with closing(_web(source)) as web:
+            read = [_fetched(web, _address(source, name), most) for name, most in parts]
+    else:
+        read = [_read(Path(source) / name, most) for name, most in parts]
+    content, signature = read
     check_signature(content, signature, key, source)
     try:
         return content.decode("utf-8")
@@ -58,8 +63,8 @@ def bring(
     if not is_address(source):
         return _copied(Path(source) / name, size, sha256, target, progress, stopped)
     offer = Offer(Source(file=name, url=_address(source, name)), size, sha256)
-    with _Files(source) as files:
-        return transfer.fetch(offer, target, progress, stopped, web=files.web, pace=Pace(pause=0.5))
+    with closing(_web(source)) as web:
+        return transfer.fetch(offer, target, progress, stopped, web=web, pace=Pace(pause=0.5))
 
 
 def check_signature(content: bytes, signature: bytes, key: str, source: str) -> None:
@@ -82,32 +87,15 @@ def check_signature(content: bytes, signature: bytes, key: str, source: str) -> 
         ) from error
 
 
-class _Files:
-    """Reads the small files of a release; `web` is the way to it, None to a folder."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self.web = _web(source) if is_address(source) else None
-
-    def read(self, name: str, most: int) -> bytes:
-        """Return a file, which must be there and small. Raises Failure."""
-        if self.web is None:
-            return _read(Path(self._source) / name, most)
-        url = _address(self._source, name)
-        try:
-            with self.web.client(most) as client, client.stream("GET", url) as response:
-                if response.status_code != 200:
-                    raise refusals.of_response(response, url)
-                return b"".join(response.iter_raw())
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise refusals.of_error(error, url) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.web is not None:
-            self.web.close()
+def _fetched(web: wire.Web, url: str, most: int) -> bytes:
+    """Return a file of a release, which must be there and small. Raises Failure."""
+    try:
+        with web.client(most) as client, client.stream("GET", url) as response:
+            if response.status_code != 200:
+                raise refusals.of_response(response, url)
+            return b"".join(response.iter_raw())
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise refusals.of_error(error, url) from error
 
 
 def _web(source: str, environ: Mapping[str, str] = os.environ) -> wire.Web:

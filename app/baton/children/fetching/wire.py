@@ -45,7 +45,7 @@ READ_SECONDS = 30.0
 
 MOST_REDIRECTS = 8
 
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+TRANSIENT = frozenset({408, 425, 429, *range(500, 600)})
 """What a server answers that may answer well a little later."""
 
 MOST_WAIT = 86_400.0
@@ -303,7 +303,7 @@ def token_of(environ: Mapping[str, str]) -> str:
     named = environ.get("HF_TOKEN") or environ.get("HUGGING_FACE_HUB_TOKEN") or ""
     if not named:
         with suppress(OSError, ValueError, RuntimeError):
-            named = _token_file(environ).read_text("utf-8")[:4096]
+            named = _token_file(environ).read_text("utf-8")
     # One that doesn't fit in a header would break every request.
     token = named.strip()
     return token if re.fullmatch(r"[\x21-\x7e]+", token) else ""
