@@ -295,6 +295,14 @@ def test_the_causes_of_an_error_are_in_the_report(tmp_path: Path) -> None:
     assert "KeyError" in report
 
 
+def test_errors_that_lead_to_each_other_are_reported_once(tmp_path: Path) -> None:
+    part = KeyError("secret")
+    group = ExceptionGroup("secret", [part, ValueError("secret")])
+    part.__context__ = group  # as when a task's error is handled and its group raised again
+    report = crash.write_report(tmp_path / "logs", group).read_text("utf-8")
+    assert [report.count(name) for name in ("ExceptionGroup", "KeyError", "ValueError")] == [1] * 3
+
+
 def _luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)

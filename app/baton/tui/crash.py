@@ -23,20 +23,25 @@ def write_report(folder: Path, error: BaseException) -> Path:
     make_folder(folder)
     path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     system = f"{platform.system()} {platform.release()}"  # platform.platform() starts `uname`
-    lines = [f"Baton {__version__}, Python {platform.python_version()}, {system}", *_trace(error)]
+    lines = [
+        f"Baton {__version__}, Python {platform.python_version()}, {system}",
+        *_lines(error, set()),
+    ]
     replace_file(path, "\n".join(lines) + "\n")
     return path
 
 
-def _trace(error: BaseException) -> list[str]:
+def _lines(error: BaseException, seen: set[int]) -> list[str]:
+    """Write an error and those that led to it, each once: they may lead back to it."""
     lines: list[str] = []
     chain: BaseException | None = error
-    while chain is not None:
+    while chain is not None and id(chain) not in seen:
+        seen.add(id(chain))
         kind = type(chain)
         frames = traceback.StackSummary.extract(traceback.walk_tb(chain.__traceback__))
         lines += ["", f"{kind.__module__}.{kind.__qualname__}", *map(str.rstrip, frames.format())]
         if isinstance(chain, BaseExceptionGroup):
             for part in chain.exceptions:
-                lines += _trace(part)
+                lines += _lines(part, seen)
         chain = chain.__cause__ or chain.__context__
     return lines
