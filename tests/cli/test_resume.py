@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +16,12 @@ from baton.domain import events as ev
 from baton.domain.chat import Finish, Text
 from baton.domain.errors import WorkerError
 from baton.domain.plan import Plan, Step, single
+from baton.settings import find_paths
 from cli.calling import Call
 from cli.recorded import BEGUN, EVENTS, record, stored
 from cli.scripted import Scripted, scripted
+from e2e.terminal import Terminal
+from support.cloud import Cloud, Reply
 
 __all__ = ["scripted"]
 
@@ -149,3 +154,34 @@ def test_how_far_a_run_came_is_told() -> None:
     assert told(status="lost") == ""
     one = (ev.Planned(0.0, single("x")), ev.StepStarted(0.1, 1, "x"))
     assert told(*one) == ""
+
+
+FAR = """
+[budget]
+day = "1"
+[[workers]]
+id = "far"
+kind = "server"
+model = "kit-1"
+base_url = "{url}"
+privacy = "cloud"
+price = {{ input = "1", output = "2" }}
+"""
+
+
+def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: Call) -> None:
+    with Cloud() as cloud:
+        file = find_paths().config_file
+        file.parent.mkdir(parents=True)
+        file.write_text(FAR.format(url=cloud.base("server")))
+        run = stored(ev.Planned(0.0, single("far")), ev.Cancelled(0.1))
+        piped = call("resume", run)
+        assert ("Number, then Enter" in piped.err, cloud.posts) == (False, 0)
+        command = [sys.executable, "-P", "-m", "baton", "resume", run]
+        screen = Terminal(command, os.environ)
+        screen.wait_for("Number, then Enter (1):")
+        assert cloud.posts == 0
+        screen.send("2\r")
+        screen.wait_for(Reply().text.split(",")[0])
+        assert screen.wait_end() == 0
+        assert cloud.posts == 1
