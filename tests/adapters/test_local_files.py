@@ -21,6 +21,7 @@ from baton.domain.errors import ModelFileError
 from baton.domain.fit import Fit, Load, judge
 from baton.domain.machine import Gpu, Machine
 from support.gguf import facts, header
+from support.plain_rights import held_to_file_modes
 
 HEAD = b"GGUF\x03\0\0\0"
 
@@ -84,7 +85,7 @@ def test_what_is_no_file_is_told_in_a_sentence(tmp_path: Path) -> None:
         check_gguf(tmp_path / "pipe")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@held_to_file_modes()
 def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
     file = write(tmp_path, HEAD)
     file.chmod(0)

@@ -18,6 +18,7 @@ from baton.adapters.shelf import FolderShelf
 from baton.domain.catalogue import Role, Source
 from baton.domain.errors import ConfigError, ModelFileError
 from baton.domain.library import Record, Stamp, State
+from support.plain_rights import held_to_file_modes
 
 SHA = "a" * 64
 QWEN = Record(
@@ -348,7 +349,7 @@ def test_a_full_disk_costs_nothing_that_was_recorded(shelf: FolderShelf) -> None
     assert list(shelf.orphans()) == [shelf.folder / "another"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@held_to_file_modes()
 def test_a_folder_that_takes_nothing_is_told_of(shelf: FolderShelf) -> None:
     shelf.folder.mkdir(mode=0o500)
     with pytest.raises(ModelFileError, match="can't be changed"):

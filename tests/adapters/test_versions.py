@@ -11,6 +11,7 @@ import pytest
 
 from baton.adapters.router.versions import KEPT, STALE_SECONDS, Versions
 from baton.domain.errors import StoreError
+from support.plain_rights import held_to_file_modes
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ for number in range(30):
     assert not list(versions.file.parent.glob("new-*"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@held_to_file_modes()
 def test_a_folder_that_takes_nothing_is_told_of(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(StoreError, match="can't be kept"):
