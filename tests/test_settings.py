@@ -17,7 +17,14 @@ from baton.domain.errors import ConfigError
 from baton.domain.ledger import Scope
 from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS
-from baton.settings import LocalWorker, Settings, find_paths, ignored_variables, load
+from baton.settings import (
+    LocalWorker,
+    Settings,
+    find_paths,
+    ignored_variables,
+    keyless_environ,
+    load,
+)
 from baton.settings import write as change
 from baton.settings_sources import NO, YES
 
@@ -320,6 +327,22 @@ def test_a_file_that_is_no_text_or_a_folder_is_named(tmp_path: Path) -> None:
         load(file, {})
     with pytest.raises(ConfigError, match="can't be read"):
         load(tmp_path, {})
+
+
+def test_a_file_that_may_never_end_or_is_not_there_is_refused(tmp_path: Path) -> None:
+    """What it holds back (offline, ceilings) isn't known: so it isn't taken for an empty one."""
+    pipe, link, huge = (tmp_path / name for name in ("pipe", "link", "huge"))
+    os.mkfifo(pipe)
+    link.symlink_to(tmp_path / "unmounted")
+    huge.touch()
+    os.truncate(huge, 10**12)
+    for file, why in ((pipe, "ordinary"), (link, "isn't there"), (huge, "too large")):
+        with pytest.raises(ConfigError, match=f"(?i){why}"):
+            load(file, {})
+    (tmp_path / "config").mkdir()
+    pipe.rename(tmp_path / "config" / "config.toml")
+    environ = {"BATON_HOME": str(tmp_path), "A": "1"}
+    assert keyless_environ(environ) == environ
 
 
 def test_baton_home_puts_everything_under_one_folder(tmp_path: Path) -> None:

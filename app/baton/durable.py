@@ -3,6 +3,7 @@
     replace_file(path, text)                # the old text or the new one, never a part
     with replacing(path) as file: ...       # the same, piece by piece
     create_file(path, text)                 # a new one; FileExistsError where one is
+    read_ordinary(path, limit)              # no pipe, no device, at most `limit` bytes
 
 Each file is made with the mode 0600 and each folder with 0700: a `chmod` afterwards would leave a
 moment in which others can open it. All raise OSError.
@@ -10,6 +11,7 @@ moment in which others can open it. All raise OSError.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -35,6 +37,18 @@ def open_private(path: str | Path, flags: int) -> int:
     Fits `open(..., opener=open_private)`.
     """
     return os.open(path, flags | _ALWAYS, PRIVATE_FILE)
+
+
+def read_ordinary(path: Path, limit: int) -> bytes:
+    """Read all of a file that is no pipe and no device, for those may never end."""
+    descriptor = os.open(path, os.O_RDONLY | _ALWAYS | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it isn't an ordinary file", str(path))
+        if status.st_size > limit:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        return file.read(limit)
 
 
 def create_file(path: Path, text: str | bytes) -> None:

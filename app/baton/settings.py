@@ -20,10 +20,11 @@ from baton.domain.ledger import Policy, Scope, Thrift
 from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS, Kind
 from baton.domain.sanitise import one_line
-from baton.durable import PRIVATE_FILE, make_folder, replace_file
+from baton.durable import PRIVATE_FILE, make_folder, read_ordinary, replace_file
 from baton.secrets import hide, key_variables
 from baton.settings_sources import (
     DOLLARS,
+    MOST_BYTES,
     Source,
     checked,
     read_environment,
@@ -320,7 +321,8 @@ def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     kept = dict(environ)
     named: set[str] = set()
     with suppress(OSError):
-        named = key_variables(find_paths(environ).config_file.read_text("utf-8", "replace"))
+        text = read_ordinary(find_paths(environ).config_file, MOST_BYTES)
+        named = key_variables(text.decode("utf-8", "replace"))
     hide(kept, *named)
     return kept
 

@@ -19,6 +19,7 @@ import msgspec
 
 from baton.domain.errors import ConfigError
 from baton.domain.sanitise import one_line
+from baton.durable import read_ordinary
 
 YES = frozenset({"1", "true", "yes", "on", "y"})
 NO = frozenset({"0", "false", "no", "off", "n"})
@@ -38,6 +39,9 @@ SAFETY = (
 
 _ALIKE = 0.75
 """From this likeness on (difflib's ratio, 0 to 1) a word is taken for a misspelt one."""
+
+MOST_BYTES = 4 * 10**6
+"""How large a file of settings may be."""
 
 Kinds = Mapping[str, type[msgspec.Struct]]
 Where = tuple[str | int, ...]
@@ -68,10 +72,16 @@ class Source:
 
 
 def read_file(file: Path) -> Source:
-    """Read a TOML file; a missing one is empty. Raises ConfigError."""
+    """Read a TOML file; a missing one is empty, but not what a link fails to lead to.
+
+    Raises ConfigError.
+    """
     try:
-        text = file.read_text("utf-8")
-    except FileNotFoundError:
+        text = read_ordinary(file, MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
+    except FileNotFoundError as error:
+        if file.is_symlink():
+            what = f"{file} is a link to a file that isn't there."
+            raise ConfigError(what, "Bring that file back, or remove the link.") from error
         return Source(str(file), {})
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -173,6 +174,19 @@ def test_what_is_no_export_is_refused(call: Call, data: bytes) -> None:
     done = call("history", "import", "-", piped=data)
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "why"), [("/dev/zero", "device"), ("huge", "too large")])
+def test_what_may_never_end_is_not_imported(
+    call: Call, tmp_path: Path, name: str, why: str
+) -> None:
+    file = tmp_path / name
+    if not file.exists():
+        file.touch()
+        os.truncate(file, 10**12)
+    done = call("history", "import", str(file))
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err.lower()
 
 
 def test_an_export_that_can_not_be_written_is_one_sentence(call: Call, tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
 from baton.domain.ledger import Scope
 from baton.domain.sanitise import sanitise
-from baton.durable import create_file, make_folder, replace_file
+from baton.durable import create_file, make_folder, read_ordinary, replace_file
 from baton.os_signals import run_in_foreground
 from baton.settings import Settings, find_paths, keyless_environ, load
+from baton.settings_sources import MOST_BYTES
 
 if TYPE_CHECKING:
     from baton.adapters.ledger import Ledger
@@ -152,7 +153,8 @@ def show(as_json: bool) -> None:
 def _show_text(file: Path) -> None:
     """Print a file as it is, cleaned, each line with its number."""
     with suppress(OSError):
-        lines = sanitise(file.read_text("utf-8", "replace")).splitlines()
+        text = read_ordinary(file, MOST_BYTES).decode("utf-8", "replace")
+        lines = sanitise(text).splitlines()
         emit("\n".join(f"{number:4}  {line}" for number, line in enumerate(lines, start=1)))
 
 
@@ -162,7 +164,10 @@ def edit() -> None:
     file = find_paths().config_file
     _create(file)
     command = [*_editor(), str(file)]
-    before = file.read_bytes()
+    try:
+        before = read_ordinary(file, MOST_BYTES)
+    except OSError as error:
+        raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
     ceilings: Mapping[Scope, int] = {}
     with suppress(ConfigError):
         ceilings = load(file, {}).budget.ceilings

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 import sys
 import time
 from collections.abc import Iterable
@@ -29,6 +32,9 @@ from baton.domain.signals import rating as rating_of
 from baton.domain.transcript import to_markdown
 from baton.durable import replace_file
 from baton.settings import find_paths
+
+MOST_BYTES = 10**9
+"""How large an export to import may be."""
 
 
 @click.group(cls=AliasedGroup)
@@ -283,8 +289,19 @@ async def _exported(store: Store, names: tuple[str, ...], form: str) -> str:
     return "\n\n".join(part.rstrip("\n") for part in parts)
 
 
+def _require_end(file: Path) -> None:
+    """Raise OSError for what is too large to be read into memory, or a device."""
+    status = file.stat()
+    if stat.S_ISCHR(status.st_mode):
+        raise OSError(errno.EINVAL, "it is a device")
+    if status.st_size > MOST_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+
 def _read_export(file: str) -> dict[str, Any]:
     try:
+        if file != "-":
+            _require_end(Path(file))
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         data = json.loads(raw)
     except OSError as error:
