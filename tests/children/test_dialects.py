@@ -325,6 +325,23 @@ def test_a_count_lower_than_the_text_can_come_to_is_none(dialect: str) -> None:
     assert reader.usage is None
 
 
+THINKING = {
+    "chat": {"choices": [{"delta": {"reasoning_content": LONG}}]},
+    "responses": {"type": "response.reasoning_text.delta", "delta": LONG},
+    "messages": {"type": "content_block_delta", "delta": {"thinking": LONG}},
+    "gemini": {"candidates": [{"content": {"parts": [{"text": LONG, "thought": True}]}}]},
+}
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> None:
+    for tokens_out, usage in ((64, Count(10, 64)), (63, None)):
+        answer = streamed(dialect, LONG, counted(dialect, 10, tokens_out))
+        _, reader = read(dialect, stream(THINKING[dialect]), answer)
+        assert reader.at_end
+        assert reader.usage == usage
+
+
 @pytest.mark.parametrize("dialect", sorted(DIALECTS))
 def test_a_long_run_of_one_character_may_be_few_tokens(dialect: str) -> None:
     text = f"{' ' * 2000}x"

@@ -107,6 +107,7 @@ class Reader(ABC):
         self._is_marked = False
         self._is_own_error = False
         self._fewest = FewestTokens()
+        self._fewest_thoughts = FewestTokens()
 
     def feed(self, data: bytes) -> str:
         """Take bytes as they came; return the text that they complete."""
@@ -144,9 +145,10 @@ class Reader(ABC):
 
     @property
     def usage(self) -> Count | None:
-        """The provider's count, if it can be believed for the text that came."""
+        """The provider's count, if it can be believed for the text and thoughts that came."""
         count = self.count
-        if count is None or count.tokens_out < self._fewest.count:
+        fewest = self._fewest.count + self._fewest_thoughts.count
+        if count is None or count.tokens_out < fewest:
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None
@@ -173,6 +175,11 @@ class Reader(ABC):
         """Count text or thoughts."""
         self.written += len(text)
         self.size += len(text.encode("utf-8", "replace"))
+
+    def _note_thoughts(self, text: str) -> None:
+        """Take a piece of thoughts, which are counted as the text is."""
+        self._note_written(text)
+        self._fewest_thoughts.add(text)
 
     def _note_unread(self, found: Mapping[str, Any], known: Iterable[str]) -> None:
         """Notice output in a place that isn't known."""
@@ -247,7 +254,7 @@ class Chat(Reader):
         self._note_unread(choice, self._KNOWN_IN_CHOICE)
         self._note_unread(delta, self._KNOWN_IN_DELTA)
         self.has_unread |= not _is_read(content)
-        self._note_written(_thoughts_of(delta))
+        self._note_thoughts(_thoughts_of(delta))
         self._note_finish(choice.get("finish_reason"))
         return _text_of(content) + _text_of(delta.get("refusal"))
 
@@ -273,8 +280,10 @@ class Responses(Reader):
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return str(event["delta"])
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                self._note_written(_text_of(event["delta"]))
+            case "response.reasoning_text.delta":
+                self._note_thoughts(_text_of(event["delta"]))
+            case "response.reasoning_summary_text.delta":
+                self._note_written(_text_of(event["delta"]))  # nobody charges for a summary
             case "response.completed":
                 self._note_end(event["response"], "stop")
             case "response.incomplete":
@@ -350,7 +359,7 @@ class Messages(Reader):
         """Return the text of a block, or of what is added to one."""
         self._note_unread(block, ("citations", "text", "thinking", "type"))
         self.has_unread |= block.get("type") == "redacted_thinking"
-        self._note_written(_text_of(block.get("thinking")))
+        self._note_thoughts(_text_of(block.get("thinking")))
         return _text_of(block.get("text"))
 
     def _add(self, told: Mapping[str, Any]) -> None:
@@ -402,7 +411,7 @@ class Gemini(Reader):
             piece = _text_of(part.get("text"))
             self._note_unread(part, ("text", "thought"))
             if part.get("thought"):
-                self._note_written(piece)
+                self._note_thoughts(piece)
             else:
                 text += piece
         if reason := candidate.get("finishReason"):
