@@ -430,7 +430,7 @@ async def test_more_than_was_held_is_charged_and_freezes_the_cloud(ledger: Ledge
     assert str(caught.value) == (
         "The cloud is frozen, so nothing was sent: gpt charged $0.00425 for a call that was to "
         "cost at most $0.0023125. See `baton usage` and `baton egress ls`, then lift it with "
-        "`baton budget release --freeze`."
+        "`baton budget release --freeze` or /budget."
     )
     assert (await ledger.standing(DAY)).frozen in str(caught.value)
     assert (await ledger.hold(bill(price=FREE, worker="lab"))).amount == 0

@@ -232,7 +232,7 @@ def test_a_frozen_cloud_says_why_and_how_to_lift_it() -> None:
     said = refusal(bill(), rooms(day=NANO), "gpt charged too much.")
     assert said == (
         "The cloud is frozen, so nothing was sent: gpt charged too much. See `baton usage` and "
-        "`baton egress ls`, then lift it with `baton budget release --freeze`."
+        "`baton egress ls`, then lift it with `baton budget release --freeze` or /budget."
     )
 
 

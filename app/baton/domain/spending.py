@@ -26,7 +26,7 @@ def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
         raise BudgetExceeded(
             f"The cloud is frozen, so nothing was sent: {frozen}",
             "See `baton usage` and `baton egress ls`, then lift it with "
-            "`baton budget release --freeze`.",
+            "`baton budget release --freeze` or /budget.",
         )
     if bill.price.is_free:
         return Hold("", bill.cap, 0)
