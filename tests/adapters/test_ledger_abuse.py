@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import psutil
@@ -21,7 +22,7 @@ from baton import sqlite
 from baton.adapters.ledger import Ledger
 from baton.adapters.ledger.schema import MIGRATIONS, WRONG_SUMS
 from baton.domain.errors import BudgetExceeded, StoreError
-from baton.domain.ledger import Scope, Status
+from baton.domain.ledger import Bill, Scope, Status
 from baton.domain.prices import FREE, Used
 from baton.owner import Owner, this_process
 from support.damaged import broken_files
@@ -191,7 +192,10 @@ def halfway(path: Path) -> tuple[subprocess.Popen[str], str, str]:
     return child, child.stdout.readline().strip(), child.stdout.readline().strip()
 
 
-async def test_a_running_baton_finds_the_calls_of_a_killed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ask", [Ledger.hold, Ledger.hold_in_turn, Ledger.quote])
+async def test_a_running_baton_finds_the_calls_of_a_killed_one(
+    tmp_path: Path, ask: Callable[[Ledger, Bill], Awaitable[object]]
+) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger.open(path)
     child, sent, unsent = await asyncio.to_thread(halfway, path)
@@ -200,10 +204,10 @@ async def test_a_running_baton_finds_the_calls_of_a_killed_one(tmp_path: Path) -
     assert held > 0
     assert {charge.status for charge in await ledger.charges()} == {Status.HELD}
     with pytest.raises(BudgetExceeded):
-        await ledger.hold(bill({Scope.DAY: held + 1000}))
+        await ask(ledger, bill({Scope.DAY: held + 1000}))
     child.kill()
     child.communicate()
-    await ledger.hold(bill({Scope.DAY: held + 1000}))
+    await ask(ledger, bill({Scope.DAY: held + 1000}))
     statuses = {charge.call: charge.status for charge in await ledger.charges()}
     assert statuses[sent] is Status.UNCONFIRMED
     assert statuses[unsent] is Status.VOID

@@ -62,6 +62,19 @@ async def test_money_that_others_hold_is_waited_for_in_order_of_arrival() -> Non
     await ledger.aclose()
 
 
+async def test_who_soon_gives_up_is_still_ahead_of_who_comes_later() -> None:
+    now = [NOON]
+    ledger = Ledger.open(None, clock=lambda: now[0])
+    assert isinstance(held := await ledger.hold_in_turn(asks("a")), Hold)
+    assert isinstance(await ledger.hold_in_turn(asks("b", patience=2.0)), int)
+    await ledger.void(held.call)
+    now[0] += 1.5
+    assert isinstance(await ledger.hold_in_turn(asks("c")), int)
+    now[0] += 60.0
+    assert isinstance(await ledger.hold_in_turn(asks("d")), Hold), "all others gave up"
+    await ledger.aclose()
+
+
 async def test_a_run_that_holds_money_never_waits() -> None:
     ledger = Ledger.open(None, clock=lambda: NOON)
     assert isinstance(await ledger.hold_in_turn(asks("a", room=2 * COST)), Hold)
