@@ -65,7 +65,8 @@ async def test_money_that_others_hold_is_waited_for_in_order_of_arrival() -> Non
 async def test_who_soon_gives_up_is_still_ahead_of_who_comes_later() -> None:
     now = [NOON]
     ledger = Ledger.open(None, clock=lambda: now[0])
-    assert isinstance(held := await ledger.hold_in_turn(asks("a")), Hold)
+    held = await ledger.hold_in_turn(asks("a"))
+    assert isinstance(held, Hold)
     assert isinstance(await ledger.hold_in_turn(asks("b", patience=2.0)), int)
     await ledger.void(held.call)
     now[0] += 1.5
