@@ -22,6 +22,7 @@ import pytest
 
 from baton.children.fetching import names, wire
 from baton.children.fetching.metadata import Metadata
+from baton.children.fetching.refusals import in_words
 from baton.children.front import Failure
 from baton.children.process import Child
 from baton.domain.catalogue import Source
@@ -170,6 +171,25 @@ async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
             assert offer["size"] > 0
 
 
+@pytest.mark.parametrize("status", [400, 403, 405, 501])
+def test_where_nothing_but_get_is_good_one_byte_is_asked_for(status: int) -> None:
+    """Signed addresses are often good for GET alone."""
+    with Hub() as hub, closing(wire.Web(hub.environ)) as web:
+        hub.add("a/b", {"m.gguf": SMALL})
+        hub.fault(Fault(status), on="resolve", method="HEAD")
+        url = f"{hub.url}/a/b/resolve/main/m.gguf"
+        assert Metadata(web).look(Source(url=url)).size == len(SMALL)
+        assert [seen.headers.get("range") for seen in hub.contents()] == ["bytes=0-0"]
+
+
+def test_an_address_of_nothing_is_asked_once() -> None:
+    with Hub() as hub, closing(wire.Web(hub.environ)) as web:
+        hub.fault(Fault(404), on="resolve", times=0)
+        with pytest.raises(Failure, match="has no"):
+            Metadata(web).look(Source(url=f"{hub.url}/a/b/resolve/main/m.gguf"))
+        assert len(hub.log) == 1
+
+
 def test_a_question_that_is_not_wanted_any_more_is_not_asked_again() -> None:
     """It is stopped while it waits before it asks a second time."""
     with Hub() as hub, closing(wire.Web(hub.environ)) as web:
@@ -260,6 +280,15 @@ def certified(x509: Any, file: Path) -> ssl.SSLContext:
 def test_when_to_come_back(headers: Mapping[str, str], seconds: float | None) -> None:
     now = datetime.datetime(2026, 11, 21, 21, tzinfo=datetime.UTC)
     assert wire.retry_after(headers, now.timestamp()) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, "a minute"), (0, "1 second"), (1.5, "2 seconds"), (119, "119 seconds"),
+     (120, "2 minutes"), (7199, "120 minutes"), (7200, "2 hours"), (7201, "3 hours")],
+)  # fmt: skip
+def test_a_wait_in_words(seconds: float | None, words: str) -> None:
+    assert in_words(seconds) == words
 
 
 def test_the_account(tmp_path: Path) -> None:

@@ -563,6 +563,12 @@ async def test_a_wait_that_makes_no_sense_is_a_minute(out: Out, after: str) -> N
     assert heard.declined
 
 
+@pytest.mark.parametrize("key", ["12345678", "123456789"])
+def test_the_shortest_key_that_is_removed_has_eight_characters(key: str) -> None:
+    assert refusals.without(f"No key {key}.", key) == "No key [key]."
+    assert refusals.without("No key 1234567.", "1234567") == "No key 1234567."
+
+
 def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
     """Searched as a whole, eight megabytes would keep every other call waiting."""
     searched = 0

@@ -178,6 +178,31 @@ def test_what_begins_anew_has_no_speed_below_zero(monkeypatch: pytest.MonkeyPatc
     assert steps[-1].left == pytest.approx(8.5)
 
 
+def test_a_phase_is_reported_at_once_and_then_not_too_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(reports, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    steps: list[Progress] = []
+    report = Report(steps.append, 1000)
+    for seconds, phase, done in (
+        (1.00, Phase.DOWNLOADING, 0),
+        (1.05, Phase.DOWNLOADING, 100),
+        (2.00, Phase.DOWNLOADING, 200),
+        (2.05, Phase.VERIFYING, 200),
+        (2.06, Phase.VERIFYING, 300),
+        (3.05, Phase.VERIFYING, 300),
+    ):
+        now.seconds = seconds
+        report(phase, done)
+    assert [(step.phase, step.done, round(step.speed)) for step in steps] == [
+        (Phase.DOWNLOADING, 0, 0),
+        (Phase.DOWNLOADING, 200, 200),
+        (Phase.VERIFYING, 200, 0),
+        (Phase.VERIFYING, 300, 100),
+    ]
+
+
 def test_a_wait_is_part_of_what_is_left() -> None:
     steps: list[Progress] = []
     Report(steps.append, 1000)(Phase.DOWNLOADING, 0, wait=7.0)

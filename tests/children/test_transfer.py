@@ -117,6 +117,7 @@ def test_a_broken_file_of_that_name_is_noticed_and_fetched_anew(hub: Hub, target
         Fault(status=429, retry_after=0),
         Fault(status=500),
         Fault(status=503, retry_after=0),
+        Fault(status=520),
         Fault(status=403),
         Fault(status=404),
         Fault(status=416),
@@ -265,6 +266,15 @@ def test_what_comes_is_brought_to_the_disk_meanwhile(
         fetch(hub, offer_in(hub, SIZE), target, Ending(), patience=3)
 
 
+def test_attempts_that_each_bring_something_may_be_many(hub: Hub, target: Path) -> None:
+    """Two in a row that bring nothing would end it."""
+    hub.fault(Fault(cut=1 << 16), times=0)
+    with closing(Web(hub.environ)) as web:
+        pace = Pace(tries=2, pause=0.0, longest=0.0)
+        transfer.fetch(offer_in(hub, SIZE), target, Told(), lambda: False, web=web, pace=pace)
+    assert target.read_bytes() == CONTENT
+
+
 def test_what_was_stopped_asks_no_more(hub: Hub, target: Path) -> None:
     """It is stopped while it waits before its next attempt."""
     hub.fault(Fault(status=503, retry_after=3600), on="resolve", times=0)
@@ -361,7 +371,8 @@ def test_another_file_at_its_source_is_not_fetched(hub: Hub, target: Path) -> No
     old = offer_in(hub, SIZE)
     offer = Offer(Source(REPO, FILE, "main"), SIZE, old.sha256)
     hub.add(REPO, {FILE: CONTENT[::-1]})
-    assert "another file" in refused(hub, offer, target)["message"]
+    said = f"{FILE} is another file at its source now, so it was not fetched."
+    assert refused(hub, offer, target)["message"] == said
     assert list(target.parent.iterdir()) == []
     fetch(hub, old, target)  # the commit of then is still there
     assert target.read_bytes() == CONTENT

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MAX_SAID_CHARS = 4096
 """How much of what a provider says about an error is looked at."""
 
+MAX_SHOWN_CHARS = 300
+"""How much of it is shown."""
+
 SHORTEST_ECHO = 8
 """A part of a key this long is removed from what a provider says."""
 
@@ -62,7 +65,7 @@ async def of_response(call: Call, response: httpx.Response) -> Failure:
     body, is_whole = await _body(response)
     status = response.status_code
     error = _parsed(body)
-    said = _shown(error_sentence(error), call.key, 300)
+    said = _shown(error_sentence(error), call.key)
     own = is_whole and is_own_error(call.dialect, error)
     declined = status not in _UNKNOWN and (400 <= status < 500 or (500 <= status < 600 and own))
     if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
@@ -130,7 +133,7 @@ def of_error(call: Call, error: Exception) -> Failure:
     """Return what a failed connection means."""
     kept = " What it had written is kept." if call.reader.wrote else ""
     if isinstance(error, UNSENT):
-        why = _shown(str(error), call.key, 120) or type(error).__name__
+        why = _shown(str(error), call.key) or type(error).__name__
         return Failure(
             "WorkerUnavailable",
             f"{call.who} can't be reached: {why}.",
@@ -157,7 +160,7 @@ def unfinished(call: Call) -> Failure:
     """The answer stopped without the provider's own end."""
     kept = " What it had written is kept." if call.reader.wrote else ""
     if call.reader.error:
-        said = _shown(call.reader.error, call.key, 300)
+        said = _shown(call.reader.error, call.key)
         declined = call.reader.is_refusal
         return Failure(
             "WorkerUnavailable",
@@ -183,9 +186,9 @@ def no_key(call: Call) -> Failure:
     )
 
 
-def _shown(said: str, key: str, limit: int) -> str:
+def _shown(said: str, key: str) -> str:
     """Return the beginning of what was said, on one line and without the key."""
-    return one_line(without(said[:MAX_SAID_CHARS], key), limit)
+    return one_line(without(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
 
 
 def without(text: str, key: str) -> str:

@@ -108,8 +108,9 @@ def confine(seconds: int, memory: int = MEMORY_BYTES) -> None:
     _prctl(_NO_NEW_PRIVILEGES, 1)
     program = _filter()
     buffer = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
-    _prctl(_SET_SECCOMP, _FILTER_MODE, ctypes.create_string_buffer(header, len(header)))
+    packed = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    header = ctypes.create_string_buffer(packed, len(packed))
+    _prctl(_SET_SECCOMP, _FILTER_MODE, ctypes.addressof(header))
 
 
 def _filter() -> bytes:
@@ -128,11 +129,11 @@ def _filter() -> bytes:
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 
-def _prctl(option: int, *arguments: object) -> None:
+def _prctl(option: int, second: int, third: int = 0, fourth: int = 0, fifth: int = 0) -> None:
+    """Call the kernel's prctl, which wants zeros for what an option doesn't use. Raises OSError."""
     import ctypes
 
-    given = [a if isinstance(a, ctypes.Array) else ctypes.c_ulong(int(str(a))) for a in arguments]
-    padding = [ctypes.c_ulong(0)] * (4 - len(given))
+    given = map(ctypes.c_ulong, (second, third, fourth, fifth))
     library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(ctypes.c_int(option), *given, *padding) != 0:
+    if library.prctl(ctypes.c_int(option), *given) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
