@@ -14,7 +14,7 @@ import pytest
 
 from baton.children import refusals
 from baton.children.calls import Call
-from baton.children.gateway import TEXT_SECONDS, Voice, _chat_body, _responses_body
+from baton.children.gateway import TEXT_SECONDS, Voice, _chat_body, _encoded, _responses_body
 from baton.children.wire import check
 
 OPENAI = "https://api.openai.com/v1"
@@ -65,6 +65,11 @@ def test_a_server_is_asked_for_what_was_chosen_and_nothing_else() -> None:
     body = _chat_body(call(seed=0, temperature=0.0, schema='{"type": "object"}'))
     assert (body["seed"], body["temperature"]) == (0, 0.0)
     assert "response_format" in body
+
+
+def test_a_request_can_be_read_where_it_is_shown() -> None:
+    body = _encoded(_chat_body(call(messages=[{"role": "user", "content": "Grüße, 你好"}])))
+    assert "Grüße, 你好".encode() in body
 
 
 def test_openai_is_asked_not_to_store_an_answer() -> None:
@@ -136,6 +141,28 @@ async def test_what_may_have_cost_something_is_not_declined(
     stream = httpx.ByteStream(json.dumps(body).encode())
     failure = await refusals.of_response(call(provider), httpx.Response(status, stream=stream))
     assert failure.fields.get("declined", False) is declined
+
+
+@pytest.mark.parametrize(
+    ("said", "needed", "limit"),
+    [
+        (
+            "This model's maximum context length is 128,000 tokens. However, you requested 130000"
+            " tokens (125000 in the messages, 5000 in the completion).",
+            130_000,
+            128_000,
+        ),
+        ("This model's maximum context length is 4096 tokens.", 4097, 4096),
+        ("The prompt is too long.", 8193, 8192),
+    ],
+)
+async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
+    said: str, needed: int, limit: int
+) -> None:
+    stream = httpx.ByteStream(json.dumps({"error": {"message": said}}).encode())
+    refused = httpx.Response(400, stream=stream)
+    failure = await refusals.of_response(call(context=8192), refused)
+    assert (failure.fields["needed"], failure.fields["limit"]) == (needed, limit)
 
 
 async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:

@@ -471,6 +471,14 @@ async def test_all_kinds_of_tests_are_run(code: str, guarded: Guarded) -> None:
     assert said.splitlines()[-1].startswith("Failed: ")
 
 
+async def test_where_others_wrote_the_tests_no_example_in_the_code_counts(
+    guarded: Guarded,
+) -> None:
+    code, tests = DOCTEST.replace("EXPECTED", "5"), "assert double(2) == 4"
+    text = f"```python\n{code}\n```\n```python-tests\n{tests}\n```"
+    assert await guarded.toolbox.compute("python", text, 10) == "Passed: 1 check."
+
+
 @pytest.mark.parametrize(
     ("code", "reason", "seconds"),
     [
