@@ -106,6 +106,14 @@ async def test_what_is_left_stays_charged_until_it_is_released(ledger: Ledger) -
     assert [charge.status for charge in await ledger.charges()] == [Status.RELEASED]
 
 
+async def test_what_a_call_costs_at_most_is_charged_up_to_the_hold(ledger: Ledger) -> None:
+    counted = Used(500, 100)
+    few, many = [await ledger.hold(bill()) for _ in range(2)]
+    assert await ledger.leave(few.call, counted) == MINI.most(500, 100) < HELD
+    assert await ledger.leave(many.call, Used(50_000, 10_000)) == HELD
+    assert await amounts(ledger) == (0, 0, MINI.most(500, 100) + HELD)
+
+
 async def test_what_was_never_sent_is_given_back(ledger: Ledger) -> None:
     hold = await ledger.hold(bill())
     await ledger.void(hold.call)

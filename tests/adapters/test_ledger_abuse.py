@@ -20,6 +20,7 @@ import pytest
 from adapters.spend import CENT, DAY, DOLLAR, MINI, bill, ceilings_of, process
 from baton import sqlite
 from baton.adapters.ledger import Ledger
+from baton.adapters.ledger.opening import LEDGER
 from baton.adapters.ledger.schema import MIGRATIONS, WRONG_SUMS
 from baton.domain.errors import BudgetExceeded, StoreError
 from baton.domain.ledger import Bill, Scope, Status
@@ -343,6 +344,28 @@ async def test_two_that_open_a_new_ledger_at_the_same_moment_wait(
 
 
 # Damaged files
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_damage_that_shows_in_use_is_looked_for_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noticed: bool
+) -> None:
+    """Also where another Baton noticed it a moment before."""
+
+    def damaged(*_: object) -> None:
+        raise sqlite.Damaged("database disk image is malformed", LEDGER)
+
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.open(path)
+    await ledger.void((await ledger.hold(bill())).call)
+    assert sqlite.stamp(path).exists()
+    if noticed:
+        sqlite.stamp(path).unlink()
+    monkeypatch.setattr("baton.adapters.ledger.ledger.calls.hold", damaged)
+    with pytest.raises(sqlite.Damaged):
+        await ledger.hold(bill())
+    assert not sqlite.stamp(path).exists()
+    await ledger.aclose()
 
 
 async def use(path: Path) -> tuple[str, bool]:

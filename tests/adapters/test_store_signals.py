@@ -235,6 +235,32 @@ async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Sto
     assert await store.signals_since(0) == 1
 
 
+@pytest.mark.parametrize("help_came", [True, False])
+async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came: bool) -> None:
+    """What a person says of it is said of the newest draft, whatever failed before or after it."""
+    begun = await store.begin(Prompt("How many?"), Place(), Label.CLOUD)
+    steps = [direct("tiny", (), Need("code", 3)), direct("small", (), Need("math", 3))]
+    steps.append(direct("gpt", (), Need("math", 3)))
+    events: list[ev.Event] = [
+        ev.Started(0.0, begun.run, begun.conversation, begun.prompt, begun.answer),
+        ev.Planned(0.1, Plan((*steps,), (3,)), False),
+        ev.StepFinished(0.5, 1, Finish.STOP, "Five."),
+        *([ev.StepFinished(0.6, 2, Finish.STOP, "Six.")] if help_came else []),
+        ev.StepFailed(0.7, 3, "WorkerError", "It is down."),
+        ev.Finished(0.8),
+    ]
+    for event in events:
+        await store.append(begun.run, event)
+    await store.write(begun.answer, "Six.", TurnStatus.DONE, "small")
+    await store.rate(begun.answer, Signal.GOOD)
+    [known] = await store.answered()
+    assert (known.worker, known.kind, known.alone) == (
+        "small",
+        "math" if help_came else "code",
+        True,
+    )
+
+
 async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: Store) -> None:
     plan = Plan(
         (

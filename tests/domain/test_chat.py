@@ -19,6 +19,7 @@ from baton.domain.chat import (
     fenced,
     input_bound,
     keep_latest,
+    text_bound,
     title_of,
     with_files,
 )
@@ -133,7 +134,9 @@ def test_the_input_bound_holds_in_whatever_form_a_tokenizer_reads_the_text(text:
     """Anthropic's reads NFKC, in which one character of three bytes can be eighteen."""
     bound = input_bound([Message(Role.USER, text)])
     for form in ("NFC", "NFKC"):
-        assert bound >= len(unicodedata.normalize(form, text).encode()) + 700  # Grok's own prompt
+        size = len(unicodedata.normalize(form, text).encode())
+        assert text_bound(text) >= max(size, len(text.encode()))
+        assert bound >= size + 700  # Grok's own prompt
 
 
 def test_the_input_bound_covers_a_schema_and_what_is_put_into_words_of_it() -> None:
