@@ -198,6 +198,24 @@ def test_the_mode_of_a_replaced_file_is_the_one_asked_for(tmp_path: Path) -> Non
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("make", [create_file, replace_file])
+def test_text_and_name_outlast_a_power_cut(
+    make: Callable[[Path, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a file holds is on disk before it has its name, and its folder is afterwards."""
+    file, synced = tmp_path / "config.toml", dict[int, tuple[bool, int]]()
+
+    def fsync(handle: int) -> None:
+        found = os.fstat(handle)
+        synced[found.st_ino] = (file.exists(), found.st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    make(file, "day = 5")
+    assert synced[file.stat().st_ino][1] == len("day = 5")
+    assert make is create_file or not synced[file.stat().st_ino][0]
+    assert synced[tmp_path.stat().st_ino][0]
+
+
 OWN_WAYS = {
     "durable.py",  # where it is done
     "adapters/installed/installation.py",  # the program's own files, which others may run
