@@ -212,7 +212,7 @@ def test_text_and_name_outlast_a_power_cut(
     monkeypatch.setattr(os, "fsync", fsync)
     make(file, "day = 5")
     assert synced[file.stat().st_ino][1] == len("day = 5")
-    assert make is create_file or not synced[file.stat().st_ino][0]
+    assert make is create_file or not synced[file.stat().st_ino][0], "before it has its name"
     assert synced[tmp_path.stat().st_ino][0]
 
 

@@ -60,6 +60,7 @@ def create_file(path: Path, text: str | bytes) -> None:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+    settle(path.parent)
 
 
 def replace_file(path: Path, text: str | bytes, *, mode: int = PRIVATE_FILE) -> None:
