@@ -285,7 +285,7 @@ def test_what_was_stopped_asks_no_more(hub: Hub, target: Path) -> None:
         Partial(partial_of(offer, target), SIZE) as begun,
     ):
         puller = Puller(web, offer, begun, pace)
-        puller.ended.set()
+        begun.close()
         with pytest.raises(Stopped):
             puller.run()
     assert len(hub.log) == 1

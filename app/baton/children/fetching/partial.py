@@ -93,6 +93,12 @@ class Partial:
             self._file.seek(0)
         self.etag = ""
 
+    def wait(self, seconds: float) -> None:
+        """Wait so long. Raises Stopped once it is closed."""
+        with self.changed:
+            if self.changed.wait_for(lambda: self.closed, seconds):
+                raise Stopped
+
     def sync(self) -> None:
         """Return when all of it is on the disk. A disk that failed once says so ever after."""
         with self._syncing:

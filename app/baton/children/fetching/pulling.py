@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import random
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -73,7 +72,6 @@ class Puller:
 
     def __init__(self, web: wire.Web, offer: Offer, partial: Partial, pace: Pace) -> None:
         self.rests_until = 0.0
-        self.ended = threading.Event()
         self._web = web
         self._offer = offer
         self._partial = partial
@@ -82,7 +80,7 @@ class Puller:
         self._name = offer.source.file or self._what
 
     def run(self) -> None:
-        """Raises Failure, OSError where the disk refuses, and Stopped after `ended` was set."""
+        """Raises Failure, OSError from the disk, and Stopped once the partial is closed."""
         failures, most = 0, self._partial.size
         while self._partial.size < self._offer.size:
             try:
@@ -103,8 +101,7 @@ class Puller:
                 raise trouble.failure from trouble
             wait = max(wait, trouble.wait)
             self.rests_until = time.monotonic() + wait
-        if self.ended.wait(wait):
-            raise Stopped
+        self._partial.wait(wait)
 
     def _attempt(self) -> None:
         """Ask once for what is missing and append it. Raises Trouble if not all of it came."""
@@ -238,7 +235,8 @@ class Puller:
         """Read what has come, at most so much; nothing at the end."""
         silent = time.monotonic() + self._web.patience
         while True:
-            self._go_on()
+            if self._partial.closed:
+                raise Stopped
             try:
                 return read(most, _GLANCE)
             except httpcore.ReadTimeout as error:
@@ -247,10 +245,6 @@ class Puller:
                     raise Trouble(failure) from error
             except httpcore.NetworkError as error:
                 raise Trouble(self._cut()) from error
-
-    def _go_on(self) -> None:
-        if self.ended.is_set():
-            raise Stopped
 
     # What is told
 

@@ -92,14 +92,13 @@ class _Copier:
 
     def __init__(self, source: Path, size: int, sha256: str, partial: Partial) -> None:
         self.rests_until = 0.0
-        self.ended = threading.Event()
         self._source = source
         self._size = size
         self._vouched = bool(sha256)
         self._partial = partial
 
     def run(self) -> None:
-        """Raises Failure, OSError where the disk refuses, and Stopped after `ended` was set."""
+        """Raises Failure, OSError from the disk, and Stopped once the partial is closed."""
         if not self._vouched:
             self._partial.restart()
         with space.read(self._source), self._source.open("rb", buffering=0) as file:
@@ -115,8 +114,6 @@ class _Copier:
             )
 
     def _append(self, piece: bytes) -> None:
-        if self.ended.is_set():
-            raise Stopped
         if self._partial.size + len(piece) > self._size:
             raise Failure(
                 "ModelFileError",
@@ -209,7 +206,6 @@ def _watched(
                 report(Phase.VERIFYING, wanted.size, wanted.size)
         return found
     finally:
-        source.ended.set()
         partial.close()
         wait({hashing}, 1.0)
 
