@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 from baton.children import refusals
 from baton.children.calls import Call
 from baton.children.gateway import TEXT_SECONDS, Voice, _chat_body, _encoded, _responses_body
+from baton.children.process import Child
 from baton.children.wire import check
 
 OPENAI = "https://api.openai.com/v1"
@@ -163,6 +165,14 @@ async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
     refused = httpx.Response(400, stream=stream)
     failure = await refusals.of_response(call(context=8192), refused)
     assert (failure.fields["needed"], failure.fields["limit"]) == (needed, limit)
+
+
+async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:
+    child = Child("gateway", dict(os.environ))
+    child.send("setup", keys_file="/secret", proxy=["secret"])
+    await child.gone()
+    assert child.why().startswith("It ended (exit code 1): KeyError at ")
+    assert "secret" not in child.last_words
 
 
 async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
