@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from baton.adapters.cloud import Gateway, Patience
-from baton.domain.chat import Message, Request, Role
+from baton.domain.chat import Finish, Message, Request, Role
 from baton.domain.errors import (
     BudgetExceeded,
     ContextTooLong,
@@ -278,19 +278,27 @@ async def test_many_at_once_stay_below_the_ceiling(way: Gateway, tmp_path: Path)
         assert not done.egress
 
 
-async def test_an_endless_answer_is_ended_and_stays_charged(way: Gateway, tmp_path: Path) -> None:
+async def test_an_answer_past_its_cap_is_cut_and_freezes_the_cloud(
+    way: Gateway, tmp_path: Path
+) -> None:
     cloud = Cloud(prices=PRICES, choose=asked_fault)
     async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
-        dones = await make(desk, [(kind, Fault.ENDLESS) for kind in MODELS])
-        await desk.quiet()
-        for done in dones:
-            assert "doesn't come to an end" in str(done.error)
-            assert done.charge is not None
-            assert done.charge.status is Status.UNCONFIRMED
-            assert done.charge.charged == done.charge.held
-        after = await desk.call("server")
-        assert after.error is None
-    assert cloud.posts == len(MODELS) + 1
+        for kind in MODELS:
+            past = await desk.call(kind, Fault.ENDLESS)
+            posts = cloud.posts
+            after = await desk.call(kind)
+            await desk.quiet()
+            assert (past.error, past.text[: len(WHOLE)]) == (None, WHOLE)
+            assert past.tally is not None
+            assert past.tally.usage is not None
+            assert past.tally.usage.finish is Finish.LENGTH
+            assert past.charge is not None
+            assert past.charge.status is Status.UNCONFIRMED
+            assert past.charge.charged == past.tally.cost > past.charge.held
+            assert past.charge.tokens_out > 300
+            assert isinstance(after.error, BudgetExceeded)
+            assert cloud.posts == posts
+            assert await desk.ledger.thaw()
 
 
 @pytest.mark.parametrize(

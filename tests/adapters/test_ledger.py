@@ -106,12 +106,11 @@ async def test_what_is_left_stays_charged_until_it_is_released(ledger: Ledger) -
     assert [charge.status for charge in await ledger.charges()] == [Status.RELEASED]
 
 
-async def test_what_a_call_costs_at_most_is_charged_up_to_the_hold(ledger: Ledger) -> None:
-    counted = Used(500, 100)
-    few, many = [await ledger.hold(bill()) for _ in range(2)]
-    assert await ledger.leave(few.call, counted) == MINI.most(500, 100) < HELD
-    assert await ledger.leave(many.call, Used(50_000, 10_000)) == HELD
-    assert await amounts(ledger) == (0, 0, MINI.most(500, 100) + HELD)
+async def test_what_a_call_costs_at_most_is_charged(ledger: Ledger) -> None:
+    hold = await ledger.hold(bill())
+    assert await ledger.leave(hold.call, Used(500, 100)) == MINI.most(500, 100) < HELD
+    assert await amounts(ledger) == (0, 0, MINI.most(500, 100))
+    assert (await ledger.standing(DAY)).frozen == ""
 
 
 async def test_what_was_never_sent_is_given_back(ledger: Ledger) -> None:
@@ -446,6 +445,17 @@ async def test_more_than_was_held_is_charged_and_freezes_the_cloud(ledger: Ledge
     assert not await ledger.thaw()
     assert (await ledger.standing(DAY)).frozen == ""
     assert (await ledger.hold(bill())).amount == HELD
+
+
+async def test_what_surely_passed_its_cap_is_charged_and_freezes_the_cloud(ledger: Ledger) -> None:
+    hold = await ledger.hold(bill())
+    cost = await ledger.leave(hold.call, Used(1000, 2000))
+    assert cost == MINI.most(1000, 2000) > hold.amount
+    assert await amounts(ledger) == (0, 0, cost)
+    with pytest.raises(BudgetExceeded, match="gpt charged"):
+        await ledger.hold(bill())
+    assert await ledger.thaw()
+    assert await ledger.release(hold.call) == cost
 
 
 async def test_a_free_worker_that_charges_is_frozen_too(ledger: Ledger) -> None:

@@ -447,13 +447,17 @@ async def test_an_error_that_trickles_is_not_waited_for(
     assert not heard.declined
 
 
+RUN = b'data: {"choices": [{"delta": {"content": "--------"}}]}\n\n'
+"""So many dashes may be one token."""
+
+
 @pytest.mark.parametrize(
     "pieces",
     [
         (OPEN, PING * 1000, 0.0),
         (OPEN, b'data: {"choices": []}\n\n' * 1000, 0.0),
-        (OPEN, WORD * 1000, 0.0),
-        (OPEN, THOUGHT * 1000, 0.0),
+        (OPEN, RUN * 1000, 0.0),
+        (OPEN, RUN.replace(b"content", b"reasoning") * 1000, 0.0),
         (OPEN, b"data: " + b"x" * 1_000_000, 0.0),
         (OPEN, b"data: " + b"x" * 1_000_000 + b"\n", 0.0),
         (HEAD + b"".join(b"x-%d: 1\r\n" % i for i in range(200)) + b"\r\n", WORD, 0.0),
@@ -468,6 +472,22 @@ async def test_an_answer_beyond_its_bounds_is_ended(
             heard = await hear(out(), asked(server.base_url, cap=100))
         await asyncio.wait_for(server.left.wait(), 10)
     assert "doesn't come to an end" in heard.said
+    assert len(heard.text) < 20_000
+
+
+@pytest.mark.parametrize("first", [b"", b"data: {\n\n"], ids=["good", "broken"])
+@pytest.mark.parametrize("piece", [WORD, THOUGHT], ids=["text", "thoughts"])
+async def test_an_answer_that_surely_passed_its_cap_is_cut_there(
+    out: Out, piece: bytes, first: bytes
+) -> None:
+    async with provider(OPEN, first + piece * 10, 0.0, again=True) as server:
+        call = asked(server.base_url, cap=100)
+        async with asyncio.timeout(30):
+            heard = await hear(out(), call)
+        await asyncio.wait_for(server.left.wait(), 10)
+    assert (heard.failure, call.ended_well, call.finish) == (None, True, "length")
+    assert call.usage is None
+    assert call.output_bound > 100
     assert len(heard.text) < 20_000
 
 

@@ -50,6 +50,18 @@ def test_a_charge_above_its_hold_is_named_and_has_an_exit_code(
     assert "baton budget release --freeze" in done.err
 
 
+def test_an_answer_past_its_cap_is_a_charge_above_its_hold(call: Call, cloud: Cloud) -> None:
+    cloud.next(Fault.ENDLESS)
+    done = call("ask", "-m", "far", piped=b"Hello?")
+    assert done.code == 4
+    assert "naïve answer" in done.out
+    assert "far charged $" in done.err
+    assert "cut at its length cap" in done.err
+    again = call("ask", "-m", "far", piped=b"Hello?")
+    assert (again.code, cloud.posts) == (4, 1)
+    assert "The cloud is frozen" in again.err
+
+
 @pytest.mark.parametrize("words", [(), ("--json",)])
 @pytest.mark.parametrize("command", [("keys", "test", "LAB_KEY"), ("workers", "test", "far")])
 def test_a_trial_that_is_charged_above_its_hold_warns(

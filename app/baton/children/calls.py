@@ -25,8 +25,8 @@ class Call:
     the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
     differ. `schema` is the JSON Schema that the answer shall keep to, "" where none can be asked
     for. `announce` reports to the front what will be sent; nothing is until `go` is set.
-    `ended_well` is whether all of the answer came, `may_think_unseen` whether the model may have
-    written more than it shows.
+    `ended_well` is whether all of the answer came, or all until it passed its cap;
+    `may_think_unseen` whether the model may have written more than it shows.
     """
 
     id: int
@@ -66,9 +66,19 @@ class Call:
         return "default" if self.is_openais else None
 
     @property
+    def is_past_cap(self) -> bool:
+        """Whether more came than the provider was allowed to write."""
+        return self.reader.fewest > self.cap
+
+    @property
+    def finish(self) -> str:
+        """Why the answer ended; it is cut where it passed its cap."""
+        return self.reader.finish or "length"
+
+    @property
     def usage(self) -> Count | None:
-        """The provider's count, if it can be believed for what went both ways."""
-        count = self.reader.usage
+        """The provider's last count, if it can be believed for what went both ways."""
+        count = self.reader.usage if self.reader.at_end else None
         fewest = sum(fewest_tokens(said["content"]) for said in self.messages)
         return count if count is not None and count.tokens_in >= fewest else None
 
@@ -78,9 +88,12 @@ class Call:
 
         A token stands for a byte at least, but for those around the text. A model that may have
         thought unseen, one that wrote something else than text, and a provider whose count was
-        implausible, may charge the whole cap.
+        implausible, may charge the whole cap. An answer past its cap has no such bound: it has the
+        fewest tokens that can be charged.
         """
         reader = self.reader
+        if self.is_past_cap:
+            return reader.fewest
         is_counted = reader.count is not None or reader.is_count_broken
         if self.may_think_unseen or reader.has_unread or is_counted:
             return self.cap

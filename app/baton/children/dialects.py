@@ -144,11 +144,15 @@ class Reader(ABC):
         return self._is_own_error and not output and not self.broken
 
     @property
+    def fewest(self) -> int:
+        """The number of tokens that the text and thoughts so far can't have less of."""
+        return self._fewest.count + self._fewest_thoughts.count
+
+    @property
     def usage(self) -> Count | None:
         """The provider's count, if it can be believed for the text and thoughts that came."""
         count = self.count
-        fewest = self._fewest.count + self._fewest_thoughts.count
-        if count is None or count.tokens_out < fewest:
+        if count is None or count.tokens_out < self.fewest:
             return None
         parts = count.cached + count.cache_written
         return count if count.tokens_in > 0 and parts <= count.tokens_in else None

@@ -226,7 +226,7 @@ def _done(call: Call) -> dict[str, Any]:
             "cache_written": count.cache_written,
             "reported": count.reported,
         }
-    return {"finish": call.reader.finish, "usage": usage, "bound": call.output_bound}
+    return {"finish": call.finish, "usage": usage, "bound": call.output_bound}
 
 
 def _tell(error: Exception) -> None:

@@ -243,7 +243,10 @@ class Outward:
     async def _texts(
         self, call: Call, response: httpx.Response, patience: Patience
     ) -> AsyncGenerator[str]:
-        """Read the answer; it ended well if HTTP and the provider's dialect both say so."""
+        """Read the answer; it ended well if HTTP and the provider's dialect both say so.
+
+        One that passed its cap is cut there: the provider may charge for every further word.
+        """
         seen, reader = 0, call.reader
         pieces = response.aiter_raw()
         try:
@@ -259,13 +262,15 @@ class Outward:
                     patience.renew()
                 if text:
                     yield text
+                if call.is_past_cap:
+                    break
                 if reader.is_too_long or bounds.is_endless(
                     call.cap, seen=seen, events=reader.events, written=reader.written
                 ):
                     raise refusals.endless(call)
         except (httpx.HTTPError, TimeoutError) as error:
             raise refusals.of_error(call, error) from error
-        call.ended_well = reader.at_end
+        call.ended_well = reader.at_end or call.is_past_cap
         if not call.ended_well:
             raise refusals.unfinished(call)
 

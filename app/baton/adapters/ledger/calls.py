@@ -305,22 +305,24 @@ def settle(connection: Connection, call: str, used: Used, now: float) -> int:
 def leave(connection: Connection, call: str, now: float, most: Used | None = None) -> int:
     """Charge what the call costs at most, or all that was held; unconfirmed.
 
-    Nothing if the call was taken for lost unsent.
+    More than was held freezes the cloud: the answer passed its cap. Nothing is charged if the call
+    was taken for lost unsent.
     """
     row = _call(connection, call)
-    status, held = Status(row["status"]), int(row["held"])
-    if status is Status.HELD or _was_taken_over(row, Status.RELEASED):
-        cost, tokens = held, (0, 0)
-        if most is not None:
-            tokens = (_count(most.tokens_in), _count(most.tokens_out))
-            cost = min(held, price_of(row["price"]).most(*tokens))
-        _move(connection, call, Status.UNCONFIRMED, cost, now, tokens)
-        return cost
+    status, cost, tokens = Status(row["status"]), int(row["held"]), (0, 0)
     if _was_taken_over(row, Status.VOID):
         return 0
-    if not _was_taken_over(row, Status.UNCONFIRMED):
+    if status is not Status.HELD and not _was_taken_over(row, Status.RELEASED, Status.UNCONFIRMED):
         raise _twice(row)
-    return held
+    if most is not None:
+        tokens = (_count(most.tokens_in), _count(most.tokens_out))
+        cost = min(price_of(row["price"]).most(*tokens), MOST)
+    if cost > row["held"]:
+        freeze(connection, overcharge(row["worker"], cost, row["held"]).message, now)
+    if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
+        cost = max(cost, row["charged"])
+    _move(connection, call, Status.UNCONFIRMED, cost, now, tokens)
+    return cost
 
 
 def void(connection: Connection, call: str, now: float) -> None:

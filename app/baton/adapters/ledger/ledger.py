@@ -169,7 +169,10 @@ class Ledger:
         return await self._write(lambda c: calls.settle(c, call, used, self._clock()))
 
     async def leave(self, call: str, most: Used | None = None) -> int:
-        """Charge what the call costs at most, or all that was held; unconfirmed. Return it."""
+        """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
+
+        More than was held, which only an answer past its cap can cost, freezes the cloud.
+        """
         return await self._write(lambda c: calls.leave(c, call, self._clock(), most))
 
     async def void(self, call: str) -> None:
