@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.plan import most_of, plan_text
+from baton.cli.plan import plan_text
 from baton.cli.steps import told_access
-from baton.domain.chat import Card, Role, Turn, TurnStatus
+from baton.domain.chat import Card
 from baton.domain.labels import Label
 from baton.domain.money import NANO
-from baton.domain.plan import Material
 from baton.domain.prices import Price, Rates
 from cli.calling import Call
 from cli.recorded import PLAN
@@ -95,25 +94,6 @@ def test_a_mistake_is_told_before_anything_is_kept(
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert told in done.err
     assert call("history", "ls", "--json").out == "[]\n"
-
-
-def asked(text: str) -> Material:
-    done = TurnStatus.DONE
-    return Material((Turn("t", "c", None, Role.USER, text, done, Label.CLOUD, 0.0),))
-
-
-def test_the_most_a_step_can_cost_grows_with_all_that_it_sees() -> None:
-    small = Card("small", "local", "Small", max_output=500)
-    large = Card("large", "local", "Large", max_output=500)
-    unknown = Card("gpt", "cloud", "GPT", Label.CLOUD, price=None)
-    cards = {"small": small, "large": large, "gpt": CLOUD}
-    free, also_free, priced, free_too = most_of(PLAN, asked("Hi"), cards)
-    assert free == also_free == free_too == 0
-    assert priced is not None
-    # It reads two results of 500 tokens each, of which each has some bytes, and writes 1,000.
-    assert priced > (2 * 500 + 1000) * 1000
-    assert priced < 20_000 * 1000
-    assert most_of(PLAN, asked("Hi"), cards | {"gpt": unknown})[2] is None
 
 
 def test_pieces_of_files_are_named_as_such() -> None:

@@ -336,3 +336,24 @@ async def test_who_waits_for_money_can_stop_and_leaves_the_line() -> None:
         await here.ledger.void(other.call)
         assert (await here.play(None)).status == "finished"
         assert await here.held() == 0
+
+
+async def test_a_shown_plan_counts_the_results_that_a_step_will_read() -> None:
+    plan = Plan(
+        (
+            step("far", "Do it."),
+            step("far", "Do it.", "1"),
+            step("far", "Do it.", "1", "2"),
+            step("small", "Do it.", "3"),
+        ),
+        (4,),
+    )
+    async with house(Actor(local()), Actor(cloud())) as here:
+        await here.play(plan, limits=Limits(preview=True))
+        one, two, three, free = here.person.asked[-1].costs
+        assert one is not None
+        assert two is not None
+        assert three is not None
+        assert 0 < one < two < three
+        assert free == 0
+        assert here.actors["far"].requests == []

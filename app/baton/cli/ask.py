@@ -242,8 +242,7 @@ async def _play(
     if options.preview and not options.as_json:
         from baton.cli.plan import drawing
 
-        earlier = await baton.store.thread(conversation) if conversation is not None else ()
-        special = drawing(prompt, earlier, baton.orchestra.roster)
+        special = drawing(baton.orchestra.roster)
     if conversation is not None and not options.quiet and os.isatty(2):
         await _tell_unfinished(baton.store, conversation)
     place = Place(conversation)

@@ -22,10 +22,13 @@ class Asker:
         self._output = output
         self._drop_oldest = drop_oldest
         self._one_at_a_time = asyncio.Lock()
+        self.costs: tuple[int | None, ...] = ()
+        """What each step of the plan that was to be confirmed can cost at most."""
 
     async def __call__(self, question: Question) -> str:
         """Return the id of the choice."""
         if question.plan is not None:
+            self.costs = question.costs
             return question.default  # it is shown once the run is over, and played later
         # An offer's text can't be edited here; it can be asked again.
         choices = {choice.id: choice.label for choice in question.choices if choice.id != "edit"}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from baton.cli.asking import Asker
 from baton.cli.output import Output, to_json
 from baton.cli.result import as_object, event_object
 from baton.domain.events import (
@@ -32,8 +33,8 @@ class Form(Protocol):
         ...
 
 
-Special = Callable[[Output], Form]
-"""Makes a form that is not one of Manner's."""
+Special = Callable[[Output, Asker], Form]
+"""Makes a form that is not one of Manner's; it may look at what was asked."""
 
 
 class AsText:

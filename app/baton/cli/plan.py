@@ -23,20 +23,17 @@ from baton.cli.options import (
 )
 from baton.cli.output import Output
 from baton.cli.steps import told_access, told_need, told_numbers, told_subtask, wrapped
-from baton.domain.chat import Card, Prompt, Role, Turn, TurnStatus, input_bound
+from baton.domain.chat import Card
 from baton.domain.events import Event
-from baton.domain.labels import Label
 from baton.domain.money import show_usd
-from baton.domain.plan import Material, Plan
+from baton.domain.plan import Plan
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
 from baton.domain.view import RunView, doing
 
 if TYPE_CHECKING:
+    from baton.cli.asking import Asker
     from baton.cli.forms import Form, Special
-
-_BYTES = 4
-"""About how many bytes a token of an answer has: the next step reads them."""
 
 
 @click.command(cls=WithStrategies)
@@ -64,15 +61,11 @@ def plan(**typed: Any) -> int:
     return answer(Options(**typed, preview=True))
 
 
-def drawing(prompt: Prompt, earlier: Sequence[Turn], roster: Sequence[Card]) -> Special:
+def drawing(roster: Sequence[Card]) -> Special:
     """Return what shows a drawn plan at the end of its run."""
-    asked = Turn(
-        "", "", None, Role.USER, prompt.text, TurnStatus.DONE, Label.LOCAL, 0.0, files=prompt.files
-    )
-    material = Material((*earlier, asked))
 
-    def begin(output: Output) -> Form:
-        return _AsPlan(output, material, roster)
+    def begin(output: Output, asker: Asker) -> Form:
+        return _AsPlan(output, asker, roster)
 
     return begin
 
@@ -80,9 +73,9 @@ def drawing(prompt: Prompt, earlier: Sequence[Turn], roster: Sequence[Card]) -> 
 class _AsPlan:
     """The plan, for a person to read."""
 
-    def __init__(self, output: Output, material: Material, roster: Sequence[Card]) -> None:
+    def __init__(self, output: Output, asker: Asker, roster: Sequence[Card]) -> None:
         self._output = output
-        self._material = material
+        self._asker = asker
         self._cards = {card.id: card for card in roster}
 
     def take(self, event: Event, view: RunView) -> None:
@@ -93,30 +86,12 @@ class _AsPlan:
         """Show the plan, if there is one."""
         if view.plan is None or view.started is None:
             return
-        text = plan_text(view.plan, most_of(view.plan, self._material, self._cards), self._cards)
+        text = plan_text(view.plan, self._asker.costs, self._cards)
         why = "" if view.routed is None else "\n".join(wrapped(one_line(view.routed.why), ""))
         if view.cost:
             text += f"\nTo draw this plan cost {show_usd(view.cost)}."
         way = f"Play it: baton resume {view.started.run}"
         self._output.data(f"{why}\n\n{text}\n\n{way}\n".lstrip())
-
-
-def most_of(plan: Plan, material: Material, cards: dict[str, Card]) -> list[int | None]:
-    """Return about the most that each step can cost, in nano-dollars (None: unknown).
-
-    Its answer is taken to be as long as its worker may write, as are the results it sees.
-    """
-    longest = [cards[step.worker].max_output if step.worker in cards else 0 for step in plan.steps]
-    found: list[int | None] = []
-    for number, step in enumerate(plan.steps, start=1):
-        card = cards.get(step.worker)
-        if card is None or card.price is None:
-            found.append(None)
-            continue
-        read = input_bound(plan.messages(number, material, {}, card.system))
-        read += sum(_BYTES * longest[n - 1] for n in step.inputs)
-        found.append(card.price.most(read, card.max_output))
-    return found
 
 
 def plan_text(plan: Plan, most: Sequence[int | None], cards: dict[str, Card]) -> str:

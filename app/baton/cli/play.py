@@ -65,8 +65,9 @@ async def play(
 async def show(begin: Callable[[Ask], Run], manner: Manner, special: Special | None = None) -> int:
     """Begin a run, show it (in a `special` form), and return the exit code."""
     output = Output(manner.quiet)
-    run = begin(Asker(output, manner.drop_oldest))
-    form = special(output) if special is not None else _form(manner, output)
+    asker = Asker(output, manner.drop_oldest)
+    run = begin(asker)
+    form = special(output, asker) if special is not None else _form(manner, output)
     view, waited = RunView(), False
     async with _leaving(output, run.cancel) as left:
         try:

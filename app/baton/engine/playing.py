@@ -16,7 +16,6 @@ from baton.domain import events as ev
 from baton.domain.chat import Card, Message, Purpose, Request, Role, Sent, Shape, Text
 from baton.domain.errors import BudgetExceeded, PlanError, StoreError
 from baton.domain.plan import Material, Outcome, Plan, single
-from baton.domain.prices import FREE
 from baton.domain.routing import Judgement
 from baton.engine import weighing
 from baton.engine.meter import Metered, Tally
@@ -25,6 +24,9 @@ from baton.engine.part import Part
 from baton.engine.ports import Choice, Funds, Proposal, Question, Situation, Strategy
 from baton.engine.stage import Stage
 from baton.engine.surroundings import look_around
+
+BYTES_PER_TOKEN = 4
+"""About how many bytes a token of an answer has: the step that reads it is billed for them."""
 
 GO, STOP, EDIT = "go", "stop", "edit"
 """What a person may say to a plan."""
@@ -85,10 +87,11 @@ class Playing:
         )
 
     def outputs(self, step: int) -> dict[int, str]:
-        """Return the whole texts of the steps that a step sees."""
+        """Return the whole texts of the steps that a step sees and that are over."""
         assert self.plan is not None
         inputs = self.plan.steps[step - 1].inputs
-        return {n: self._parts[n].text for n in inputs if self._parts[n].error is None}
+        begun = {n: self._parts[n] for n in inputs if n in self._parts}
+        return {n: part.text for n, part in begun.items() if part.error is None}
 
     # The way
 
@@ -204,17 +207,24 @@ class Playing:
             raise Withdrawn
 
     async def _costs(self) -> tuple[int | None, ...]:
-        """Return what each step can cost at most; unknown where it sees what is to be written."""
+        """Return what each step can cost at most (None: it has no price).
+
+        The results that it reads are not there yet; they are taken to be as long as expected.
+        """
         assert self.plan is not None
         costs: list[int | None] = []
+        lengths: list[int] = []
         for number, step in enumerate(self.plan.steps, start=1):
             card = self.situation.card(step.worker)
-            if (card.price or FREE).is_free:
-                costs.append(0)
-            elif step.inputs:
-                costs.append(None)
-            else:
-                costs.append(await self.stage.offers.most(card, Part(self, number, step).request()))
+            request = Part(self, number, step).request()
+            lengths.append(request.expected_tokens or card.max_output)
+            if card.price is None or card.price.is_free:
+                costs.append(None if card.price is None else 0)
+                continue
+            unread = sum(lengths[n - 1] for n in step.inputs) * BYTES_PER_TOKEN
+            read = (*request.messages, Message(Role.USER, "-" * unread))
+            request = replace(request, messages=read if unread else request.messages)
+            costs.append(await self.stage.offers.most(card, request))
         return tuple(costs)
 
     async def _play_steps(self) -> None:

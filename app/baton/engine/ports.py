@@ -477,7 +477,8 @@ class Question:
     """Something only the person can decide. `default` is the safe choice, taken without them.
 
     It is about an `offer` to send something, or about a `plan` before anything of it is called:
-    `costs` is what each of its steps can cost at most, in nano-dollars (None: not known yet).
+    `costs` is what each of its steps can cost at most, in nano-dollars (None: it has no price);
+    of a step that reads other results only about, since their length isn't known yet.
     """
 
     text: str

@@ -55,7 +55,7 @@ def told_plan(plan: Plan, roster: Roster, costs: Sequence[int | None]) -> str:
     for number, (step, cost) in enumerate(zip(plan.steps, costs, strict=True), start=1):
         name = one_line(name_of(step.worker, roster), 40) or "whoever suits"
         facts = [name, place_of(step.worker, _NOBODY, roster)] if step.worker else [name]
-        facts += _cost(cost)
+        facts += _cost(cost, "about " if step.inputs else "")
         facts.append(f"sees {_seen(step)}")
         facts += ["may be left out"] if step.optional else []
         if number in plan.answer:
@@ -69,8 +69,8 @@ def _seen(step: Step) -> str:
     return ", ".join(names) or "nothing but this"
 
 
-def _cost(cost: int | None) -> list[str]:
-    """Say what a step can cost at most, where that is known: what earlier steps write isn't."""
+def _cost(cost: int | None, about: str) -> list[str]:
+    """Say what a step can cost at most; `about` that where it reads what isn't written yet."""
     if cost is None:
-        return ["price not known yet"]
-    return [f"at most {at_least(cost)}"] if cost else []
+        return ["no price"]
+    return [f"at most {about}{at_least(cost)}"] if cost else []
