@@ -350,7 +350,10 @@ def all_bytes(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
 
 
-async def test_nothing_of_a_purged_conversation_remains_in_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_nothing_of_a_purged_conversation_remains_in_the_file(
+    tmp_path: Path, at_once: bool
+) -> None:
     path = tmp_path / "baton.db"
     store = Store.open(path)
     words = ["Xylophonquartz", "Zwiebelkuchen", "Quetzalcoatlus", "Brombeerstrauch", "Ypsilanti"]
@@ -368,7 +371,11 @@ async def test_nothing_of_a_purged_conversation_remains_in_the_file(tmp_path: Pa
     await store.rename(begun.conversation, title)
     await store.save_draft(begun.conversation, prompt)
     assert await store.search(answer[:6])
-    await store.purge(begun.conversation)
+    if at_once:
+        await store.purge(begun.conversation)
+    else:
+        await store.hide(begun.conversation)
+        assert await store.purge_hidden() == 1
     content = all_bytes(tmp_path).lower()
     assert b"mangosteen" in content
     for word in words:

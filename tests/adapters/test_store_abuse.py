@@ -287,6 +287,18 @@ def test_what_is_no_database_is_kept_aside(tmp_path: Path, content: bytes) -> No
     assert conversations == 0
 
 
+def test_names_of_what_is_kept_aside_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "strftime", lambda _: "20261123-120000")
+    path = tmp_path / "baton.db"
+    for number in range(3):
+        path.write_text(str(number))
+        sqlite.set_aside(path)
+    names = [f"baton.db.broken-20261123-120000{end}" for end in ("", "-2", "-3")]
+    assert [(tmp_path / name).read_text() for name in names] == ["0", "1", "2"]
+
+
 def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
     path.touch()

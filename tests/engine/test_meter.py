@@ -82,8 +82,10 @@ async def test_nothing_stricter_than_a_worker_may_see_passes_the_gate(
 async def test_a_charge_names_the_model_that_the_bill_will_name(
     ledger: SlowLedger, model: str, billed: str
 ) -> None:
-    _, metered, _ = gate(ledger, replace(cloud(), model=model))
+    _, metered, told = gate(ledger, replace(cloud(), model=model))
     assert [chunk async for chunk in metered.stream(REQUEST)]
+    assert told[0].first_token is not None
+    assert 0 <= told[0].first_token <= told[0].seconds
     [charge] = await ledger.charges()
     assert (charge.model, charge.worker, charge.status) == (billed, "far", Status.SETTLED)
 
