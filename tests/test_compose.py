@@ -317,3 +317,30 @@ async def test_a_ceiling_that_is_changed_during_a_start_is_obeyed(
     await baton.ledger.hold(bill(settings.budget.ceilings))
     await other.aclose()
     await baton.aclose()
+
+
+async def test_no_ceiling_that_is_set_later_loosens_one_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_BUDGET__DAY", "0.0001")
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    write(paths.config_file, {"budget": {"day": "1"}})
+    settings = load(paths.config_file)
+    other = open_ledger(paths)
+    baton = compose(settings, paths, history=False)
+
+    async def ceiling() -> int | None:
+        [today, _] = (await baton.orchestra.standing()).rooms
+        return today.ceiling
+
+    limit = await ceiling()
+    for amount in (5 * NANO, None):
+        await other.set_ceiling(Scope.DAY, amount)
+        assert await ceiling() == limit == NANO // 10_000
+        with pytest.raises(BudgetExceeded, match="BATON_BUDGET__DAY") as caught:
+            await baton.ledger.hold(bill(settings.budget.ceilings))
+        assert "budget set" not in str(caught.value)
+    await other.set_ceiling(Scope.DAY, 1)
+    assert await ceiling() == 1
+    await other.aclose()
+    await baton.aclose()

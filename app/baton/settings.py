@@ -341,6 +341,18 @@ def load(
     )
 
 
+def ceiling_variables(environ: Mapping[str, str] = os.environ) -> dict[Scope, tuple[int, str]]:
+    """Return the ceilings that the environment sets, each with its variable.
+
+    Variables that can't be read set none: nothing is spent under them, since `load` refuses them.
+    """
+    try:
+        ceilings = _combined(read_environment(environ, Settings)).budget.ceilings
+    except ConfigError:
+        return {}
+    return {scope: (most, f"BATON_BUDGET__{scope.upper()}") for scope, most in ceilings.items()}
+
+
 def ignored_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
     """Return the variables that begin like settings and are none.
 

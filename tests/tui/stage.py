@@ -161,6 +161,7 @@ async def staged(
     cloud: Script | None = None,
     card: Card = GPT,
     ceilings: Mapping[Scope, int] | None = None,
+    bounds: Mapping[Scope, tuple[int, str]] = {},
     redactor: Redactor | None = None,
     terms: Mapping[str, Any] | None = None,
     size: tuple[int, int] = (80, 24),
@@ -173,7 +174,8 @@ async def staged(
 ) -> AsyncIterator[Stage]:
     """Open the app with one worker per script (`small`, then `large`).
 
-    With a `cloud` script there is a worker elsewhere too, and $2 a day unless `ceilings` differ.
+    With a `cloud` script there is a worker elsewhere too, and $2 a day unless `ceilings` differ;
+    `bounds` are those of the environment.
     `equip` returns more of what lies on the desk. Without `settle` the app is still starting.
     With `nobody` there is no worker here.
     """
@@ -186,7 +188,7 @@ async def staged(
     if cloud is not None:
         workers[card.id] = ScriptedWorker(cloud, card)
         ceilings = {Scope.DAY: 2 * NANO} if ceilings is None else ceilings
-    kept, ledger = store or Store.open(None), Ledger.open(None)
+    kept, ledger = store or Store.open(None), Ledger.open(None, bounds=bounds)
     orchestra = Orchestra(
         workers,
         kept,

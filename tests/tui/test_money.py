@@ -177,6 +177,17 @@ async def test_a_ceiling_is_set_for_good_and_at_once(tmp_path: Path) -> None:
         assert "Ask gpt-5-mini?" not in stage.see()
 
 
+async def test_a_ceiling_of_the_environment_stays_whatever_is_set(tmp_path: Path) -> None:
+    bounds = {Scope.DAY: (NANO // 100, "BATON_BUDGET__DAY")}
+    async with staged(tmp_path, cloud=afar(), ceilings={}, bounds=bounds) as stage:
+        await stage.send("/budget day 5")
+        await stage.until(lambda: "BATON_BUDGET__DAY sets $0.01 where" in flat(stage))
+        assert "At most $5.00" not in flat(stage)
+        assert load(tmp_path / "config.toml", {}).budget.ceilings == {Scope.DAY: 5 * NANO}
+        [today, _] = (await stage.desk.orchestra.standing()).rooms
+        assert today.ceiling == NANO // 100
+
+
 async def test_a_ceiling_counts_in_this_window_at_once(tmp_path: Path) -> None:
     async with staged(tmp_path, cloud=afar(), ceilings={}) as stage:
         await stage.send("/budget day 1")

@@ -157,10 +157,8 @@ def verdict(settings: Settings, standing: Standing) -> str:
     tight = standing.tightest
     if tight is not None and not tight.left:
         why = "the ceiling is used up" if tight.ceiling else "the ceiling is $0"
-        return (
-            f"Nothing can be spent: {why} for {_SCOPES[tight.scope]}. "
-            f"`baton budget set {tight.scope} AMOUNT` allows more."
-        )
+        way = tight.variable or f"`baton budget set {tight.scope} AMOUNT`"
+        return f"Nothing can be spent: {why} for {_SCOPES[tight.scope]}. {way} allows more."
     return f"The cloud is on: {_POLICIES[policy]}."
 
 

@@ -16,7 +16,7 @@ from baton.domain.errors import ConfigError, StoreError
 from baton.domain.library import State
 from baton.domain.sanitise import one_line
 from baton.settings import LocalWorker as LocalSettings
-from baton.settings import Paths, Settings, load, write
+from baton.settings import Paths, Settings, ceiling_variables, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -287,6 +287,7 @@ def open_ledger(paths: Paths) -> Ledger:
         records=paths.ledger_records,
         history=paths.database,
         reread=partial(_ceilings, paths.config_file),
+        bounds=ceiling_variables(),
     )
 
 

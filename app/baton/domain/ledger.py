@@ -137,13 +137,17 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How one scope stands. `ceiling` None sets no limit, and `left` is None then."""
+    """How one scope stands. `ceiling` None sets no limit, and `left` is None then.
+
+    `variable` is the environment's that sets the ceiling, so that nothing else can raise it, or "".
+    """
 
     scope: Scope
     ceiling: int | None
     settled: int = 0
     held: int = 0
     unconfirmed: int = 0
+    variable: str = ""
 
     @property
     def used(self) -> int:

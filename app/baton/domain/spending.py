@@ -154,6 +154,8 @@ def _way_out(bill: Bill, room: Room, said: _Figures) -> str:
         )
     elif room.scope is Scope.RUN:
         way = f"Allow this prompt more with `--budget {dollars}`."
+    elif room.variable:
+        way = f"Set {room.variable} to {dollars} in the environment, and start Baton again."
     else:
         way = f"Raise it with `baton budget set {room.scope} {dollars}` or /budget."
     if room.unconfirmed:

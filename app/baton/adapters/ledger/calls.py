@@ -35,13 +35,15 @@ class Here:
     """This moment in this process: ceilings with a key above `since` are newer than its own.
 
     `reread` are the settings' ceilings as they were once the ledger was open: a ceiling that was
-    lowered while this process started counts too.
+    lowered while this process started counts too. `bounds` are those of this process's environment,
+    with the names of their variables: none of these ceilings is ever higher.
     """
 
     now: float
     owner: Owner
     since: int
     reread: Mapping[Scope, int]
+    bounds: Mapping[Scope, tuple[int, str]]
 
 
 def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
@@ -223,8 +225,17 @@ def _rooms(
             [scope.value, name],
         ).fetchone()
         amounts = zip(row or (0, 0, 0), _dated_otherwise(connection, scope, here.now), strict=True)
-        rooms.append(Room(scope, rules.get(scope), *map(sum, amounts)))
+        ceiling, variable = _bounded(rules.get(scope), here.bounds.get(scope))
+        settled, held, unconfirmed = map(sum, amounts)
+        rooms.append(Room(scope, ceiling, settled, held, unconfirmed, variable))
     return rooms
+
+
+def _bounded(ceiling: int | None, bound: tuple[int, str] | None) -> tuple[int | None, str]:
+    """Return the lower of a ceiling and the environment's, and the variable if that one rules."""
+    if bound is None or (ceiling is not None and ceiling < bound[0]):
+        return ceiling, ""
+    return bound
 
 
 def _dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequence[int]:

@@ -44,12 +44,14 @@ class Ledger:
         records: Path | None = None,
         history: Path | None = None,
         reread: Callable[[], Mapping[Scope, int]] = dict,
+        bounds: Mapping[Scope, tuple[int, str]] = {},
     ) -> None:
         self._path = path
         self._clock = clock
         self._memory = None if path is None else Memory(path, records, history)
         self._thread = ThreadPoolExecutor(1, "baton-ledger")
         self._opened = self._thread.submit(open_ledger, self._memory)
+        self._bounds = bounds
         self._reread = self._thread.submit(reread)
         self._thread.submit(self._recover)
 
@@ -62,15 +64,17 @@ class Ledger:
         records: Path | None = None,
         history: Path | None = None,
         reread: Callable[[], Mapping[Scope, int]] = dict,
+        bounds: Mapping[Scope, tuple[int, str]] = {},
     ) -> Ledger:
         """Begin to open the ledger at this path (None: in memory, forgotten at the end).
 
         Returns at once. What goes wrong is raised by whatever is called first. A ceiling that is
         set once the ledger is open, by any Baton, rules over those that bills bring along. Before
-        that it is in the settings, which `reread` returns: the lower of both rules. A folder of
+        that it is in the settings, which `reread` returns: the lower of both rules. `bounds`
+        are the environment's ceilings and their variables, which nothing raises. A folder of
         `records` and the `history` remember a ledger that is lost or set back.
         """
-        return cls(path, clock, records=records, history=history, reread=reread)
+        return cls(path, clock, records=records, history=history, reread=reread, bounds=bounds)
 
     @property
     def warning(self) -> str:
@@ -289,7 +293,7 @@ class Ledger:
 
     def _here(self) -> Here:
         since, reread = self._opened.result().since, self._reread.result()
-        return Here(self._clock(), self._owner, since, reread)
+        return Here(self._clock(), self._owner, since, reread, self._bounds)
 
     def _must_be_there(self) -> None:
         """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""

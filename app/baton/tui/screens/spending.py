@@ -12,7 +12,7 @@ from textual import work
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, ConfigError
 from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope, Thrift
+from baton.domain.ledger import Policy, Room, Scope, Thrift
 from baton.domain.money import show_usd
 from baton.domain.prices import FREE
 from baton.engine.policy import check
@@ -131,7 +131,9 @@ class SpendingScreen(WritingScreen):
         if order.amount is not None:
             ceilings[order.scope] = order.amount
         orchestra.terms = replace(orchestra.terms, ceilings=ceilings)
-        await self.transcript.note(self._new_ceiling(order))
+        rooms = (await self.desk.ledger.standing(ceilings, "")).rooms
+        [room] = [room for room in rooms if room.scope is order.scope]
+        await self.transcript.note(_kept(room) if room.variable else self._new_ceiling(order))
         if any(ceilings.values()):
             self.desk.warm_cloud()
 
@@ -240,3 +242,11 @@ class SpendingScreen(WritingScreen):
         except BatonError as error:
             return str(error)
         return NONE_STRONGER
+
+
+def _kept(room: Room) -> str:
+    """Say that the environment's ceiling is in force, whatever the settings have."""
+    return (
+        f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"
+        " Baton was started, and that stays."
+    )
