@@ -167,6 +167,14 @@ async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
     assert (failure.fields["needed"], failure.fields["limit"]) == (needed, limit)
 
 
+async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
+    said = {"error": {"message": "response_format is not supported."}}
+    stream = httpx.ByteStream(json.dumps(said).encode())
+    failure = await refusals.of_response(call(schema="{}"), httpx.Response(400, stream=stream))
+    assert "can't give an answer in a set form: response_format" in str(failure)
+    assert failure.fields["declined"]
+
+
 async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:
     child = Child("gateway", dict(os.environ))
     child.send("setup", keys_file="/secret", proxy=["secret"])

@@ -588,6 +588,7 @@ UNREAD = [
     ("chat", {"choices": [{"delta": {"tool_calls": [CALL]}}]}),
     ("chat", {"choices": [{"delta": {"content": {"text": "word"}}}]}),
     ("chat", {"choices": [{"delta": {"content": [{"type": "image", "image": "AAAA"}]}}]}),
+    ("chat", {"choices": [{"delta": {"content": [{"type": "text"}, {"type": "image"}]}}]}),
     ("chat", {"choices": [{"text": "word"}]}),
     ("chat", {"choices": [{"message": {"content": "word"}}]}),
     ("responses", {"type": "response.function_call_arguments.delta", "delta": "word"}),

@@ -178,15 +178,16 @@ def test_where_nothing_but_get_is_good_one_byte_is_asked_for(status: int) -> Non
         hub.add("a/b", {"m.gguf": SMALL})
         hub.fault(Fault(status), on="resolve", method="HEAD")
         url = f"{hub.url}/a/b/resolve/main/m.gguf"
-        assert Metadata(web).look(Source(url=url)).size == len(SMALL)
+        assert Metadata(web, lambda: False).look(Source(url=url)).size == len(SMALL)
         assert [seen.headers.get("range") for seen in hub.contents()] == ["bytes=0-0"]
 
 
 def test_an_address_of_nothing_is_asked_once() -> None:
     with Hub() as hub, closing(wire.Web(hub.environ)) as web:
         hub.fault(Fault(404), on="resolve", times=0)
+        metadata = Metadata(web, lambda: False)
         with pytest.raises(Failure, match="has no"):
-            Metadata(web).look(Source(url=f"{hub.url}/a/b/resolve/main/m.gguf"))
+            metadata.look(Source(url=f"{hub.url}/a/b/resolve/main/m.gguf"))
         assert len(hub.log) == 1
 
 
@@ -388,6 +389,13 @@ def test_a_compressed_answer_is_refused_and_its_connection_closed() -> None:
 def test_endpoints_that_are_none(endpoint: str) -> None:
     with pytest.raises(Failure):
         wire.Web({"HF_ENDPOINT": endpoint})
+
+
+@pytest.mark.parametrize("proxy", ["http://", "http://:8080", "http://127.0.0.1:0", "ftp://x"])
+def test_a_proxy_that_cannot_be_used_is_an_error(proxy: str) -> None:
+    said = r"The proxy that is set .* can't be used"
+    with closing(wire.Web({"HTTPS_PROXY": proxy})) as web, pytest.raises(Failure, match=said):
+        web.send(httpx.Request("GET", wire.HUB))
 
 
 @pytest.mark.parametrize("said", ["nan", "-1", "0", "soon", ""])

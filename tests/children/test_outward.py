@@ -654,8 +654,11 @@ async def test_an_answer_that_falls_silent_is_kept(out: Out) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 429, 500])
-async def test_the_connection_of_a_refusal_is_closed_or_used_again(out: Out, status: int) -> None:
+async def test_the_connection_of_a_refusal_is_closed_or_used_again(
+    out: Out, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A body beyond the bounds isn't read to its end, so its connection can't be used again."""
+    monkeypatch.setattr(refusals, "ERROR_SECONDS", 3600.0)
     body = b"x" * 200_000
     async with provider(answer(status, body, 10**9), 60.0) as server:
         heard = await hear(out(), asked(server.base_url))

@@ -190,7 +190,7 @@ class _Hub(metadata.Metadata):
     """Asks no hub, but takes an answer as the official client would."""
 
     def __init__(self, answer: object) -> None:
-        super().__init__(cast(Any, None))
+        super().__init__(cast(Any, None), lambda: False)
         self._answer = answer
 
     def _info(self, repo: str, revision: str) -> Any:

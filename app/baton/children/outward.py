@@ -329,8 +329,8 @@ class KeyFilter:
         if not self._key:
             return text
         text = (self._held + text).replace(self._key, refusals.KEY_MARK)
-        longest = min(len(text), len(self._key) - 1)
-        size = next(n for n in range(longest, -1, -1) if text.endswith(self._key[:n]))
+        sizes = reversed(range(len(self._key)))
+        size = next(size for size in sizes if text.endswith(self._key[:size]))
         self._held = text[len(text) - size :]
         return text[: len(text) - size]
 

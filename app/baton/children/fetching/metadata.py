@@ -50,14 +50,10 @@ _SPAN = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 T = TypeVar("T")
 
 
-def _goes_on() -> bool:
-    return False
-
-
 class Metadata:
     """Asks one hub, and addresses. Raises Failure, and Stopped once `stopped` says so."""
 
-    def __init__(self, web: Web, stopped: Callable[[], bool] = _goes_on) -> None:
+    def __init__(self, web: Web, stopped: Callable[[], bool]) -> None:
         self._web = web
         self._stopped = stopped
 
