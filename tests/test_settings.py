@@ -162,6 +162,13 @@ def test_what_is_no_amount_of_money_is_refused(tmp_path: Path, value: str) -> No
     assert len(str(caught.value)) < 500
 
 
+def test_an_editor_that_shall_correct_it_finds_its_programs(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    write(tmp_path / "config", 'api_key_env = "PATH"\nsecond.api_key_env = "LAB"')
+    environ = {"BATON_HOME": str(tmp_path), "PATH": "/bin", "LAB": "a key"}
+    assert keyless_environ(environ) == {"BATON_HOME": str(tmp_path), "PATH": "/bin"}
+
+
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
@@ -176,6 +183,11 @@ def test_what_is_no_amount_of_money_is_refused(tmp_path: Path, value: str) -> No
         ('[[workers]]\nid = "a"\nmodel = "m"\n[[workers]]\nid = "a"\nmodel = "n"',
          "two workers 'a'", "another id"),
         ("[local]\nthread = 2", "line 2", "'threads'"),
+        *(
+            (f'[[workers]]\nid = "a"\nkind = "cloud"\nmodel = "m"\napi_key_env = "{variable}"',
+            "line 5", "Name the variable with the key")
+            for variable in ("PATH", "HOME", "CUDA_VISIBLE_DEVICES", "BATON_HOME")
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_names_its_line_and_what_is_allowed(

@@ -139,6 +139,12 @@ def plain_environ(
     }
 
 
+def is_no_key(variable: str) -> bool:
+    """Return whether programs need this variable, or Baton's settings stand in it."""
+    plain = variable in ALLOWED or variable.startswith(ALLOWED_PREFIXES)
+    return plain or (variable.startswith("BATON_") and not variable.endswith("_API_KEY"))
+
+
 def hide(environ: MutableMapping[str, str], *variables: str) -> None:
     """Take the keys out of an environment, so that no other program is started with them."""
     known = {name for provider in PROVIDERS.values() for name in provider.variables}
@@ -152,7 +158,8 @@ def key_variables(config: str) -> set[str]:
     """Return the variables that any `api_key_env` of a config.toml names, also a broken one."""
     import re
 
-    return set(re.findall(r"""api_key_env["']?\s*=\s*["']+([^"'\s]+)""", config))
+    named = re.findall(r"""api_key_env["']?\s*=\s*["']+([^"'\s]+)""", config)
+    return {variable for variable in named if not is_no_key(variable)}
 
 
 def find(

@@ -21,7 +21,7 @@ from baton.domain.money import parse_usd
 from baton.domain.plan import KINDS, Kind
 from baton.domain.sanitise import one_line
 from baton.durable import PRIVATE_FILE, make_folder, read_ordinary, replace_file
-from baton.secrets import hide, key_variables
+from baton.secrets import hide, is_no_key, key_variables
 from baton.settings_sources import (
     DOLLARS,
     MOST_BYTES,
@@ -377,12 +377,33 @@ def write(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
         _change(document, changes)
         text = tomlkit.dumps(document)
         _combined(Source(str(file), document.unwrap(), text))
+        _replace(file, text)
+    return inverse
+
+
+def replace_text(file: Path, before: bytes, text: bytes) -> bool:
+    """Replace the file's text if it still is the one before; return whether it was.
+
+    Raises ConfigError.
+    """
+    with _alone(file):
         try:
-            mode = file.stat().st_mode & 0o777 if file.exists() else PRIVATE_FILE
-            replace_file(file, text, mode=mode)
+            if read_ordinary(file, MOST_BYTES) != before:
+                return False
+        except FileNotFoundError:
+            return False
         except OSError as error:
             raise _unwritable(file, error) from error
-    return inverse
+        _replace(file, text)
+    return True
+
+
+def _replace(file: Path, text: str | bytes) -> None:
+    try:
+        mode = file.stat().st_mode & 0o777 if file.exists() else PRIVATE_FILE
+        replace_file(file, text, mode=mode)
+    except OSError as error:
+        raise _unwritable(file, error) from error
 
 
 def _inverse(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -483,6 +504,12 @@ def _check_workers(sources: Sequence[Source]) -> None:
                     f"There are two workers {id!r} (in {place}).", "Give one of them another id."
                 )
             seen.add(id)
+            if is_no_key(variable := entry.get("api_key_env", "")):
+                raise ConfigError(
+                    f"The variable {variable} holds no key, and would be sent as one"
+                    f" (in {source.place(('workers', number, 'api_key_env'))}).",
+                    'Name the variable with the key, for example api_key_env = "LAB_KEY".',
+                )
             if "model" not in entry and id != BUILT_IN.id:
                 raise ConfigError(
                     f"The worker {id!r} names no model (in {place}).",

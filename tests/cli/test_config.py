@@ -212,6 +212,28 @@ def test_an_editor_that_ends_with_an_error_or_without_a_text_changes_nothing(
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("ending", ["exit 0", "exit 1"])
+@pytest.mark.parametrize("save", ['sed -i s/4/5/ "$0"', "true"])
+def test_what_another_command_changes_while_the_editor_is_open_stays(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch, save: str, ending: str
+) -> None:
+    """An editor keeps the text that it opened, and writes it over everything."""
+    file = home / "config" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[budget]\nday = "4"\nmonth = "40"\n', "utf-8")
+    command = f'"{sys.executable}" -I -m baton budget set day 0'
+    editor = f'text=$(cat "$0"); {command}; echo "$text" > "$0"; {save}; {ending}'
+    monkeypatch.setenv("EDITOR", f"sh -c '{editor}'")
+    done = call("config", "edit")
+    assert load(file, {}).budget.day == "0"
+    kept = [path.read_text("utf-8") for path in file.parent.glob("edit-*/config.toml")]
+    if save == "true" or ending == "exit 1":
+        assert kept == []
+    else:
+        assert (done.code, "Your text is kept" in done.err) == (2, True)
+        assert kept == ['[budget]\nday = "5"\nmonth = "50"\n']
+
+
 def test_a_blank_editor_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITOR", "  ")
     monkeypatch.delenv("VISUAL", raising=False)

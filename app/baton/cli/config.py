@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,9 +19,9 @@ from baton.cli.output import emit, emit_json, talk
 from baton.domain.errors import ConfigError
 from baton.domain.ledger import Scope
 from baton.domain.sanitise import sanitise
-from baton.durable import create_file, make_folder, read_ordinary, replace_file
+from baton.durable import create_file, make_folder, read_ordinary
 from baton.os_signals import run_in_foreground
-from baton.settings import Settings, find_paths, keyless_environ, load
+from baton.settings import Settings, find_paths, keyless_environ, load, replace_text
 from baton.settings_sources import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -163,26 +164,40 @@ def edit() -> None:
     """Open config.toml in $EDITOR, then check it. Ceilings hold for running Batons at once."""
     file = find_paths().config_file
     _create(file)
-    command = [*_editor(), str(file)]
+    command = _editor()
     try:
         before = read_ordinary(file, MOST_BYTES)
+        # A copy: an editor would write over what another command changes meanwhile.
+        folder = Path(tempfile.mkdtemp(prefix="edit-", dir=file.parent))  # 0700
+        copy = folder / file.name
+        create_file(copy, before)
     except OSError as error:
-        raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
+        what = f"{file} can't be edited: {error.strerror}."
+        raise ConfigError(what, "Check its owner.") from error
     ceilings: Mapping[Scope, int] = {}
     with suppress(ConfigError):
-        ceilings = load(file, {}).budget.ceilings
-    code = run_in_foreground(command, keyless_environ())
-    if code or not file.is_file() or not file.read_bytes().strip():
-        replace_file(file, before)
+        ceilings = load(copy, {}).budget.ceilings
+    code = run_in_foreground([*command, str(copy)], keyless_environ())
+    saved = copy.read_bytes() if copy.is_file() else b""
+    if code or not saved.strip():
+        shutil.rmtree(folder)
         what = "ended with an error" if code else "left an empty file"
         raise ConfigError(f"The editor {what}; the settings are as they were.")
+    if saved != before and not replace_text(file, before, saved):
+        raise ConfigError(
+            f"{file} was changed by another program while the editor was open, so it is as that "
+            "program left it.",
+            f"Your text is kept in {copy}; make your changes again with `baton config edit`.",
+        )
+    shutil.rmtree(folder)
     try:
         edited = load(file, {}).budget.ceilings
     except ConfigError as error:
         hint = f"{error.hint} Your text is kept in {file}; `baton config edit` opens it again."
         raise ConfigError(error.message, hint.strip()) from error
-    changed = {scope: edited.get(scope) for scope in Scope}
-    _set_ceilings({s: amount for s, amount in changed.items() if amount != ceilings.get(s)})
+    if saved != before:
+        changed = {scope: edited.get(scope) for scope in Scope}
+        _set_ceilings({s: amount for s, amount in changed.items() if amount != ceilings.get(s)})
     talk("The settings are fine.")
 
 
