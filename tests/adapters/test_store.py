@@ -387,6 +387,15 @@ async def test_nothing_of_a_purged_conversation_remains_in_the_file(
     await store.aclose()
 
 
+async def test_a_closed_history_is_one_whole_file(tmp_path: Path) -> None:
+    """Who copies it then has all of it: nothing is left in a log beside it."""
+    store = Store.open(tmp_path / "baton.db")
+    await ask(store)
+    assert (tmp_path / "baton.db-wal").exists()
+    await store.aclose()
+    assert not (tmp_path / "baton.db-wal").exists()
+
+
 async def test_long_conversations_can_be_purged(store: Store) -> None:
     document = await store.export([(await ask(store)).conversation])
     [conversation] = document["conversations"]
