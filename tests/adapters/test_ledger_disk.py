@@ -17,7 +17,7 @@ from baton.adapters.ledger import Ledger
 from baton.domain.errors import StoreError
 from baton.domain.ledger import Scope, Status
 from baton.domain.prices import Used
-from support.small_disk import mounted
+from support.small_disk import mounted, mounted_alone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a small disk")
 
@@ -90,3 +90,37 @@ on_small_disk(pathlib.Path({str(tmp_path)!r}))"""
     for call, billed in told["sent"].items():
         assert told["charges"][call] >= billed
     assert told["warning"] == ""
+
+
+def under_another_name(ledger: Path, place: Path) -> None:
+    """Spend by a ledger that is mounted in another place, without its log; print what came."""
+    print(asyncio.run(_refusal(place)) if mounted_alone(ledger, place) else "")
+
+
+async def _refusal(place: Path) -> str:
+    ledger = Ledger.open(place)
+    try:
+        await ledger.hold(bill({Scope.DAY: DOLLAR}))
+    except StoreError as error:
+        return str(error)
+    finally:
+        await ledger.aclose()
+    return "held"
+
+
+async def test_a_ledger_that_is_mounted_by_itself_spends_nothing(tmp_path: Path) -> None:
+    """Its log lies in another folder, so what is spent under the other name would be unknown."""
+    there, here = tmp_path / "there" / "ledger.db", tmp_path / "a b" / "ledger.db"
+    here.parent.mkdir()
+    here.touch()
+    ledger = Ledger.open(there)
+    await ledger.hold(bill({Scope.DAY: DOLLAR}))
+    code = f"""
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from adapters.test_ledger_disk import under_another_name
+under_another_name(pathlib.Path({str(there)!r}), pathlib.Path({str(here)!r}))"""
+    out, err = await asyncio.to_thread(process(code).communicate, timeout=60)
+    await ledger.aclose()
+    if out == "\n":
+        pytest.skip("this kernel lets no process mount a file")
+    assert (err, "is mounted by itself" in out) == ("", True)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from baton.adapters.ledger import calls, reading
 from baton.adapters.ledger.calls import Here
-from baton.adapters.ledger.opening import LEDGER, is_there, open_ledger
+from baton.adapters.ledger.opening import LEDGER, is_mounted, is_there, open_ledger
 from baton.adapters.ledger.progress import Memory, Progress, progress_of
 from baton.adapters.ledger.reading import By
 from baton.domain.errors import ConfigError, StoreError
@@ -309,6 +309,12 @@ class Ledger:
                 f"The ledger {self._path} has another name as well (a hard link): what is spent "
                 "under one name is not known under the other, so nothing was sent.",
                 "Remove the other name.",
+            )
+        if self._path is not None and is_mounted(self._path):
+            raise StoreError(
+                f"The ledger {self._path} is mounted by itself: what is spent where it comes from "
+                "is not known here, so nothing was sent.",
+                "Mount its whole folder.",
             )
 
     def _must_have_grown(self, connection: Connection) -> None:

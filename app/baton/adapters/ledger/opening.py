@@ -8,6 +8,7 @@ that was emptied or removed. One that is older than the last one used is frozen 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -42,6 +43,9 @@ LEDGER = Subject(
 
 _FREEZE = """INSERT INTO freezes (at, reason, worker) VALUES (unixepoch('subsec'),
     'an earlier ledger was damaged or lost, so what was spent before is not known.', '')"""
+
+_MOUNTS = Path("/proc/self/mountinfo")
+"""One mount a line; the fifth field is its place. See proc_pid_mountinfo(5)."""
 
 _WAY_OUT = (
     "Look up what was spent at your providers, set ceilings for what is left, then lift the freeze "
@@ -150,6 +154,19 @@ def is_there(path: Path, file: os.stat_result) -> bool:
         return os.path.samestat(file, path.stat())
     except FileNotFoundError:
         return False
+
+
+def is_mounted(path: Path) -> bool:
+    """Return whether a file is mounted by itself, as containers do: its log isn't with it then.
+
+    False where the system doesn't say (Linux does).
+    """
+    try:
+        mounts = _MOUNTS.read_bytes().splitlines()
+    except OSError:
+        return False
+    place = re.sub(rb"[ \t\n\\]", lambda sign: b"\\%03o" % ord(sign[0]), bytes(path.resolve()))
+    return any(mount.split(b" ", 5)[4:5] == [place] for mount in mounts)
 
 
 def _replace(path: Path, before: os.stat_result) -> Opened:
