@@ -218,6 +218,21 @@ async def test_an_answer_without_a_count_is_charged_by_our_own_bound(
     assert done.charge.held - done.charge.charged == (2000 - written) * 4000
 
 
+async def test_how_an_answer_ended_is_kept(way: Gateway, tmp_path: Path) -> None:
+    ends = {None: Finish.STOP, Fault.FILTERED: Finish.FILTER, Fault.CALLS_TOOL: Finish.TOOL}
+    cloud = Cloud(prices=PRICES, reply=REPLY, choose=asked_fault)
+    async with cloud, Desk(cloud, tmp_path, gateway=way) as desk:
+        dones = await make(desk, itertools.product(MODELS, ends))
+        await desk.quiet()
+    found = {
+        (done.kind, done.fault): done.tally.usage.finish
+        for done in dones
+        if done.tally is not None and done.tally.usage is not None
+    }
+    assert found == {(kind, fault): ends[fault] for kind in MODELS for fault in ends}
+    assert all(done.charge and done.charge.status is Status.SETTLED for done in dones)
+
+
 async def test_more_than_was_held_is_all_recorded_and_freezes_the_cloud(
     way: Gateway, tmp_path: Path
 ) -> None:

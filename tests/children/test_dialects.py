@@ -105,7 +105,7 @@ CASES: dict[str, tuple[str, bytes, str, Count]] = {
     "anthropic refuses": (
         "messages",
         messages({"input_tokens": 10}, {"output_tokens": 5}, "refusal"),
-        "stop",
+        "filter",
         Count(10, 5),
     ),
     "anthropic cut": (

@@ -17,7 +17,7 @@ from baton.domain.prices import Price, Rates
 from baton.settings import find_paths
 from cli.calling import Call
 from cli.spent import bill
-from support.cloud import Cloud, Fault
+from support.cloud import Cloud, Fault, Reply
 
 PRICE = Price(Rates(10**9, 2 * 10**9, 10**9, 10**9))
 
@@ -60,6 +60,20 @@ def test_an_answer_past_its_cap_is_a_charge_above_its_hold(call: Call, cloud: Cl
     again = call("ask", "-m", "far", piped=b"Hello?")
     assert (again.code, cloud.posts) == (4, 1)
     assert "The cloud is frozen" in again.err
+
+
+def test_an_answer_that_a_filter_ended_says_so_and_is_charged_once(
+    call: Call, cloud: Cloud
+) -> None:
+    cloud.next(Fault.FILTERED)
+    done = call("ask", "-m", "far", piped=b"Hello?")
+    assert (done.code, cloud.posts) == (0, 1)
+    assert "naïve answer" in done.out
+    assert "The provider's content filter ended the answer" in done.err
+    cloud.reply = Reply(tokens=0)
+    empty = call("ask", "-m", "far", piped=b"Hello?")
+    assert (empty.code, empty.out.strip(), cloud.posts) == (0, "", 2)
+    assert "The answer is empty." in empty.err
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])

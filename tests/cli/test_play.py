@@ -143,6 +143,32 @@ async def test_a_cut_answer_is_never_silent(
     assert "cut at its length cap; ask for a shorter one" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "finish", "told"),
+    [
+        ("", Finish.STOP, "The answer is empty."),
+        ("Once", Finish.FILTER, "The provider's content filter ended the answer"),
+        ("", Finish.TOOL, "called a tool that it was not offered"),
+        ("Once", Finish.STOP, ""),
+    ],
+)
+async def test_an_answer_that_is_not_whole_is_never_silent(
+    store: Store, capfd: pytest.CaptureFixture[str], text: str, finish: Finish, told: str
+) -> None:
+    script = says(text, Usage(9, 1, finish))
+    assert await played(store, script) == 0
+    said = capfd.readouterr().err
+    assert told in said
+    assert ("Ask another worker" in said) is bool(told)
+    assert await played(store, script, Manner("json")) == 0
+    shown = capfd.readouterr()
+    warnings = json.loads(shown.out)["warnings"]
+    assert [warning["kind"] for warning in warnings] == (["incomplete"] if told else [])
+    assert all(told in warning["message"] for warning in warnings)
+    assert await played(store, script, Manner(quiet=True)) == 0
+    assert "Ask another worker" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("form", ["text", "json"])
 async def test_a_signal_ends_it_in_good_order(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from baton.domain.prices import FREE, Price, Used
+from support.faults import ENDINGS, REFUSED, USAGE_FAULTS, Fault
 from support.faults import FREE as COSTS_NOTHING
-from support.faults import REFUSED, USAGE_FAULTS, Fault
 from support.http import Connection
 from support.requests import Received
 from support.speech import SPEECHES, Asked, Speech, Tokens, Usage, altered, refusal, too_long
@@ -99,6 +99,7 @@ class Answer:
         self.sent = 0
         self.ended = False
         self.speech = SPEECHES[asked.dialect](asked)
+        self.speech.ending = ENDINGS.get(self.fault, "") if self.fault else ""
         self.speech.cost = self._cost(self._tokens(self.out)) / 1e9
 
     # -- money
@@ -210,6 +211,8 @@ class Answer:
         alive = await self._text(connection)
         if alive is not None:
             return alive
+        if fault is Fault.CALLS_TOOL:
+            await connection.send(speech.tool())
         if fault is Fault.CUT_BEFORE_END:
             return connection.cut()
         await connection.send(speech.finish(self.text, self.cut, usage))

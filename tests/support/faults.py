@@ -46,6 +46,8 @@ class Fault(StrEnum):
     LOW_USAGE = "usage of a tenth"
     ABOVE_CAP = "usage above the cap"
     ENDLESS = "endless stream"
+    FILTERED = "ended by a content filter"
+    CALLS_TOOL = "ended in the call of a tool"
     SPLIT_BYTES = "every byte a chunk"
     GZIP = "gzip"
 
@@ -76,7 +78,10 @@ UNCOUNTED = frozenset(
 )
 """Faults after which the answer is whole, but without a count to believe."""
 
-HARMLESS = frozenset({Fault.SPLIT_BYTES})
+ENDINGS: Mapping[Fault, str] = {Fault.FILTERED: "filter", Fault.CALLS_TOOL: "tool"}
+"""Faults that end an answer otherwise than it should."""
+
+HARMLESS = frozenset({Fault.SPLIT_BYTES, *ENDINGS})
 """Faults after which the answer is whole and its usage right."""
 
 USAGE_FAULTS: Mapping[Fault, Callable[[int], Any]] = {

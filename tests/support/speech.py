@@ -54,6 +54,12 @@ class Speech:
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.cost = 0.0
+        self.ending = ""
+        """"filter" or "tool": how it ends, if otherwise than it should."""
+
+    def _reason(self, cut: bool, **words: str) -> str:
+        """Return the dialect's word for how it ends: `length`, `stop`, `filter` or `tool`."""
+        return words[self.ending or ("length" if cut else "stop")]
 
     def usage(self, tokens: Tokens) -> dict[str, Any]:
         """Return the provider's own account of what was used."""
@@ -65,6 +71,10 @@ class Speech:
 
     def piece(self, text: str) -> bytes:
         """Return one token of the answer."""
+        raise NotImplementedError
+
+    def tool(self) -> bytes:
+        """Return the call of a tool."""
         raise NotImplementedError
 
     def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
@@ -127,8 +137,14 @@ class Chat(Speech):
     def piece(self, text: str) -> bytes:
         return self._delta({"content": text})
 
+    def tool(self) -> bytes:
+        made = {"name": "look", "arguments": "{}"}
+        return self._delta({"tool_calls": [{"index": 0, "id": "call_kit", "function": made}]})
+
     def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
-        reason = "length" if cut else "stop"
+        reason = self._reason(
+            cut, length="length", stop="stop", filter="content_filter", tool="tool_calls"
+        )
         provider = self.asked.provider
         if usage is None:
             return self._delta({}, reason)
@@ -193,8 +209,10 @@ class Responses(Speech):
         }
 
     def _ended(self, text: str, cut: bool, usage: Usage) -> dict[str, Any]:
-        status = "incomplete" if cut else "completed"
-        details = {"reason": "max_output_tokens"} if cut else None
+        filtered = self.ending == "filter"
+        status = "incomplete" if cut or filtered else "completed"
+        why = "content_filter" if filtered else "max_output_tokens"
+        details = {"reason": why} if cut or filtered else None
         output = [self._item(text, status)]
         return self._response(status, output=output, incomplete_details=details, usage=usage)
 
@@ -223,6 +241,10 @@ class Responses(Speech):
         where = {"item_id": "msg_kit", "output_index": 0, "content_index": 0}
         return self._event("response.output_text.delta", **where, delta=text, logprobs=[])
 
+    def tool(self) -> bytes:
+        item = {"id": "fc_kit", "type": "function_call", "name": "look", "arguments": ""}
+        return self._event("response.output_item.added", output_index=1, item=item)
+
     def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
         where = {"item_id": "msg_kit", "output_index": 0, "content_index": 0}
         return self._event(
@@ -232,8 +254,8 @@ class Responses(Speech):
         )
 
     def marker(self, text: str, cut: bool, usage: Usage) -> bytes:
-        kind = "response.incomplete" if cut else "response.completed"
-        return self._event(kind, response=self._ended(text, cut, usage))
+        ended = self._ended(text, cut, usage)
+        return self._event(f"response.{ended['status']}", response=ended)
 
     def whole(self, text: str, cut: bool, usage: Usage) -> bytes:
         return _json(self._ended(text, cut, usage))
@@ -290,8 +312,15 @@ class Anthropic(Speech):
             "content_block_delta", index=0, delta={"type": "text_delta", "text": text}
         )
 
+    def tool(self) -> bytes:
+        block = {"type": "tool_use", "id": "toolu_kit", "name": "look", "input": {}}
+        return self._event("content_block_start", index=1, content_block=block)
+
     def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
-        delta = {"stop_reason": "max_tokens" if cut else "end_turn", "stop_sequence": None}
+        reason = self._reason(
+            cut, length="max_tokens", stop="end_turn", filter="refusal", tool="tool_use"
+        )
+        delta = {"stop_reason": reason, "stop_sequence": None}
         more = {} if usage is None else {"usage": usage}
         return self._event("content_block_stop", index=0) + self._event(
             "message_delta", delta=delta, **more
@@ -347,8 +376,13 @@ class Gemini(Speech):
     def piece(self, text: str) -> bytes:
         return _sse(self._body(text, None, None))
 
+    def tool(self) -> bytes:
+        parts = [{"functionCall": {"name": "look", "args": {}}}]
+        return _sse({"candidates": [{"content": {"parts": parts, "role": "model"}, "index": 0}]})
+
     def finish(self, text: str, cut: bool, usage: Usage) -> bytes:
-        return _sse(self._body("", "MAX_TOKENS" if cut else "STOP", usage))
+        reason = self._reason(cut, length="MAX_TOKENS", stop="STOP", filter="SAFETY", tool="STOP")
+        return _sse(self._body("", reason, usage))
 
     def whole(self, text: str, cut: bool, usage: Usage) -> bytes:
         return _json(self._body(text, "MAX_TOKENS" if cut else "STOP", usage))

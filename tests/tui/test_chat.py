@@ -590,6 +590,22 @@ async def test_an_answer_at_its_cap_says_so(tmp_path: Path) -> None:
         assert "reached its length limit" in stage.see()
 
 
+@pytest.mark.parametrize(
+    ("text", "finish", "told"),
+    [("", Finish.STOP, "The answer is empty."), ("and", Finish.FILTER, "content filter ended")],
+)
+async def test_an_answer_that_is_not_whole_says_so(
+    tmp_path: Path, text: str, finish: Finish, told: str
+) -> None:
+    def script(request: Request) -> Script:
+        yield Text(text)
+        yield Usage(10, 2, finish)
+
+    async with staged(tmp_path, script) as stage:
+        await stage.ask("tell")
+        assert told in stage.see()
+
+
 async def test_nothing_is_left_running_when_the_app_is_left(tmp_path: Path) -> None:
     async with staged(tmp_path, slow) as stage:
         await stage.send("write")

@@ -82,7 +82,7 @@ class Events:
 
 
 class Reader(ABC):
-    """One streamed answer. `finish` is "stop" or "length" once the provider named it.
+    """One streamed answer. `finish` is why it ended (domain.chat.Finish), once that is named.
 
     `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
     of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
@@ -106,6 +106,7 @@ class Reader(ABC):
         self._broken = False
         self._is_marked = False
         self._is_own_error = False
+        self._calls_tool = False
         self._fewest = FewestTokens()
         self._fewest_thoughts = FewestTokens()
 
@@ -222,6 +223,26 @@ def _larger(one: int | None, other: int | None) -> int | None:
     return other if one is None else max(one, other or 0)
 
 
+_CHAT_ENDS = {
+    **dict.fromkeys(("length", "model_length", "max_tokens"), "length"),
+    **dict.fromkeys(("tool_calls", "function_call"), "tool"),
+    "content_filter": "filter",
+}
+_RESPONSES_ENDS = {"max_output_tokens": "length", "content_filter": "filter"}
+_MESSAGES_ENDS = {
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("tool_use", "pause_turn"), "tool"),
+    "refusal": "filter",
+}
+_GEMINI_ENDS = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(
+        ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"), "tool"
+    ),
+}
+"""Gemini's other reasons are all filters: SAFETY, RECITATION, PROHIBITED_CONTENT and the like."""
+
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
@@ -266,7 +287,7 @@ class Chat(Reader):
         if reason in ("error", "abort", "insufficient_system_resource"):
             self.error = f"The provider gave up ({reason})."
         elif reason:
-            self.finish = "length" if reason in ("length", "model_length", "max_tokens") else "stop"
+            self.finish = _CHAT_ENDS.get(reason, "stop")
 
 
 class Responses(Reader):
@@ -280,7 +301,9 @@ class Responses(Reader):
     def _take(self, event: Mapping[str, Any]) -> str:
         kind = event.get("type")
         if str(kind).endswith("item.added"):
-            self.has_unread |= event["item"].get("type") != "message"
+            made = str(event["item"].get("type"))
+            self.has_unread |= made != "message"
+            self._calls_tool |= made.endswith("_call")
         match kind:
             case "response.output_text.delta" | "response.refusal.delta":
                 return str(event["delta"])
@@ -292,8 +315,7 @@ class Responses(Reader):
                 self._note_end(event["response"], "stop")
             case "response.incomplete":
                 why = (event["response"].get("incomplete_details") or {}).get("reason")
-                cut = why == "max_output_tokens"
-                self._note_end(event["response"], "length" if cut else "stop")
+                self._note_end(event["response"], _RESPONSES_ENDS.get(str(why), "stop"))
             case "response.failed":
                 self._note_usage(event["response"].get("usage"))
                 self._note_error(event, event["response"])
@@ -304,7 +326,7 @@ class Responses(Reader):
         return ""
 
     def _note_end(self, response: Mapping[str, Any], finish: str) -> None:
-        self.finish = finish
+        self.finish = "tool" if self._calls_tool and finish == "stop" else finish
         self._note_usage(response.get("usage"))
 
     def _note_usage(self, usage: Mapping[str, Any] | None) -> None:
@@ -350,8 +372,7 @@ class Messages(Reader):
             case "message_delta":
                 self._add(event.get("usage") or {})
                 if reason := event["delta"].get("stop_reason"):
-                    cut = ("max_tokens", "model_context_window_exceeded")
-                    self.finish = "length" if reason in cut else "stop"
+                    self.finish = _MESSAGES_ENDS.get(reason, "stop")
             case "message_stop":
                 self._stopped = True
                 self._note_whole()
@@ -408,18 +429,20 @@ class Gemini(Reader):
         if usage := event.get("usageMetadata"):
             self._note_count(_gemini_count(usage))
         if (event.get("promptFeedback") or {}).get("blockReason"):
-            self.finish = "stop"
+            self.finish = "filter"
         text = ""
         candidate = _only(event.get("candidates"))
         for part in (candidate.get("content") or {}).get("parts") or ():
             piece = _text_of(part.get("text"))
             self._note_unread(part, ("text", "thought"))
+            self._calls_tool |= bool(part.get("functionCall"))
             if part.get("thought"):
                 self._note_thoughts(piece)
             else:
                 text += piece
         if reason := candidate.get("finishReason"):
-            self.finish = "length" if reason == "MAX_TOKENS" else "stop"
+            finish = _GEMINI_ENDS.get(reason, "filter")
+            self.finish = "tool" if self._calls_tool and finish == "stop" else finish
         return text
 
 

@@ -15,7 +15,7 @@ from baton.cli.asking import Asker
 from baton.cli.failures import complain
 from baton.cli.forms import AsEvents, AsJson, AsText, Form, Special
 from baton.cli.output import Output, unwritable
-from baton.cli.result import is_drawn, warnings
+from baton.cli.result import ASK_AGAIN, is_drawn, overcharges
 from baton.cli.resume import way_on
 from baton.domain.chat import Prompt
 from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded
@@ -79,7 +79,7 @@ async def show(begin: Callable[[Ask], Run], manner: Manner, special: Special | N
                         waited = True
                         output.instead_of_status(f"baton: {doing(view).capitalize()}.")
             form.end(view)
-            for warning in warnings(view):
+            for warning in overcharges(view):
                 output.warn(f"baton: {warning['message']} {warning['hint']}")
             _tell(view, output, manner, left)
         finally:
@@ -116,8 +116,15 @@ def _tell(view: RunView, output: Output, manner: Manner, left: list[int]) -> Non
         output.talk("baton: Nothing was sent; your prompt is kept.")
     if view.notice and view.status != "failed":
         output.talk(f"baton: {view.notice}")
-    if view.cut and not manner.quiet:
-        output.warn(f"baton: The answer was cut at its length cap; {_more(view, manner)}.")
+    if not manner.quiet and (lack := _lack(view, manner)):
+        output.warn(f"baton: {lack}")
+
+
+def _lack(view: RunView, manner: Manner) -> str:
+    """Say why an answer isn't whole, and what helps, or return ""."""
+    if view.cut:
+        return f"The answer was cut at its length cap; {_more(view, manner)}."
+    return f"{view.lack} {ASK_AGAIN}" if view.lack else ""
 
 
 def _more(view: RunView, manner: Manner) -> str:

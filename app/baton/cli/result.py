@@ -15,6 +15,9 @@ from baton.domain.view import RunView, StepView
 
 SCHEMA = 1
 
+ASK_AGAIN = "Ask another worker, or put it differently."
+"""What helps where an answer is empty, or ended otherwise than it should."""
+
 
 def as_object(
     view: RunView, error: BatonError | None = None, *, preview: bool = False
@@ -51,6 +54,12 @@ def as_object(
 
 def warnings(view: RunView) -> list[dict[str, str]]:
     """Return what a person must learn though there may be an answer."""
+    lack = {"kind": "incomplete", "message": view.lack, "hint": ASK_AGAIN}
+    return [*overcharges(view), *([lack] if view.lack else [])]
+
+
+def overcharges(view: RunView) -> list[dict[str, str]]:
+    """Return what to tell a person of the calls that cost more than was held for them."""
     errors = [overcharge(call.worker, call.cost, call.held) for call in view.overcharged]
     return [{"kind": "overcharge", "message": e.message, "hint": e.hint} for e in errors]
 

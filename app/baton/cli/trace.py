@@ -17,7 +17,7 @@ from baton.cli.result import event_object
 from baton.cli.resume import way_on
 from baton.cli.steps import view_of
 from baton.cli.stored import found_run, with_store
-from baton.cli.tree import full_texts, tree
+from baton.cli.tree import ENDS, full_texts, tree
 from baton.domain import events as ev
 from baton.domain.errors import ConfigError
 from baton.domain.history import RunRecord
@@ -162,8 +162,8 @@ def _end(event: ev.Event) -> list[str]:
             whose = f"step {step}" if step else "planning"
             return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
         case ev.StepFinished(step=step, finish=finish):
-            cut = " (cut at its length cap)" if finish == "length" else ""
-            return [f"step {step} done{cut}"]
+            end = ENDS.get(finish)
+            return [f"step {step} done{f' ({end})' if end else ''}"]
         case ev.StepSkipped(step=step, why=why):
             return [f"step {step} left out: {one_line(why)}"]
         case ev.Checked():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from baton.cli.steps import told_access, told_need, told_place, told_subtask, wrapped
+from baton.domain.chat import Finish
 from baton.domain.money import show_usd
 from baton.domain.sanitise import one_line
 from baton.domain.spending import at_least
@@ -54,8 +55,16 @@ def _head(step: StepView, view: RunView) -> str:
     return f"{head}: {read:,} tokens read, {wrote:,} written{price}"
 
 
+ENDS = {
+    Finish.LENGTH: "cut at its cap",
+    Finish.FILTER: "ended by a content filter",
+    Finish.TOOL: "ended in the call of a tool",
+    Finish.EMPTY: "empty",
+}
+
+
 def _status(step: StepView) -> str:
-    status = "cut at its cap" if step.cut else step.status
+    status = ENDS.get(step.finish, step.status) if step.status == "done" else step.status
     if step.status == "done" and step.began is None:
         return f"{status} before"
     if step.began is None or step.ended is None:

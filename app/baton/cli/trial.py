@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from baton.cli.output import talk
-from baton.cli.result import warnings
+from baton.cli.result import overcharges
 from baton.compose import compose
 from baton.domain.chat import Card, Message, Prompt, Role, input_bound
 from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
@@ -33,7 +33,7 @@ _COMPUTABLE = {"clock": "today", "python": "```python\nprint(17 + 25)\n```"}
 class Trial:
     """What a worker wrote, on what, and how quickly (`seconds` in all, `loading` of them).
 
-    `cost` is in nano-dollars; `warnings` are those of `result.warnings`.
+    `cost` is in nano-dollars; `warnings` are those of `result.overcharges`.
     """
 
     text: str
@@ -112,5 +112,5 @@ async def try_out(
         call.loading,
         hardware,
         call.cost,
-        warnings(view),
+        overcharges(view),
     )

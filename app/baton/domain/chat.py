@@ -147,10 +147,13 @@ class Text:
 
 
 class Finish(StrEnum):
-    """Why an answer ended: of itself, or at its cap."""
+    """Why an answer ended: of itself, at its cap, or otherwise than it should."""
 
     STOP = "stop"
     LENGTH = "length"
+    FILTER = "filter"  # the provider's content filter ended it
+    TOOL = "tool"  # with the call of a tool, and none was offered
+    EMPTY = "empty"  # of itself, without a word
 
 
 @dataclass(frozen=True, slots=True)

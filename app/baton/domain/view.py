@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from baton.domain.chat import Finish
 from baton.domain.events import (
     Called,
     Cancelled,
@@ -33,6 +34,12 @@ from baton.domain.events import (
 )
 from baton.domain.plan import Plan, Step
 
+_LACKS = {
+    Finish.FILTER: "The provider's content filter ended the answer, so it is not whole.",
+    Finish.TOOL: "The worker called a tool that it was not offered; the answer may not be whole.",
+    Finish.EMPTY: "The answer is empty.",
+}
+
 _WITHDRAWN = (Decision.KEPT, Decision.EDIT)
 
 
@@ -52,6 +59,7 @@ class StepView:
     fraction: float | None = None
     tokens_per_second: float | None = None
     cut: bool = False
+    finish: Finish = Finish.STOP
     why: str = ""
     most: int = 0
     began: float | None = None
@@ -157,6 +165,19 @@ class RunView:
         """Whether an answer step stopped at its length cap."""
         return any(self.steps[n - 1].cut for n in (self.plan.answer if self.plan else ()))
 
+    @property
+    def lack(self) -> str:
+        """Why a finished answer that wasn't cut at its cap is not whole, in a sentence, or ""."""
+        if self.status != "finished" or self.plan is None or self.cut:
+            return ""
+        steps = [self.steps[n - 1] for n in self.plan.answer]
+        ends = {step.finish for step in steps if step.status == "done"}
+        reason = next((words for end, words in _LACKS.items() if end in ends), "")
+        if reason and self.before and not any(step.text.strip() for step in steps):
+            return "The draft stays, as the answer that was to replace it is empty."
+        is_partial = reason == _LACKS[Finish.EMPTY] and len(ends) > 1
+        return "A part of the answer is empty." if is_partial else reason
+
     def apply(self, event: Event) -> RunView:
         """Return the view after one more event."""
         if isinstance(event, StepText):  # there are thousands of these
@@ -248,7 +269,8 @@ class RunView:
                 return replace(self._with(new), notice=f"{event.reason} Trying again.")
             case StepFinished():
                 cut, text = event.finish == "length", event.text or old.text
-                new = replace(old, status="done", cut=cut, text=text, ended=event.at)
+                new = replace(old, status="done", cut=cut, finish=event.finish, text=text)
+                new = replace(new, ended=event.at)
                 return self._with(new)
             case StepSkipped():
                 new = replace(old, status="skipped", why=event.why, most=event.most)

@@ -75,6 +75,7 @@ class Part:
         self.worker = step.worker
         self.text = ""
         self.cut = False
+        self._ending = Finish.STOP
         self.confidence: float | None = None
         self.error: BatonError | None = None
         self.is_over = False
@@ -85,7 +86,10 @@ class Part:
     @property
     def finish(self) -> Finish:
         """How its text ended."""
-        return Finish.LENGTH if self.cut else Finish.STOP
+        if self.cut:
+            return Finish.LENGTH
+        is_empty = self._ending is Finish.STOP and not self.text.strip()
+        return Finish.EMPTY if is_empty else self._ending
 
     async def play(self) -> None:
         """Play the step until it has its text, or nobody is left to write it.
@@ -315,6 +319,7 @@ class Part:
                 await emit(ev.StepText(0, number, text))
             case Usage(finish=finish, confidence=confidence):
                 self.cut = finish is Finish.LENGTH
+                self._ending = finish
                 self.confidence = confidence
             case Sent(destination=destination, size=size):
                 await emit(ev.Sent(0, number, self.worker, destination, size))

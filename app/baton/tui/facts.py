@@ -180,7 +180,7 @@ def _notes(run: RunView, roster: Roster) -> list[str]:
     if run.failure is None:
         direct = run.status == "cancelled"
         told = (told_offer(offer, name_of(offer.worker, roster), direct) for offer in run.offers)
-        notes += [line for line in told if line]
+        notes += [line for line in (*told, run.lack) if line]
         notes += [line for step in run.steps if (line := _lacking(step, run, roster))]
     return notes
 

@@ -175,7 +175,8 @@ class CloudWorker:
 
     def _usage(self, frame: framing.Frame, request: Request, said: str) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
-        finish = Finish.LENGTH if frame.get("finish") == "length" else Finish.STOP
+        named = str(frame.get("finish"))
+        finish = Finish(named) if named in set(Finish) else Finish.STOP
         match frame.get("usage"):
             case {
                 "tokens_in": int(tokens_in),
