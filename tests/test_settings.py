@@ -182,6 +182,7 @@ def test_an_editor_that_shall_correct_it_finds_its_programs(tmp_path: Path) -> N
         ('[[workers]]\nid = "a"', "'a' names no model", "model ="),
         ('[[workers]]\nid = "a"\nmodel = "m"\n[[workers]]\nid = "a"\nmodel = "n"',
          "two workers 'a'", "another id"),
+        ('[[workers]]\nid = " "\nmodel = "m"', "line 1", "Give it one"),
         ("[local]\nthread = 2", "line 2", "'threads'"),
         *(
             (f'[[workers]]\nid = "a"\nkind = "cloud"\nmodel = "m"\napi_key_env = "{variable}"',

@@ -499,6 +499,8 @@ def _check_workers(sources: Sequence[Source]) -> None:
         seen: set[str] = set()
         for number, entry in enumerate(source.tree.get("workers", ())):
             id, place = entry["id"], source.place(("workers", number))
+            if not id.strip():
+                raise ConfigError(f"A worker has no id (in {place}).", "Give it one.")
             if id in seen:
                 raise ConfigError(
                     f"There are two workers {id!r} (in {place}).", "Give one of them another id."

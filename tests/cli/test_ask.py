@@ -122,6 +122,7 @@ def test_what_is_piped_in_goes_before_the_text(
         (["ask", "x", "-f", "/dev/zero"], b"", "not an ordinary file"),
         (["ask", "x", "-f", "/nowhere"], b"", "There is no file /nowhere"),
         (["ask", "x", "-m", "nobody"], b"", "There is no worker 'nobody'"),
+        (["ask", "x", "-m", ""], b"", "-m names no worker"),
         (["ask", "x", "-c"], b"", "no conversation to go on with"),
         (["ask", "x", "-c", ""], b"", "There is no conversation ''"),
         (["ask", "x", "-c", "beefbeef"], b"", "There is no conversation 'beefbeef'"),

@@ -134,8 +134,13 @@ def with_worker(settings: Settings, worker: str | None) -> tuple[Settings, str |
 
     A GGUF file becomes a worker, and so does a provider's model ("openai/gpt-5-mini").
     """
+    if worker is not None and not worker.strip():
+        raise ConfigError(
+            "-m names no worker: it was empty, as a variable that isn't set would be.",
+            "Leave -m out, or name one of `baton workers ls`.",
+        )
     is_file = worker is not None and worker.lower().endswith(".gguf")
-    if not worker or not (is_file or os.sep in worker or "/" in worker):
+    if worker is None or not (is_file or os.sep in worker or "/" in worker):
         return settings, worker
     if any(entry.id == worker for entry in settings.roster):
         return settings, worker

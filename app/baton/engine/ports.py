@@ -147,7 +147,10 @@ class Ledger(Protocol):
         ...
 
     async def leave(self, call: str, most: Used | None = None) -> int:
-        """Charge what the call costs at most, or all that was held; unconfirmed. Return it."""
+        """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
+
+        More than was held freezes the cloud.
+        """
         ...
 
     async def void(self, call: str) -> None:
