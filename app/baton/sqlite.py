@@ -313,15 +313,16 @@ def _prepare(
 ) -> bool:
     """Bring the schema up to date; return whether the database was empty."""
     number: int
-    number, tables = connection.execute(
-        "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
-    ).fetchone()
-    if number == len(migrations):
-        return False
-    if number > 0 or tables > 0:
-        applied = connection.execute("SELECT count(*) FROM migrations").fetchone()[0]
-        if applied != number:
-            raise Damaged("its version and its contents disagree", subject)
+    with transaction(connection, "DEFERRED"):  # another Baton may migrate between two looks
+        number, tables = connection.execute(
+            "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
+        ).fetchone()
+        if number == len(migrations):
+            return False
+        if number > 0 or tables > 0:
+            applied = connection.execute("SELECT count(*) FROM migrations").fetchone()[0]
+            if applied != number:
+                raise Damaged("its version and its contents disagree", subject)
     if number > len(migrations):
         raise StoreError(
             f"The {subject.name} at {path} was written by a newer Baton; nothing was changed.",

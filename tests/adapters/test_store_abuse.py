@@ -441,6 +441,32 @@ def test_many_batons_may_meet_an_older_database_at_once(
     assert broken_files(path) == []
 
 
+def test_who_looks_while_another_baton_migrates_takes_nothing_for_damaged(
+    tmp_path: Path, sound_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version was read before, its contents after: they must not seem to disagree."""
+    path, connect, migrated = tmp_path / "baton.db", sqlite.connect, list[int]()
+    shutil.copy(sound_database, path)
+    age(path)
+
+    def another(statement: str) -> None:
+        if "FROM migrations" in statement and not migrated:
+            migrated.append(2)
+            quicker = connect(path)
+            sqlite.migrate(quicker, MIGRATIONS)
+            quicker.close()
+
+    def watched(path: Path, mode: str = "rw") -> sqlite.Connection:
+        connection = connect(path, mode)
+        connection.set_trace_callback(another)
+        return connection
+
+    monkeypatch.setattr(sqlite, "connect", watched)
+    sqlite.open_file(path, MIGRATIONS).close()
+    assert migrated == [2]
+    assert broken_files(path) == []
+
+
 def test_a_draft_of_an_older_baton_is_the_text_of_its_step(
     tmp_path: Path, sound_database: Path
 ) -> None:
