@@ -116,7 +116,7 @@ def drawn_mutants(count: int, seed: int) -> list[Mutant]:
     """Draw lines of the modules that promises rest on, and one possible mutant of each line.
 
     A line's lot follows from the seed and its own text (sampling with permanent random numbers,
-    Ohlsson 1995): what is written elsewhere draws no other lines, and a smaller draw is a part of
+    Ohlsson 1995): a change of other lines draws no others, and a smaller draw is a part of
     a larger one.
     """
     drawn: list[tuple[bytes, Mutant]] = []

@@ -33,7 +33,7 @@ def unhear(number: int) -> None:
 
 
 def is_ignored(number: int) -> bool:
-    """Tell whether whoever started this process chose to ignore a signal (`nohup`, `&`)."""
+    """Return whether this process was started to ignore a signal (`nohup`, `&`)."""
     return signal.getsignal(number) is signal.SIG_IGN
 
 

@@ -41,7 +41,7 @@ def is_usable(base_url: str) -> bool:
 
 
 def has_place(url: str) -> bool:
-    """Tell whether an address names a host and a port that can be connected to."""
+    """Return whether an address names a host and a port that can be connected to."""
     try:
         parts = urlsplit(url)
         return _HOST.fullmatch(parts.hostname or "") is not None and parts.port != 0

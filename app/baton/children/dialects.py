@@ -310,7 +310,7 @@ class Responses(Reader):
             case "response.reasoning_text.delta":
                 self._note_thoughts(_text_of(event["delta"]))
             case "response.reasoning_summary_text.delta":
-                self._note_written(_text_of(event["delta"]))  # nobody charges for a summary
+                self._note_written(_text_of(event["delta"]))  # a summary isn't charged
             case "response.completed":
                 self._note_end(event["response"], "stop")
             case "response.incomplete":
@@ -387,9 +387,9 @@ class Messages(Reader):
         self._note_thoughts(_text_of(block.get("thinking")))
         return _text_of(block.get("text"))
 
-    def _add(self, told: Mapping[str, Any]) -> None:
+    def _add(self, parts: Mapping[str, Any]) -> None:
         """Take parts of the count."""
-        for name, value in told.items():
+        for name, value in parts.items():
             if value is not None:
                 self._told[name] = _grown(self._told.get(name), value)
         if self._stopped:
@@ -408,10 +408,10 @@ class Messages(Reader):
             self._note_count(_count(whole, told.get("output_tokens"), read, written))
 
 
-def _grown(before: Any, told: Any) -> Any:
-    """Return a count that was told anew: they only ever grow."""
-    both = isinstance(told, int) and isinstance(before, int)
-    return max(before, told) if both else told
+def _grown(before: Any, now: Any) -> Any:
+    """Return a count that was reported again: they only ever grow."""
+    both = isinstance(now, int) and isinstance(before, int)
+    return max(before, now) if both else now
 
 
 class Gemini(Reader):
@@ -584,7 +584,7 @@ def _thoughts_of(delta: Mapping[str, Any]) -> str:
 
 
 def _is_read(content: Any) -> bool:
-    """Tell whether a message's content is text and thoughts alone."""
+    """Return whether a message's content is text and thoughts alone."""
     if isinstance(content, list):
         return all(part["type"] in ("text", "thinking") for part in content)
     return not content or isinstance(content, str)

@@ -127,7 +127,7 @@ def _note_refusals() -> None:
 
 
 def _is_pythons(path: str) -> bool:
-    """Tell whether Python itself opens a file: to show the lines of an error, or for doctest."""
+    """Return whether Python itself opens a file: to show the lines of an error, or for doctest."""
     return path.startswith("<") or path.endswith((".py", ".pdbrc"))
 
 

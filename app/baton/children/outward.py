@@ -22,6 +22,7 @@ import httpx
 from baton import __version__, secrets
 from baton.children import addresses, bounds, refusals, wire
 from baton.children.calls import Call
+from baton.children.fetching.wire import trusted
 from baton.children.front import Failure
 from baton.domain.errors import ConfigError
 from baton.domain.labels import Label
@@ -81,7 +82,7 @@ class Outward:
 
     def warm(self) -> None:
         """Read the certificates that are trusted, which takes a moment."""
-        with suppress(OSError):  # the first call meets it again, and reports it
+        with suppress(Failure):  # the first call meets it again, and reports it
             self._way(None)
 
     async def post(self, call: Call, body: bytes) -> AsyncGenerator[str]:
@@ -196,13 +197,6 @@ class Outward:
     def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncHTTPTransport:
         try:
             return self._way(proxy)
-        except OSError as error:
-            raise Failure(
-                "ConfigError",
-                "The certificates that SSL_CERT_FILE or SSL_CERT_DIR names can't be read."
-                " Nothing was sent.",
-                "Correct the variable, or remove it.",
-            ) from error
         except (ImportError, ValueError, httpx.InvalidURL) as error:
             raise Failure(
                 "ConfigError",
@@ -303,7 +297,7 @@ class Outward:
         if proxy not in self._ways:
             if proxy is not None and not addresses.has_place(proxy):
                 raise ValueError("the proxy has no place")
-            self._trusted = self._trusted or _trusted(self._environ)
+            self._trusted = self._trusted or trusted(self._environ)
             self._ways[proxy] = httpx.AsyncHTTPTransport(
                 verify=self._trusted,
                 proxy=proxy,
@@ -338,17 +332,6 @@ class KeyFilter:
         """Return what was held back; it is replaced if it is more than half of the key."""
         rest, self._held = self._held, ""
         return refusals.KEY_MARK if 2 * len(rest) > len(self._key) else rest
-
-
-def _trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """Return whom to trust: the well-known authorities, and those that the person added."""
-    context = httpx.create_ssl_context(trust_env=False)
-    file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
-    if file and not Path(file).is_file():
-        raise FileNotFoundError(file)  # a pipe may never be written to
-    if file or folder:
-        context.load_verify_locations(file or None, folder or None)
-    return context
 
 
 def _written(key: str) -> bytes:

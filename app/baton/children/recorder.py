@@ -282,7 +282,7 @@ class Recorder:
             if hasattr(unittest.TestCase, name):
                 setattr(unittest.TestCase, name, self._comparing(getattr(unittest.TestCase, name)))
         for name in ("assertTrue", "assertFalse"):
-            setattr(unittest.TestCase, name, self._telling(getattr(unittest.TestCase, name)))
+            setattr(unittest.TestCase, name, self._requiring_text(getattr(unittest.TestCase, name)))
         result: Any = unittest.TestResult
         result.startTest = self._noting(result.startTest, lambda test: self.started.add(test.id()))
         result.addError = self._noting(result.addError, self._problem)
@@ -338,14 +338,14 @@ class Recorder:
 
         return compared
 
-    def _telling(self, method: Callable[..., object]) -> Callable[..., object]:
+    def _requiring_text(self, method: Callable[..., object]) -> Callable[..., object]:
         @wraps(method)
-        def told(case: object, value: object, msg: object = None) -> None:
+        def checked(case: object, value: object, msg: object = None) -> None:
             method(case, value, msg)
             if msg is not None and not isinstance(msg, str):
                 self.lose(f"{method.__name__} compares nothing with its second argument.")
 
-        return told
+        return checked
 
     def _expecting(self, leave: Callable[..., object]) -> Callable[..., object]:
         @wraps(leave)
@@ -434,7 +434,7 @@ def _inside(function: ast.FunctionDef | ast.AsyncFunctionDef, place: _Place) -> 
 
 
 def _always_runs(statement: ast.stmt) -> bool:
-    """Tell whether what a statement holds should run in each test that has it."""
+    """Return whether what a statement holds should run in each test that has it."""
     if isinstance(statement, ast.If):
         return isinstance(statement.test, ast.Constant)
     return not isinstance(statement, (*_Try, ast.Match))

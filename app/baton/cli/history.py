@@ -289,7 +289,7 @@ async def _exported(store: Store, names: tuple[str, ...], form: str) -> str:
     return "\n\n".join(part.rstrip("\n") for part in parts)
 
 
-def _require_end(file: Path) -> None:
+def _check_size(file: Path) -> None:
     """Raise OSError for what is too large to be read into memory, or a device."""
     status = file.stat()
     if stat.S_ISCHR(status.st_mode):
@@ -301,7 +301,7 @@ def _require_end(file: Path) -> None:
 def _read_export(file: str) -> dict[str, Any]:
     try:
         if file != "-":
-            _require_end(Path(file))
+            _check_size(Path(file))
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         data = json.loads(raw)
     except OSError as error:

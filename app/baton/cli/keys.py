@@ -137,15 +137,17 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     budget = agree(card_of(entry), settings, yes)
     trial = asyncio.run(try_out(settings, paths, entry.id, budget))
     if as_json:
-        told: dict[str, object] = {
-            "schema": 1,
-            "status": "finished",
-            "provider": name,
-            "model": entry.model,
-        }
-        cost_usd = format_usd(trial.cost)
-        told |= {"seconds": trial.seconds, "cost_usd": cost_usd, "warnings": trial.warnings}
-        emit_json(told)
+        emit_json(
+            {
+                "schema": 1,
+                "status": "finished",
+                "provider": name,
+                "model": entry.model,
+                "seconds": trial.seconds,
+                "cost_usd": format_usd(trial.cost),
+                "warnings": trial.warnings,
+            }
+        )
         return trial.warn()
     cost = f" for {show_usd(trial.cost)}" if trial.cost else ""
     emit(f"The key for {name} works: {entry.model} answered in {trial.seconds:.1f} s{cost}.")

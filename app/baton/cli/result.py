@@ -59,7 +59,7 @@ def warnings(view: RunView) -> list[dict[str, str]]:
 
 
 def overcharges(view: RunView) -> list[dict[str, str]]:
-    """Return what to tell a person of the calls that cost more than was held for them."""
+    """Return the warnings about calls that cost more than was held for them."""
     errors = [overcharge(call.worker, call.cost, call.held) for call in view.overcharged]
     return [{"kind": "overcharge", "message": e.message, "hint": e.hint} for e in errors]
 

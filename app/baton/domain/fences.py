@@ -9,7 +9,7 @@ from typing import NamedTuple
 _OPENING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`]*$")
 _CLOSING = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
 
-_BREAK = re.compile(r"\r\n|\r|\n")
+LINE_BREAK = re.compile(r"\r\n|\r|\n")
 """Where a line of code ends; `str.splitlines` cuts at U+2028 and form feeds within texts, too."""
 
 
@@ -25,7 +25,7 @@ def parts(text: str) -> Iterator[str | Block]:
     outside: list[str] = []
     inside: list[str] = []
     fence = language = ""
-    lines = _BREAK.split(text)
+    lines = LINE_BREAK.split(text)
     for line in lines if lines[-1] else lines[:-1]:
         if fence:
             closing = _CLOSING.match(line)

@@ -54,7 +54,7 @@ def unknown_price(worker: str, model: str) -> BudgetExceeded:
 
 
 def overcharge(worker: str, cost: int, held: int) -> BudgetExceeded:
-    """Return what to tell a person of a call that cost more than was held for it."""
+    """Return the sentences about a call that cost more than was held for it."""
     return BudgetExceeded(
         f"{one_line(worker)} charged {exact_usd(cost)} for a call that was to cost at most "
         f"{exact_usd(held)}.",

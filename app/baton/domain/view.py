@@ -58,7 +58,6 @@ class StepView:
     text: str = ""
     fraction: float | None = None
     tokens_per_second: float | None = None
-    cut: bool = False
     finish: Finish = Finish.STOP
     why: str = ""
     most: int = 0
@@ -70,6 +69,11 @@ class StepView:
     def is_over(self) -> bool:
         """Whether nothing more will come of it."""
         return self.status in ("done", "failed", "skipped")
+
+    @property
+    def cut(self) -> bool:
+        """Whether its text was cut at the length cap."""
+        return self.finish is Finish.LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +272,10 @@ class RunView:
                 new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
                 return replace(self._with(new), notice=f"{event.reason} Trying again.")
             case StepFinished():
-                cut, text = event.finish == "length", event.text or old.text
-                new = replace(old, status="done", cut=cut, finish=event.finish, text=text)
-                new = replace(new, ended=event.at)
-                return self._with(new)
+                text, finish = event.text or old.text, event.finish
+                return self._with(
+                    replace(old, status="done", finish=finish, text=text, ended=event.at)
+                )
             case StepSkipped():
                 new = replace(old, status="skipped", why=event.why, most=event.most)
                 return self._with(replace(new, ended=event.at))

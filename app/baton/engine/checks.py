@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from baton.domain.chat import fenced
 from baton.domain.errors import BatonError
 from baton.domain.events import Verdict
-from baton.domain.fences import Block, blocks, prose
+from baton.domain.fences import LINE_BREAK, Block, blocks, prose
 from baton.engine.sums import Sum, claimed
 
 MOST_CHARACTERS = 100_000
@@ -220,12 +220,9 @@ class _Checker:
 
 
 def _has_tests(code: str) -> bool:
-    """Tell whether code looks as if it had tests: an assertion of a function's own is none.
-
-    Lines are those of Python's parser: str.splitlines also ends one at U+2028 or a form feed, after
-    which Python only counts the indentation from 0.
-    """
-    lines = [re.sub(r"^[ \t\f]*\f", "", line) for line in re.split(r"\r\n|\r|\n", code)]
+    """Return whether code looks as if it had tests: an assertion of a function's own is none."""
+    # After a form feed Python counts the indentation from 0.
+    lines = [re.sub(r"^[ \t\f]*\f", "", line) for line in LINE_BREAK.split(code)]
     if _TESTS.search("\n".join(lines)):
         return True
     is_inside = False

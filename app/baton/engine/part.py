@@ -74,8 +74,7 @@ class Part:
         self.step = step
         self.worker = step.worker
         self.text = ""
-        self.cut = False
-        self._ending = Finish.STOP
+        self.ending = Finish.STOP
         self.confidence: float | None = None
         self.error: BatonError | None = None
         self.is_over = False
@@ -84,12 +83,15 @@ class Part:
         self._stage = playing.stage
 
     @property
+    def cut(self) -> bool:
+        """Whether its text was cut at the length cap."""
+        return self.ending is Finish.LENGTH
+
+    @property
     def finish(self) -> Finish:
         """How its text ended."""
-        if self.cut:
-            return Finish.LENGTH
-        is_empty = self._ending is Finish.STOP and not self.text.strip()
-        return Finish.EMPTY if is_empty else self._ending
+        is_empty = self.ending is Finish.STOP and not self.text.strip()
+        return Finish.EMPTY if is_empty else self.ending
 
     async def play(self) -> None:
         """Play the step until it has its text, or nobody is left to write it.
@@ -318,8 +320,7 @@ class Part:
                 self.text += text
                 await emit(ev.StepText(0, number, text))
             case Usage(finish=finish, confidence=confidence):
-                self.cut = finish is Finish.LENGTH
-                self._ending = finish
+                self.ending = finish
                 self.confidence = confidence
             case Sent(destination=destination, size=size):
                 await emit(ev.Sent(0, number, self.worker, destination, size))

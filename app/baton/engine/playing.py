@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from baton.domain import events as ev
-from baton.domain.chat import Card, Message, Purpose, Request, Role, Sent, Shape, Text
+from baton.domain.chat import Card, Finish, Message, Purpose, Request, Role, Sent, Shape, Text
 from baton.domain.errors import BudgetExceeded, PlanError, StoreError
 from baton.domain.plan import Material, Outcome, Plan, single
 from baton.domain.routing import Judgement
@@ -136,7 +136,7 @@ class Playing:
             if number not in kept.failed:
                 self._parts[number] = part = Part(self, number, kept.plan.steps[number - 1])
                 part.text, part.is_over = text, True
-                part.cut = number in kept.cut
+                part.ending = Finish.LENGTH if number in kept.cut else Finish.STOP
 
     async def _adopt_first(self, proposal: Proposal) -> None:
         """Begin with a plan; with the ordinary one, if nobody could play that."""

@@ -29,7 +29,7 @@ from baton.os_signals import ENDING, HANGUP, hear, is_ignored
 from baton.tui import crash, keys, themes
 from baton.tui.desk import Desk
 from baton.tui.screens.chat import ChatScreen
-from baton.tui.screens.overlay import Overlay
+from baton.tui.screens.overlay import Overlay, Palette
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -143,8 +143,6 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         """Show all commands."""
-        from baton.tui.screens.palette import Palette
-
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
@@ -263,8 +261,8 @@ def run(
 
 async def _run(app: BatonApp, baton: Baton, mouse: bool) -> int:
     if not is_ignored(signal.SIGINT):
-        # On the screen Ctrl+C is a key, so this comes from elsewhere: `kill -INT`. Not heard by the
-        # loop, which would learn after an editor that Ctrl+C was pressed in it.
+        # On the screen Ctrl+C is a key, so this is another program's: `kill -INT`. Not heard by
+        # the loop, which would learn after an editor that Ctrl+C was pressed in it.
         loop = asyncio.get_running_loop()
         leave = partial(loop.call_soon_threadsafe, app.terminate, signal.SIGINT)
         signal.signal(signal.SIGINT, lambda *_: leave())

@@ -19,7 +19,7 @@ _GRACE = 10.0
 """How many seconds one that is asked to end may take, in which it removes what is half unpacked."""
 
 _FOLDERS = ("BATON_HOME", "SUDO_UID", "XDG_CACHE_HOME")
-"""What its launcher chooses the folder by that it unpacks to."""
+"""By these its launcher chooses the folder that it unpacks to."""
 
 
 async def version_of(file: Path, patience: float = PATIENCE) -> str:

@@ -249,7 +249,10 @@ def web() -> Web:
 
 
 def trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """Return whom to trust: the well-known authorities, and those that the person added."""
+    """Return whom to trust: the well-known authorities, and those that the person added.
+
+    Raises Failure.
+    """
     context = httpx.create_ssl_context(trust_env=False)
     file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
     if file or folder:
@@ -260,8 +263,9 @@ def trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
         except OSError as error:
             raise Failure(
                 "ConfigError",
-                f"The certificates that SSL_CERT_FILE (or _DIR) names can't be read: {error}.",
-                "Mend or unset the variable.",
+                "The certificates that SSL_CERT_FILE or SSL_CERT_DIR names can't be read."
+                " Nothing was sent.",
+                "Correct the variable, or remove it.",
             ) from error
     return context
 

@@ -353,7 +353,7 @@ def _conductor(settings: Settings, paths: Paths) -> Finding:
 
 
 async def _is_here(conductor: str, settings: Settings, paths: Paths) -> bool:
-    """Tell whether the conductor is a worker. Raises ConfigError for one that isn't known."""
+    """Return whether the conductor is a worker. Raises ConfigError for one that isn't known."""
     from baton.compose import compose
 
     baton = compose(settings, paths, history=False)

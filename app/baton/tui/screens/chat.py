@@ -24,13 +24,12 @@ from baton.tui.facts import name_of, told_offer
 from baton.tui.playing import Chat, Pending, Player
 from baton.tui.screens.advising import AdvisingScreen
 from baton.tui.screens.presenter import Presenter
-from baton.tui.widgets.asked import AskedLine
-from baton.tui.widgets.question import ChoiceView, QuestionView, ask_with
+from baton.tui.widgets.question import ChoiceView, QuestionLine, QuestionView, ask_with
 from baton.tui.widgets.turn import TurnView
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
 
-ELSEWHERE = "In another conversation: "
+ANOTHER_CONVERSATION = "In another conversation: "
 
 OF_A_MESSAGE = frozenset(
     ("copy", "copy_code", "why", "edit", "regenerate", "stronger", "branch", "good", "bad", "route")
@@ -298,7 +297,7 @@ class ChatScreen(AdvisingScreen):
         if self._question is not None:
             self._question.attribute_to(self._whose())
         for screen in self.app.screen_stack:
-            for line in screen.query(AskedLine):
+            for line in screen.query(QuestionLine):
                 line.show(self.question)
 
     def _whose(self) -> str:
@@ -306,7 +305,9 @@ class ChatScreen(AdvisingScreen):
         chat = self._asker
         if chat is None or chat is self.chat or chat.id == self.chat.id is not None:
             return ""
-        return f"In \u201c{one_line(chat.title, 40)}\u201d: " if chat.title else ELSEWHERE
+        if not chat.title:
+            return ANOTHER_CONVERSATION
+        return f"In \u201c{one_line(chat.title, 40)}\u201d: "
 
     async def _put(self, view: QuestionView) -> str:
         self._question = view

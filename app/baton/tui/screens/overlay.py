@@ -6,13 +6,14 @@ from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from baton.tui import keys
-from baton.tui.widgets.asked import AskedLine
 from baton.tui.widgets.footer import Footer
 from baton.tui.widgets.line import Line
+from baton.tui.widgets.question import QuestionLine
 
 Result = TypeVar("Result")
 
@@ -33,7 +34,7 @@ class Overlay(ModalScreen[Result | None]):
         heading.left = heading.left + self.HEADING
         with Vertical():
             yield heading
-            yield AskedLine()
+            yield QuestionLine()
             yield from self.body()
             yield self.footer
 
@@ -49,3 +50,14 @@ class Overlay(ModalScreen[Result | None]):
     async def action_close(self) -> None:
         """Go back to the conversation."""
         self.dismiss(None)
+
+
+class Palette(CommandPalette):
+    """Textual's command palette, under the question that waits."""
+
+    BINDINGS = keys.PALETTE
+
+    def compose(self) -> ComposeResult:
+        """Lay out the question over the palette."""
+        yield QuestionLine()
+        yield from super().compose()

@@ -245,7 +245,7 @@ class SpendingScreen(WritingScreen):
 
 
 def _kept(room: Room) -> str:
-    """Say that the environment's ceiling is in force, whatever the settings have."""
+    """Say that the environment's ceiling is in force, not the settings'."""
     return (
         f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"
         " Baton was started, and that stays."

@@ -130,3 +130,22 @@ def ask_with(question: Question, roster: Roster) -> QuestionView:
 
         return PlanView(question, question.plan, roster)
     return QuestionView(question)
+
+
+class QuestionLine(Static):
+    """Shows the open question on other screens, and the key that leads to it."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self.display = False
+
+    def on_mount(self) -> None:
+        """Show a question that waits already."""
+        self.show(getattr(self.app.screen_stack[0], "question", ""))
+
+    def show(self, question: str) -> None:
+        """Show another question ("": none waits)."""
+        key = keys.shown(keys.BY_ID["app.answer"], self.app._keymap)
+        self.update(f"{one_line(question)} {key} answers." if question else "")
+        self.display = bool(question)
+        self.screen.refresh_bindings()
