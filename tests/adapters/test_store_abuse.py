@@ -347,6 +347,19 @@ def test_damage_that_shows_later_is_looked_for_at_the_next_start(
     assert asyncio.run(use(path)) == ("", 26)
 
 
+def test_an_older_database_is_checked_once_it_is_migrated(
+    tmp_path: Path, sound_database: Path
+) -> None:
+    path = tmp_path / "baton.db"
+    shutil.copy(sound_database, path)
+    age(path)
+    connection = sqlite.connect(path)
+    connection.execute("UPDATE turns_search_data SET block = randomblob(100) WHERE id > 10")
+    connection.close()
+    with pytest.raises(sqlite.Damaged):
+        sqlite.open_file(path, MIGRATIONS)
+
+
 def test_large_files_are_checked_once_a_day(
     tmp_path: Path, sound_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
