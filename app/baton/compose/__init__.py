@@ -13,6 +13,7 @@ from baton.compose.local import NOTHING_HERE, LocalWorkers, library
 from baton.compose.outside import card_of, doubts, outside_workers
 from baton.domain.catalogue import Role
 from baton.domain.errors import ConfigError, StoreError
+from baton.domain.labels import Label
 from baton.domain.library import State
 from baton.domain.sanitise import one_line
 from baton.settings import LocalWorker as LocalSettings
@@ -215,13 +216,14 @@ def compose(
     *,
     history: bool = True,
     warm: str | None = None,
+    label: Label = Label.CLOUD,
     only: Collection[str] = (),
 ) -> Baton:
     """Put everything together; without `history` nothing but money is kept on disk.
 
     The worker named by `warm` is set loading before anything is imported that takes time, the
-    router right after it. With `only`, no other configured worker is used. Raises ConfigError or
-    StoreError.
+    router right after it; a remote one only if it may see texts of this `label`. With `only`, no
+    other configured worker is used. Raises ConfigError or StoreError.
     """
     stock = library(settings, paths)
     local = LocalWorkers(settings, stock)
@@ -244,7 +246,7 @@ def compose(
     ledger = open_ledger(paths)
     store = Store.open(paths.database if history else None)
     gateway, outside = outside_workers(settings, paths, ledger)
-    if warm is not None and warm in outside:
+    if warm is not None and warm in outside and label.allows(outside[warm].card.privacy):
         outside[warm].warm()
     workers.update(outside)
     ids = [entry.id for entry in settings.roster if entry.id in workers]
