@@ -30,7 +30,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
         }
 
         def compose(
-            settings: Settings, paths: Paths, *, history: bool = True, warm: str | None = None
+            settings: Settings, paths: Paths, *, history: bool = True, **_: object
         ) -> Baton:
             store = Store.open(paths.database if history else None)
             ledger = Ledger.open(paths.ledger)
