@@ -316,12 +316,12 @@ def test_at_a_terminal_the_person_is_asked_before_money_is_spent(
         configure(home, cloud)
         screen = terminal(*words)
         screen.wait_for("and stop at $3.32?")
-        screen.send("\r")
+        screen.answer("\r")
         assert screen.wait_end() == 1
         assert cloud.posts == 0
         screen = terminal(*words)
         screen.wait_for("Go on")
-        screen.send("y\r")
+        screen.answer("y\r")
         screen.wait_for("single  ")
         assert screen.wait_end() == 0
         assert cloud.posts == 3

@@ -168,8 +168,7 @@ def test_at_a_terminal_the_licence_is_asked_about(hub: Hub) -> None:
         screen = Terminal([*BATON, "models", "pull", "tiny"], os.environ)
         screen.wait_for("Fetch it under this licence?")
         assert "hf.co/maker/models" in screen.text
-        screen.read(0.3)
-        screen.send(typed)
+        screen.answer(typed)
         assert screen.wait_end(30) == code
         assert file_of("tiny").exists() == (code == 0)
 

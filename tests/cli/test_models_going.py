@@ -60,8 +60,7 @@ def test_the_person_is_asked(own: Path) -> None:
         screen.wait_for("Remove 1 model (60.0 kB) for good?")
         assert "chat" in screen.text
         assert "poet is a worker with that model" in screen.text
-        screen.read(0.3)
-        screen.send(typed)
+        screen.answer(typed)
         assert screen.wait_end() == (1 if left else 0)
         assert own.exists() == left
 

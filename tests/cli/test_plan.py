@@ -175,8 +175,7 @@ skills = {{ writing = 5 }}
             screen = Terminal([*command, "Praise a river, then a lake."], env, 80, 24)
             screen.wait_for("Number, then Enter (1):")
             assert "Ask gpt-4o-mini?   at most $" in screen.text  # however long the text before it
-            screen.read(0.5)
-            screen.send(typed)
+            screen.answer(typed)
             screen.wait_for("Play it: baton resume")
             assert screen.wait_end() == 0
             assert cloud.posts == posts

@@ -181,7 +181,7 @@ def test_a_resumed_run_asks_before_it_spends_only_where_a_person_is_there(call: 
         screen = Terminal(command, os.environ)
         screen.wait_for("Number, then Enter (1):")
         assert cloud.posts == 0
-        screen.send("2\r")
+        screen.answer("2\r")
         screen.wait_for(Reply().text.split(",")[0])
         assert screen.wait_end() == 0
         assert cloud.posts == 1

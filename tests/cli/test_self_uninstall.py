@@ -290,8 +290,7 @@ def test_the_person_is_asked(own: Machine) -> None:
             ("Your models", "Your history", "Take Baton"), typed, strict=True
         ):
             screen.wait_for(question)
-            screen.read(0.3)
-            screen.send(text)
+            screen.answer(text)
         return screen.wait_end()
 
     assert answer("r\r", "\r", "\r") == 1

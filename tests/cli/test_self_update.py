@@ -320,8 +320,7 @@ def test_going_down_is_asked(own: Machine) -> None:
     for typed, version in (("\r", OLD), ("y\r", "0.0.5")):
         screen = Terminal([sys.executable, "-P", "-c", code], os.environ)
         screen.wait_for("[y/N]:")
-        screen.read(0.3)
-        screen.send(typed)
+        screen.answer(typed)
         assert screen.wait_end() == (1 if version == OLD else 0)
         assert own.world.version() == version
 

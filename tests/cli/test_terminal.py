@@ -56,12 +56,6 @@ def terminal(script: str, *prompts: str) -> Terminal:
     return Terminal([sys.executable, "-I", "-c", code], os.environ, 160, 40)
 
 
-def answer(screen: Terminal, typed: str) -> None:
-    """Answer as a person does: what comes with the question, or before it, is no answer to it."""
-    screen.read(0.5)
-    screen.send(typed)
-
-
 def test_the_status_gives_way_to_the_answer_and_nothing_is_obeyed() -> None:
     screen = terminal("hostile", "Capital?")
     screen.wait_for("loading scripted 40 %")
@@ -76,7 +70,7 @@ def test_the_person_is_asked_before_turns_are_left_out() -> None:
     screen = terminal("forgetful", "one", "two")
     screen.wait_for("Leave out the 2 oldest turns?")
     screen.wait_for("1  Leave them out")
-    answer(screen, "1\r")
+    screen.answer("1\r")
     assert screen.wait_end() == 0
     assert "earlier turns are not sent" in screen.text
 
@@ -84,7 +78,7 @@ def test_the_person_is_asked_before_turns_are_left_out() -> None:
 def test_enter_alone_takes_the_safe_choice() -> None:
     screen = terminal("forgetful", "one", "two")
     screen.wait_for("Number, then Enter (2):")
-    answer(screen, "\r")
+    screen.answer("\r")
     assert screen.wait_end() == 6
     assert "(--drop-oldest)" in screen.text
 
@@ -102,7 +96,7 @@ def test_what_is_typed_while_the_question_is_not_to_be_seen_is_no_answer(tmp_pat
     screen.read()
     screen.send("\x11")
     screen.wait_for("Number, then Enter (2):")
-    answer(screen, "\r")
+    screen.answer("\r")
     assert screen.wait_end() == 6
 
 
@@ -118,7 +112,7 @@ def test_rm_asks_at_a_terminal() -> None:
         command = [sys.executable, "-I", "-c", REMOVED]
         screen = Terminal(command, os.environ, 100, 20)
         screen.wait_for("Remove 1 conversation for good?")
-        screen.send(typed)
+        screen.answer(typed)
         assert screen.wait_end() == 0
         assert f"code {code}, {left} left" in screen.text
 

@@ -43,6 +43,22 @@ class Terminal:
             left = left[self._child.send(left) :]
             self.read(0)
 
+    def answer(self, line: str) -> None:
+        """Answer a question with a line.
+
+        A question drops what was typed before it waits, so the line is typed again while nothing
+        but its echo comes; an answer too many is dropped by the next question in the same way.
+        """
+        echo = len(line.encode()) + 1  # the terminal shows Enter as two bytes
+        for _ in range(20):
+            before, start = len(self.raw), time.perf_counter()
+            self.send(line)
+            while time.perf_counter() - start < 3:
+                self.read()
+                if len(self.raw) > before + echo or not self._child.isalive():
+                    return
+        raise AssertionError(f"no answer is taken; the screen shows:\n{self.text}")
+
     def read(self, longest: float = 0.05) -> None:
         """Take in whatever the program writes within that time (seconds)."""
         with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
