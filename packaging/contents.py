@@ -46,6 +46,7 @@ ROUTER = (
 
 DATA = (
     ("app/baton/adapters/prices.json", "baton/adapters"),
+    ("app/baton/children/exact/lexicon/*.toml", "baton/children/exact/lexicon"),
     ("app/baton/templates/*.toml", "baton/templates"),
     ("app/baton/tui/app.tcss", "baton/tui"),
     ("models/catalogue.toml", "baton/models"),

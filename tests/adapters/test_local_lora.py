@@ -14,7 +14,7 @@ from adapters.local_ask import CAPITAL, ask, small
 from baton.adapters.local import LocalWorker, Manner, starter
 from baton.adapters.local import host as local_host
 from baton.domain.chat import Loading
-from baton.domain.errors import ModelFileError, WorkerUnavailable
+from baton.domain.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from support.adapting import adapter
 
 pytestmark = pytest.mark.local_model
@@ -72,6 +72,25 @@ async def test_what_was_read_with_another_adapter_is_not_reused(
     assert (await ask(other, CAPITAL, max_tokens=5)).usage.cached == 0
     assert (await ask(other, CAPITAL, max_tokens=5)).usage.cached > 0
     assert (await ask(plain, CAPITAL, max_tokens=5)).usage.cached == 0
+
+
+async def test_an_adapter_with_a_prompt_of_its_own_reads_plain_text_and_costs_the_chat_nothing(
+    plain: LocalWorker, tmp_path: Path
+) -> None:
+    file = adapter(tmp_path / "plan.gguf", prompt="One, two, three, {prompt},")
+    planner = adapted(plain, file, 0.0)
+    await ask(plain, CAPITAL, max_tokens=5)
+    assert (await ask(planner, "four, five", max_tokens=2)).text.startswith(" six")
+    assert (await ask(planner, "four, five", max_tokens=2)).usage.cached > 0
+    assert (await ask(plain, CAPITAL, max_tokens=5)).usage.cached > 0
+
+
+async def test_a_plain_prompt_that_is_too_long_is_refused(
+    plain: LocalWorker, tmp_path: Path
+) -> None:
+    planner = adapted(plain, adapter(tmp_path / "plan.gguf", prompt="{prompt}"))
+    with pytest.raises(ContextTooLong):
+        await ask(planner, "word " * 5000, max_tokens=5)
 
 
 async def test_a_scale_of_nothing_changes_nothing(plain: LocalWorker, file: Path) -> None:

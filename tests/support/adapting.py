@@ -22,8 +22,12 @@ def adapter(
     width: int = WIDTH,
     layer: str = "blk.{}.attn_q.weight",
     alpha: float | str = 1.0,
+    prompt: str = "",
 ) -> Path:
-    """Write a LoRA adapter of rank 1 for the starter model's queries; return its path."""
+    """Write a LoRA adapter of rank 1 for the starter model's queries; return its path.
+
+    `prompt` is the form of its prompt, where that is no chat.
+    """
     tensors = []
     for number in range(LAYERS):
         name = layer.format(number)
@@ -34,6 +38,8 @@ def adapter(
         "adapter.type": "lora",
         "adapter.lora.alpha": alpha,
     }
+    if prompt:
+        keys["baton.conductor.prompt"] = prompt
     path.write_bytes(whole(keys, tensors, seed, strength))
     return path
 

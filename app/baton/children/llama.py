@@ -209,6 +209,15 @@ class Model:
         """Load a LoRA adapter, which stays as long as the model; None if it isn't one for this."""
         return c.llama_adapter_lora_init(self._model, os.fsencode(path))
 
+    def adapter_metadata(self, adapter: Any, key: str) -> str:
+        """Return a value of an adapter's header as text, "" if it isn't there."""
+        size = c.llama_adapter_meta_val_str(adapter, key.encode(), None, 0)
+        if size < 0:
+            return ""
+        buffer = ctypes.create_string_buffer(size + 1)
+        c.llama_adapter_meta_val_str(adapter, key.encode(), buffer, size + 1)
+        return buffer.value.decode("utf-8", "replace")
+
     def is_end(self, token: int) -> bool:
         """Tell whether a token ends an answer."""
         return bool(c.llama_vocab_is_eog(self._vocab, token))

@@ -12,6 +12,9 @@ from baton.children.front import Failure
 if TYPE_CHECKING:
     from baton.children import llama
 
+PROMPT_KEY = "baton.conductor.prompt"
+"""The adapter's metadata that says how its prompt is written, instead of the chat template."""
+
 heard: MutableSequence[str] = deque(maxlen=20)
 """What llama.cpp complained of last: the only place where it says why an adapter doesn't fit."""
 
@@ -38,6 +41,11 @@ class Adapters:
                 raise _unfit(path, _why("".join(heard)))
             self._loaded[key] = adapter
         return self._loaded[key]
+
+    def prompt(self, path: str) -> str:
+        """Return how an adapter's prompt is written, with `{prompt}` in it; "" for a chat."""
+        adapter = self.get(path)
+        return self._model.adapter_metadata(adapter, PROMPT_KEY) if adapter else ""
 
 
 def _unfit(path: str, why: str) -> Failure:

@@ -90,6 +90,9 @@ class Runner:
         self._limit = 0
         self._model: llama.Model
         self._context: llama.Context
+        self._chat: llama.Context
+        self._planning: llama.Context | None = None
+        self._threads = 0
         self._template: ChatTemplate
         self._marks: tuple[Mark, ...]
         self._mark_tokens: set[int]
@@ -174,7 +177,8 @@ class Runner:
         except LlamaError:
             model.free()
             raise
-        self._model, self._context, self._limit = model, context, limit
+        self._model, self._chat, self._limit = model, context, limit
+        self._context, self._threads = context, threads
 
     def _prepare(self, load: Load) -> None:
         from baton.children.template import compile_template
@@ -214,7 +218,9 @@ class Runner:
 
         self._ask = frame["id"]
         try:
-            prompt = self._tokens(frame)
+            form = self._adapters.prompt(frame["adapter"])
+            self._context = self._planning_context() if form else self._chat
+            prompt = self._plain_tokens(frame, form) if form else self._tokens(frame)
             cap = self._cap(len(prompt), frame)
             self._context.adapt(self._adapters.get(frame["adapter"]), frame["adapter_scale"])
             file = recommended(self._model.metadata)
@@ -246,6 +252,30 @@ class Runner:
 
     def _is_cancelled(self) -> bool:
         return self._inbox.has_cancelled(self._ask)
+
+    def _planning_context(self) -> llama.Context:
+        """Return a context for prompts without a chat, so that planning costs the chat no cache."""
+        from baton.children import llama
+
+        if self._planning is None:
+            limit = min(self._limit, llama.SMALLEST_CONTEXT)
+            self._planning = llama.Context(self._model, limit, self._threads, self._is_cancelled)
+        return self._planning
+
+    def _plain_tokens(self, frame: framing.Frame, form: str) -> list[int]:
+        """Turn the last message into the tokens of a prompt in an adapter's own form."""
+        from baton.children.llama import SMALLEST_CONTEXT
+        from baton.children.thoughts import Thoughts
+
+        text = form.replace("{prompt}", frame["messages"][-1]["content"])
+        limit = min(self._limit, SMALLEST_CONTEXT)
+        if len(text.encode("utf-8", "replace")) > limit * MOST_BYTES_PER_TOKEN:
+            raise Failure("ContextTooLong", "", needed=len(text) // 4, limit=limit)
+        self._thoughts = Thoughts()
+        tokens = self._model.begin(self._model.tokenise(text, special=False))
+        if len(tokens) + USEFUL_TOKENS > limit:
+            raise Failure("ContextTooLong", "", needed=len(tokens) + USEFUL_TOKENS, limit=limit)
+        return tokens
 
     def _tokens(self, frame: framing.Frame) -> list[int]:
         """Turn messages into the tokens of a prompt."""

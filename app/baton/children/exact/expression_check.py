@@ -1,0 +1,111 @@
+"""Checks that an expression holds the request's numbers, dates and units: all of them, no others.
+
+The small conductor copies literals well and sometimes leaves one out or makes one up; such a part
+isn't computed. What it can't find is a wrong operation: the expression is shown beside the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from baton.children.exact.lexicon import lexicon
+from baton.children.exact.marked_text import MarkedText
+from baton.children.exact.quantities import PINT_NAMES
+
+_HALVES_AND_DOZENS = "1 2 3 4 5 6 7 8 9 10 12 16 24 30 52 60 100 365 1000"
+CONSTANTS = frozenset(_HALVES_AND_DOZENS.split(" "))
+"""Numbers that an expression may hold though the request doesn't: halves, dozens, months..."""
+
+_LITERAL = re.compile(
+    r"(?P<based>0[bxo][\da-f]+)|(?P<date>\d{4}-\d\d-\d\d|\d{4}-\d\d|\d\d-\d\d(?![\d.]))"
+    r"|(?P<time>\d\d?:\d\d(?::\d\d)?)|(?P<result>#\d)"
+    r"|(?P<number>(?<![\w.])\d+(?:\.\d+)?)",
+    re.IGNORECASE,
+)
+_CODES = "|".join(sorted(map(re.escape, PINT_NAMES), key=len, reverse=True))
+_CODE = re.compile(rf"(?<=[\d\s(>/])({_CODES})(?![\w(])")
+_SHAPE = re.compile(r"\d{4}-\d\d-\d\d|\d{4}-\d\d|\d\d-\d\d|\d\d:\d\d(?::\d\d)?|\d+(?:\.\d+)?")
+_TIME_UNITS = frozenset({"ms", "s", "min", "h", "d", "w", "mo", "y", "bd"})
+
+
+def problem(tool: str, expression: str, request: MarkedText) -> str:
+    """Return what is foreign to the request in an expression, "" where nothing is."""
+    there = request_literals(request.text)
+    expression = expression.replace("l/100km", "")
+    for match in _LITERAL.finditer(expression):
+        value = match[0]
+        match match.lastgroup:
+            case "based":
+                if value[2:].lower() not in request.text.lower():
+                    return value
+            case "number" if _plain(value) not in there and value not in CONSTANTS:
+                return value
+            case "date" if value not in there and not _is_completed(value, there):
+                return value
+            case "time" if value not in there:
+                return value
+    if tool == "units":
+        return _foreign_unit(expression, request)
+    return ""
+
+
+def unused(expressions: Iterable[str], texts: Sequence[str], request: MarkedText) -> str:
+    """Return the first number, date or time of the request that no part of a plan holds."""
+    said = " ; ".join([*expressions, *texts])
+    held = Counter(map(_plain, _SHAPE.findall(said)))
+    held.update(date[5:] for date in _SHAPE.findall(said) if len(date) == 10)
+    for literal in map(_plain, _SHAPE.findall(request.text)):
+        if held[literal] <= 0 and literal not in "".join(texts):
+            return literal
+        held[literal] -= 1
+    return ""
+
+
+def request_literals(text: str) -> frozenset[str]:
+    """Return the literals in a marked text."""
+    return frozenset(map(_plain, _SHAPE.findall(text)))
+
+
+def _plain(literal: str) -> str:
+    """Return a number without zeros at its end: 312.00 is 312."""
+    if "." not in literal:
+        return literal
+    return literal.rstrip("0").rstrip(".")
+
+
+def _is_completed(date: str, there: frozenset[str]) -> bool:
+    """Tell whether a date is a day of the request with a year that stands elsewhere in it."""
+    return date[5:] in there and any(literal.startswith(date[:4]) for literal in there)
+
+
+def _foreign_unit(expression: str, request: MarkedText) -> str:
+    """Return a unit that the request names in no form."""
+    said = _said_units(request)
+    for match in _CODE.finditer(expression):
+        code = match[1]
+        if (
+            code not in said
+            and code not in _TIME_UNITS
+            and code not in ("m2", "m3", "cm2", "km2", "ft2")
+        ):
+            return code
+    return ""
+
+
+def _said_units(request: MarkedText) -> frozenset[str]:
+    """Return the codes of all units that a marked request names, each part of `km/h` too."""
+    codes = set()
+    words = lexicon(request.language)
+    text = request.text
+    for code, forms in words.units.items():
+        for form in (code, *forms):
+            if re.search(
+                rf"(?<![^\W\d_]){re.escape(form)}(?![^\W\d_])",
+                text,
+                re.IGNORECASE if len(form) > 2 else 0,
+            ):
+                codes |= {code, *code.split("/")}
+                break
+    return frozenset(codes)

@@ -1,0 +1,60 @@
+"""The conductor as the product runs it: llama.cpp, the base model and the adapter, greedy."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from baton.children import llama
+from baton.children.exact.marked_text import MarkedText, mark
+from baton.domain.sampling import Sampling
+from baton.engine.plan_lines import plan_grammar
+
+PROMPT = "Task: {prompt}\nPlan:\n"
+MAX_TOKENS = 160
+MAX_CONTEXT = 2048
+
+
+@dataclass(frozen=True)
+class Written:
+    """A plan as it was written, and how long that took."""
+
+    request: MarkedText
+    text: str
+    seconds: float
+    confidence: float
+
+
+class Planner:
+    """Writes plans with one model; `adapter` None is the base alone."""
+
+    def __init__(
+        self, base: Path, adapter: Path | None, threads: int = 2, grammar: bool = False
+    ) -> None:
+        llama.start(lambda _: None)
+        self._model = llama.Model(str(base))
+        self._context = llama.Context(self._model, MAX_CONTEXT, threads, lambda: False)
+        if adapter is not None:
+            self._context.adapt(self._model.adapter(str(adapter)), 1.0)
+        self._grammar = plan_grammar() if grammar else None
+
+    def plan(self, prompt: str, language: str = "") -> Written:
+        """Return the plan for a request."""
+        start = time.perf_counter()
+        request = mark(prompt, language)
+        tokens = self._model.tokenise(PROMPT.format(prompt=request.text), special=False)
+        pieces: list[bytes] = []
+        with contextlib.closing(
+            self._model.sampler(Sampling(temperature=0.0), self._grammar)
+        ) as sampler:
+            self._context.read(tokens, lambda *_: None)
+            with contextlib.closing(self._context.write(sampler)) as new:
+                for token in new:
+                    pieces.append(self._model.piece(token))
+                    if len(pieces) >= MAX_TOKENS:
+                        break
+            confidence = sampler.sureness.mean or 0.0
+        text = b"".join(pieces).decode("utf-8", "replace")
+        return Written(request, text, time.perf_counter() - start, confidence)

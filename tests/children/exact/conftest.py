@@ -1,0 +1,3 @@
+"""pint takes numpy for missing in the tools' process; hypothesis wants it, so it comes first."""
+
+import numpy  # noqa: F401

@@ -1,0 +1,51 @@
+"""An expression is computed only if it holds the request's literals, all and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton.children.exact.expression_check import problem, unused
+from baton.children.exact.marked_text import mark
+
+
+@pytest.mark.parametrize(
+    ("request_", "line", "foreign"),
+    [
+        ("What is 17 times 23?", "calc: 17 * 23", ""),
+        ("What is 17 times 23?", "calc: 17 * 29", "29"),
+        ("half of 38", "calc: 38 / 2", ""),
+        ("what does 312.00 plus 10% come to", "calc: 312 + 10%", ""),
+        ("1011 in decimal", "calc: dec(0b1011)", ""),
+        ("1011 in decimal", "calc: dec(0b1001)", "0b1001"),
+        ("42 km in miles", "units: 42 km -> mi", ""),
+        ("42 km in miles", "units: 42 km -> kg", "kg"),
+        ("240 km at 80 km/h, how long?", "units: 240 km / (80 km/h) -> h", ""),
+        ("how many days until May 3", "clock: days(today, 05-03)", ""),
+        ("how many days until May 3", "clock: days(today, 05-04)", "05-04"),
+        (
+            "days between March 1 and April 12, 2025",
+            "clock: days(2025-03-01, 2025-04-12)",
+            "",
+        ),
+        ("from 9:15 to 17:40", "clock: span(09:15, 17:45)", "17:45"),
+    ],
+)
+def test_what_the_request_does_not_hold_is_found(request_: str, line: str, foreign: str) -> None:
+    tool, _, expression = line.partition(": ")
+    assert problem(tool, expression, mark(request_)) == foreign
+
+
+@pytest.mark.parametrize(
+    ("request_", "expressions", "texts", "left"),
+    [
+        ("17 times 23 times 2", ["17 * 23"], [], "2"),
+        ("17 times 17", ["17 * 17"], [], ""),
+        ("17 times 17", ["17"], [], "17"),
+        ("17*23 and name 3 rivers", ["17 * 23"], ["name 3 rivers"], ""),
+        ("days between March 1 and April 12, 2025", ["days(2025-03-01, 2025-04-12)"], [], ""),
+    ],
+)
+def test_what_no_part_holds_is_found(
+    request_: str, expressions: list[str], texts: list[str], left: str
+) -> None:
+    assert unused(expressions, texts, mark(request_)) == left
