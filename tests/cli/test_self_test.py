@@ -104,6 +104,7 @@ HIDDEN = {
     "jinja": "jinja2",
     "jsonschema": "rpds",
     "units": "pint",
+    "words": "text_to_num",
     "zones": "dateutil",
 } | {name: name for name in ("numpy", "onnxruntime", "tokenizers", "cryptography", "litellm")}
 """For each part something without which it can't be."""

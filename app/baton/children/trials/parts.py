@@ -81,5 +81,6 @@ PARTS: dict[str, Part] = {
     "jinja": Part(work.jinja, ("markupsafe._speedups",), ("markupsafe",)),
     "jsonschema": Part(work.jsonschema, ("rpds",), ("rpds-py",)),
     "units": Part(work.units, ("pint",)),
+    "words": Part(work.words, ("simpleeval", "text_to_num"), ("text2num",)),
     "zones": Part(work.zones, ("dateutil.relativedelta",)),
 }

@@ -346,6 +346,17 @@ def units() -> str:
     return f"pint {_version('pint')}: 3 inches are 7.62 cm"
 
 
+def words() -> str:
+    """Read a number word, and compute with it."""
+    from baton.children.exact.expression import evaluate
+    from baton.children.exact.marked_text import mark
+
+    marked = mark("zweiundvierzig mal drei").text
+    expect(marked == "42 mal 3", "Number words are read wrongly.")
+    expect(evaluate("calc", "42 * 3").value == 126, "An expression is computed wrongly.")
+    return f"text2num {_version('text2num')}: zweiundvierzig is 42"
+
+
 def zones() -> str:
     """Look time zones up, the system's or Baton's own."""
     from datetime import datetime
