@@ -20,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.adapters.tools import ToolWorker, sandbox, tools
-from baton.children.arithmetic import CannotCompute, evaluate, shown
+from baton.children.arithmetic import evaluate, shown
 from baton.children.calculator import calculate
 from baton.children.clock import tell
+from baton.children.exact import CannotCompute
 from baton.domain.chat import Message, Request, Role, Text, Usage, fenced
 from baton.domain.errors import WorkerError
 from baton.domain.labels import Label

@@ -89,6 +89,7 @@ class Desk:
     wrong: Mapping[int, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     weighed: list[str] = field(default_factory=list)
+    parts: Plan | None = None
 
     async def funds(self) -> Funds:
         return self.money
@@ -106,6 +107,9 @@ class Desk:
         if isinstance(answer, BatonError):
             raise answer
         return answer
+
+    async def split(self) -> Plan | None:
+        return self.parts
 
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
         verdict = Verdict.WRONG if step in self.wrong else Verdict.UNCHECKED

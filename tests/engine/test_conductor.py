@@ -113,6 +113,9 @@ class FakeDesk:
         self.asked.append((worker, list(messages), shape))
         return self._replies.pop(0)
 
+    async def split(self) -> Plan | None:
+        return None
+
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
         raise NotImplementedError
 

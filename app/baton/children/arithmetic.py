@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
+from baton.children.exact import CannotCompute
+
 MOST_CHARACTERS = 1000
 MOST_DEPTH = 40
 MOST_BITS = 10_000
@@ -20,10 +22,6 @@ MOST_BITS = 10_000
 
 _PRECISE = Context(prec=60)
 _EXACT_ENOUGH = 40
-
-
-class CannotCompute(Exception):
-    """Why an expression has no value here, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from baton.children.arithmetic import CannotCompute, Value, evaluate, read_number, shown
+from baton.children.arithmetic import Value, evaluate, read_number, shown
 from baton.children.asked import questions
+from baton.children.exact import CannotCompute
 
 MOST_QUESTION = 1200
 """A question of more characters isn't arithmetic."""

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from baton.children.arithmetic import CannotCompute
 from baton.children.asked import questions
+from baton.children.exact import CannotCompute
 
 MOST_QUESTION = 300
 

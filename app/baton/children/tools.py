@@ -2,7 +2,8 @@
 
 `python -m baton.children.tools` speaks frames on stdin and stdout. Frames to it:
 
-    call    id, tool (calculator, clock or python), text, seconds
+    call    id, tool (calculator, units, clock or python), text, seconds; also `mark` and `check`,
+            which read a request for the conductor: text is the request, or JSON of it and its parts
     cancel  id
     info    id
 
@@ -13,6 +14,7 @@ connects nowhere, and ends at once when its front does.
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import sys
@@ -22,7 +24,7 @@ import warnings
 from contextlib import suppress
 
 from baton.children import framing, jail
-from baton.children.arithmetic import CannotCompute
+from baton.children.exact import CannotCompute
 from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
 
 
@@ -59,16 +61,9 @@ class Tools:
 
     def _computed(self, frame: framing.Frame) -> str:
         try:
-            match frame["tool"]:
-                case "calculator":
-                    from baton.children.calculator import calculate
-
-                    return calculate(frame["text"])
-                case "clock":
-                    from baton.children.clock import tell
-
-                    return tell(frame["text"])
-            return self._run(frame)
+            if frame["tool"] == "python":
+                return self._run(frame)
+            return _exact(frame["tool"], frame["text"])
         except CannotCompute as error:
             raise Failure("WorkerError", str(error)) from error
         except Failure:
@@ -81,6 +76,33 @@ class Tools:
         if self._jailer is None:
             raise Failure("WorkerError", "There is no sandbox here, so no code is executed.")
         return self._jailer.run(frame["id"], frame["text"], float(frame["seconds"]))
+
+
+def _exact(tool: str, text: str) -> str:
+    """Return what a tool that computes makes of a text. Raises CannotCompute."""
+    from baton.children.exact import plan_steps
+
+    match tool:
+        case "mark":
+            return json.dumps(plan_steps.mark_request(text))
+        case "check":
+            asked = json.loads(text)
+            return json.dumps(plan_steps.check_parts(asked["request"], asked["parts"]))
+    with suppress(CannotCompute):
+        return plan_steps.compute_step(_EXPRESSIONS[tool], text)
+    match tool:
+        case "calculator":
+            from baton.children.calculator import calculate
+
+            return calculate(text)
+        case "clock":
+            from baton.children.clock import tell
+
+            return tell(text)
+    raise CannotCompute(f"There is no expression in this that the {tool} can read.")
+
+
+_EXPRESSIONS = {"calculator": "calc", "units": "units", "clock": "clock"}
 
 
 def main() -> None:

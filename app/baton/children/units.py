@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from baton.children.arithmetic import CannotCompute
+from baton.children.exact import CannotCompute
 
 if TYPE_CHECKING:
     import pint

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from baton.engine.mastery import SkillTable
     from baton.engine.orchestra import Orchestra
     from baton.engine.ports import Template, Worker
+    from baton.engine.request_parts import TrainedConductor
 
 __all__ = [
     "NOTHING_HERE",
@@ -251,10 +252,12 @@ def compose(
     workers.update(outside)
     ids = [entry.id for entry in settings.roster if entry.id in workers]
     ids += [name for name in workers if name not in ids]
+    trained = None
     if settings.tools:
         from baton.adapters.tools import tools
 
         workers = {**tools(), **workers}
+        trained = _trained(local, workers)
         ids += [name for name in workers if name not in ids]
     listed = {
         name: workers[name]
@@ -272,12 +275,25 @@ def compose(
     orchestra.router = router
     orchestra.absent = local.absent
     orchestra.conductor = settings.conductor
+    orchestra.trained = trained
     orchestra.prefer = settings.prefer
     orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
     orchestra.skills = skill_table(store if history else None)
     orchestra.templates = partial(_templates, paths)
     orchestra.on_offline = partial(_go_offline, [stock, *([gateway] if gateway else [])])
     return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router, missed)
+
+
+def _trained(local: LocalWorkers, workers: Mapping[str, Worker]) -> TrainedConductor | None:
+    """Return the conductor that comes with Baton, where the starter model is here."""
+    from baton.adapters.tools import RequestReader, ToolWorker
+    from baton.engine.request_parts import TrainedConductor
+
+    worker = local.conductor()
+    toolboxes = [tool.toolbox for tool in workers.values() if isinstance(tool, ToolWorker)]
+    if worker is None or not toolboxes:
+        return None
+    return TrainedConductor(worker, RequestReader(toolboxes[0]))
 
 
 def open_ledger(paths: Paths) -> Ledger:

@@ -16,7 +16,9 @@ from baton.adapters.local import (
     Memory,
     ModelFile,
     check_model,
+    conductor_adapter,
     find_model,
+    starter,
 )
 from baton.domain.chat import Card
 from baton.domain.errors import BatonError, ModelFileError
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     Loading = tuple[Path, int, int, int, str, bool]
     """What makes out that two workers load the same: file, context, threads, GPU layers, kv, force.
     """
+
+TRAINED = "conductor"
+"""The id under which the trained conductor's calls are recorded."""
 
 NOTHING_HERE = ModelFileError(
     "There is no model on this machine yet.",
@@ -114,6 +119,32 @@ class LocalWorkers:
         if not workers:
             self.absent = dict.fromkeys(self.absent, NOTHING_HERE)
         return workers
+
+    def conductor(self) -> LocalWorker | None:
+        """Return the trained conductor, beside the starter model; None where either is missing.
+
+        It plans as the starter with an adapter, in a context of its own.
+        """
+        adapter = conductor_adapter()
+        try:
+            model = starter()
+        except ModelFileError:
+            return None
+        if adapter is None:
+            return None
+        card = replace(model.card, id=TRAINED, name="Conductor", note="Splits requests.")
+        manner = Manner(temperature=0.0, repeat_penalty=1.0, adapter=adapter)
+        for loading, worker in self._loaded.items():
+            if loading[0] == model.path:
+                return worker.beside(card, manner)
+        return LocalWorker(
+            card,
+            model.path,
+            self._memory,
+            manner=manner,
+            threads=self._settings.local.threads,
+            idle_seconds=self._settings.local.idle_minutes * 60,
+        )
 
     def arrived(self, held: Held) -> Mapping[str, LocalWorker]:
         """Return the workers of a model that has just come."""

@@ -34,6 +34,7 @@ from baton.engine.ports import (
     no_templates,
     take_default,
 )
+from baton.engine.request_parts import TrainedConductor
 from baton.engine.run import Run
 from baton.engine.slots import Slots
 from baton.engine.stage import House, Task
@@ -45,9 +46,9 @@ class Orchestra:
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
-    rule; `conductor` is who draws plans ("": whoever may), `prefer` names the worker for tasks of a
-    kind; `pacer` says whether help pays, `skills` what workers are good at; `absent` why workers
-    are not here that the settings name.
+    rule; `conductor` is who draws plans ("": `trained`, which comes with Baton), `prefer` names the
+    worker for tasks of a kind; `pacer` says whether help pays, `skills` what workers are good at;
+    `absent` why workers are not here that the settings name.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Orchestra:
         self.router: Router | None = None
         self.templates: Templates = no_templates
         self.conductor = ""
+        self.trained: TrainedConductor | None = None
         self.prefer: Mapping[str, str] = NO_PREFERENCES
         self.pacer = Pacing()
         self.skills = SkillTable()
@@ -235,6 +237,7 @@ class Orchestra:
             self.skills,
             self.conductor,
             self.prefer,
+            self.trained,
         )
         return Run(task, house, purse, ask)
 
@@ -248,8 +251,9 @@ class Orchestra:
 
     async def aclose(self) -> None:
         """Let every worker and the router go, each even if another fails to."""
+        trained = self.trained.worker if self.trained is not None else None
         async with AsyncExitStack() as closing:
-            for part in (*self._workers.values(), self.router):
+            for part in (*self._workers.values(), trained, self.router):
                 if part is not None:
                     closing.push_async_callback(part.aclose)
 

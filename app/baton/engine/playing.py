@@ -13,7 +13,18 @@ from dataclasses import replace
 from functools import partial
 
 from baton.domain import events as ev
-from baton.domain.chat import Card, Finish, Message, Purpose, Request, Role, Sent, Shape, Text
+from baton.domain.chat import (
+    Card,
+    Finish,
+    Message,
+    Purpose,
+    Request,
+    Role,
+    Sent,
+    Shape,
+    Text,
+    Usage,
+)
 from baton.domain.errors import BudgetExceeded, PlanError, StoreError
 from baton.domain.plan import Material, Outcome, Plan, single
 from baton.domain.routing import Judgement
@@ -21,7 +32,8 @@ from baton.engine import weighing
 from baton.engine.meter import Metered, Tally
 from baton.engine.offer import Withdrawn
 from baton.engine.part import Part
-from baton.engine.ports import Choice, Funds, Proposal, Question, Situation, Strategy
+from baton.engine.ports import Choice, Funds, Proposal, Question, Situation, Strategy, Worker
+from baton.engine.request_parts import Written
 from baton.engine.stage import Stage
 from baton.engine.surroundings import look_around
 
@@ -330,16 +342,37 @@ class Playing:
             offered, request = await self.offer(card, request, "It would plan the work.")
             if offered.decision is not ev.Decision.SENT:
                 raise BudgetExceeded(offered.message or f"{card.name} was not asked for a plan.")
-        metered = Metered(stage.house.workers[worker], stage.purse, partial(self.record, 0))
+        return (await self._written(stage.house.workers[worker], request)).text
+
+    async def split(self) -> Plan | None:
+        """Return the trained conductor's plan for the prompt; see engine.ports.Desk."""
+        conductor = self.stage.house.trained
+        if conductor is None:
+            return None
+        from baton.engine.request_parts import split
+
+        async def write(request: Request) -> Written:
+            await self.stage.emit(ev.Planning(0, conductor.worker.card.id))
+            return await self._written(conductor.worker, request)
+
+        return await split(conductor, self.situation, write)
+
+    async def _written(self, worker: Worker, request: Request) -> Written:
+        """Return what a worker writes apart from any step, metered and recorded."""
+        stage = self.stage
+        metered = Metered(worker, stage.purse, partial(self.record, 0))
         pieces: list[str] = []
-        async with stage.house.slots.of(card), aclosing(metered.stream(request)) as chunks:
+        confidence: float | None = None
+        async with stage.house.slots.of(worker.card), aclosing(metered.stream(request)) as chunks:
             async for chunk in chunks:
-                if isinstance(chunk, Text):
-                    pieces.append(chunk.text)
-                elif isinstance(chunk, Sent):
-                    sent = ev.Sent(0, 0, worker, chunk.destination, chunk.size)
-                    await stage.emit(sent)
-        return "".join(pieces)
+                match chunk:
+                    case Text(text=text):
+                        pieces.append(text)
+                    case Sent(destination=destination, size=size):
+                        await stage.emit(ev.Sent(0, 0, worker.card.id, destination, size))
+                    case Usage():
+                        confidence = chunk.confidence
+        return Written("".join(pieces), confidence)
 
     async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""
@@ -391,12 +424,7 @@ class Playing:
         """Have a tool compute something for a check. Raises WorkerError."""
         worker = self.stage.house.workers[tool]
         request = Request((Message(Role.USER, text),), Purpose.VERIFY)
-        metered = Metered(worker, self.stage.purse, partial(self.record, 0))
-        async with (
-            self.stage.house.slots.of(worker.card),
-            aclosing(metered.stream(request)) as chunks,
-        ):
-            return "".join([chunk.text async for chunk in chunks if isinstance(chunk, Text)])
+        return (await self._written(worker, request)).text
 
     # What parts and desk share
 

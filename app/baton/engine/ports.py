@@ -334,6 +334,13 @@ class Desk(Protocol):
         """
         ...
 
+    async def split(self) -> Plan | None:
+        """Return the trained conductor's plan for the prompt, None where it has no parts.
+
+        Raises BatonError where the conductor fails.
+        """
+        ...
+
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""
         ...

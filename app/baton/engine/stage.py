@@ -13,6 +13,7 @@ from baton.engine.meter import Purse
 from baton.engine.offer import Offers
 from baton.engine.policy import Limits
 from baton.engine.ports import Ask, Begun, Pacer, Place, Router, Store, Strategy, Templates, Worker
+from baton.engine.request_parts import TrainedConductor
 from baton.engine.slots import Slots
 
 
@@ -50,6 +51,7 @@ class House:
     skills: SkillTable
     conductor: str = ""
     prefer: Mapping[str, str] = field(default_factory=dict)
+    trained: TrainedConductor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from typing import Any
 from planner import Planner, Written
 
 from baton.adapters.local import starter
+from baton.children.exact import CannotCompute
 from baton.children.exact.dates import CityTime, ClockTime, Duration
-from baton.children.exact.expression import CannotCompute, evaluate
+from baton.children.exact.expression import evaluate
 from baton.children.exact.expression_check import problem, unused
 from baton.children.exact.lexicon import LANGUAGES
 from baton.children.exact.quantities import Amount

@@ -9,24 +9,28 @@ from __future__ import annotations
 import random
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from typing import Any
 
 import templates
+from real_texts import RealText
 
-from baton.children.exact.expression import CannotCompute, evaluate
+from baton.children.exact import CannotCompute
+from baton.children.exact.expression import evaluate
 from baton.children.exact.expression_check import CONSTANTS
 from baton.children.exact.marked_text import mark
+from baton.children.exact.result_text import plain_value
 from baton.domain.errors import PlanError
 from baton.engine.plan_lines import TOOL_HEADS, parse_lines
 
 LANGUAGE_WEIGHTS = {"en": 34, "de": 14, "fr": 13, "es": 13, "it": 13, "pt": 13}
 """How often each language is drawn, of those that somebody has written texts for."""
 
-TOOL, NONE, TEXT, COMPOUND, HAND = "tool", "none", "text", "compound", "hand"
-KIND_WEIGHTS = {TOOL: 42, NONE: 13, TEXT: 9, COMPOUND: 30, HAND: 6}
+TOOL, NONE, TEXT, COMPOUND, HAND, REAL = "tool", "none", "text", "compound", "hand", "real"
+KIND_WEIGHTS = {TOOL: 40, NONE: 13, TEXT: 9, COMPOUND: 32, HAND: 6, REAL: 6}
 
 _TOOL_LINE = re.compile(r"(?:calc|units|clock): ")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
@@ -67,11 +71,19 @@ class Example:
 class Generator:
     """Draws examples: the same seed draws the same ones.
 
-    With `held_out` only from the templates kept back, with `everything` from all of them.
+    With `held_out` only from the templates kept back, with `everything` from all of them. `real`
+    are questions of public sets, which stay whole.
     """
 
-    def __init__(self, seed: int, held_out: bool = False, everything: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        held_out: bool = False,
+        everything: bool = False,
+        real: Sequence[RealText] = (),
+    ) -> None:
         self._random = random.Random(seed)
+        self._real = real
         self._held_out = held_out
         self._everything = everything
         self.dropped = 0
@@ -79,8 +91,9 @@ class Generator:
 
     def __iter__(self) -> Iterator[Example]:
         weights = {language: LANGUAGE_WEIGHTS[language] for language in templates.written()}
+        kinds = {k: weight for k, weight in KIND_WEIGHTS.items() if k != REAL or self._real}
         while True:
-            kind = self._random.choices(tuple(KIND_WEIGHTS), tuple(KIND_WEIGHTS.values()))[0]
+            kind = self._random.choices(tuple(kinds), tuple(kinds.values()))[0]
             language = self._random.choices(tuple(weights), tuple(weights.values()))[0]
             if example := self.draw(kind, language):
                 yield example
@@ -94,6 +107,7 @@ class Generator:
             TEXT: lambda language: self._whole(TEXT, language),
             COMPOUND: self._compound,
             HAND: self._hand,
+            REAL: lambda _: self._real_text(),
         }
         example = maker[kind](language)
         if example is None or not (_holds_numbers(example) and _is_computable(example)):
@@ -154,6 +168,11 @@ class Generator:
             return None
         request = self._random.choice(kept)
         return Example(HAND, language, mark(request.prompt).text, request.plan)
+
+    def _real_text(self) -> Example:
+        text = self._random.choice(self._real)
+        plan = (f"{text.kind}{text.difficulty}: *",)
+        return Example(REAL, "en", mark(text.prompt).text, plan, text.group)
 
     def _compound(self, language: str) -> Example | None:
         source = templates.texts(language)
@@ -273,11 +292,14 @@ def _dependent(line: str, number: int, language: str) -> str:
 
 def _is_computable(example: Example) -> bool:
     """Tell whether every expression of the plan has a value, and the plan can be read."""
-    results = dict.fromkeys(range(1, len(example.plan) + 1), Fraction(12))
+    results: dict[int, Any] = {}
     try:
-        for part in parse_lines(example.target):
+        for number, part in enumerate(parse_lines(example.target), start=1):
+            results[number] = Fraction(12)
             if part.tool:
-                evaluate(HEADS[part.tool], part.text, now=NOON, results=results)
+                expression = evaluate(HEADS[part.tool], part.text, now=NOON, results=results)
+                value = plain_value(expression)
+                results[number] = expression.value if value is None else value
     except (CannotCompute, PlanError):
         return False
     return True

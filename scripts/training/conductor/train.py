@@ -21,13 +21,17 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import lora
+import real_texts
 import torch
 from request_generator import Example, Generator
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-LEARNING_RATE = 1.5e-3
+LEARNING_RATE = 1.2e-3
 WARM_UP = 0.03
+DECAY = 0.3
+"""The last share of a run in which the rate falls to zero; `stable.pt` is the state before it, from
+which a longer run can start."""
 TOKENS_IN_BATCH = 1400
 POOL = 512
 """Examples that are sorted by length before they are cut into batches."""
@@ -128,11 +132,12 @@ def train(args: argparse.Namespace) -> None:
     optimizer = torch.optim.AdamW(
         trained, lr=LEARNING_RATE, betas=(0.9, 0.99), weight_decay=0.0, fused=True
     )
-    generator = Generator(args.seed, everything=args.everything)
+    real = real_texts.read(args.data) if args.data else ()
+    generator = Generator(args.seed, everything=args.everything, real=real)
     rng = random.Random(args.seed)
     done = seen = step = 0
     spent = 0.0
-    checkpoint = args.out / "checkpoint.pt"
+    checkpoint, stable = args.out / "checkpoint.pt", args.out / "stable.pt"
     if checkpoint.is_file():
         saved = torch.load(checkpoint, weights_only=False)
         lora.take(adapter, saved["adapter"])
@@ -145,21 +150,23 @@ def train(args: argparse.Namespace) -> None:
     start = saved_at = time.monotonic()
     average = 0.0
 
-    def save() -> None:
+    def save(path: Path) -> None:
         state = {
             "adapter": lora.state(adapter), "optimizer": optimizer.state_dict(),
             "generator": generator._random.getstate(), "rng": rng.getstate(), "done": done,
             "seen": seen, "step": step, "spent": spent + time.monotonic() - start,
         }  # fmt: skip
-        torch.save(state, checkpoint.with_suffix(".new"))
-        checkpoint.with_suffix(".new").replace(checkpoint)
+        torch.save(state, path.with_suffix(".new"))
+        path.with_suffix(".new").replace(path)
 
     with (args.out / "log.jsonl").open("a") as log:
         for batch in batches(iter(generator), tokenizer, rng):
             share = done / args.examples
             if share >= 1 or (args.minutes and time.monotonic() - start > 60 * args.minutes):
                 break
-            rate = LEARNING_RATE * args.rate * min(1, share / WARM_UP + 0.02) * (1 - share)
+            if share >= 1 - DECAY and not stable.is_file():
+                save(stable)
+            rate = min(1, share / WARM_UP + 0.02, (1 - share) / DECAY) * args.rate * LEARNING_RATE
             for group in optimizer.param_groups:
                 group["lr"] = max(rate, 1e-6)
             loss, _ = loss_of(model, batch)
@@ -182,9 +189,9 @@ def train(args: argparse.Namespace) -> None:
                 }
                 print(json.dumps(line), file=log, flush=True)
             if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
-                save()
+                save(checkpoint)
                 saved_at = time.monotonic()
-    save()
+    save(checkpoint)
 
 
 def main() -> None:
@@ -200,6 +207,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rate", type=float, default=1.0)
     parser.add_argument("--start", type=Path)
+    parser.add_argument("--data", type=Path, help="the routing data, ../shared/data/routing")
     parser.add_argument(
         "--everything", action="store_true", help="train on the templates kept back, too"
     )

@@ -1,6 +1,13 @@
 """Workers on this machine: a child process per loaded model, and what keeps watch over them."""
 
-from baton.adapters.local.files import STARTER, ModelFile, check_gguf, find_model, starter
+from baton.adapters.local.files import (
+    STARTER,
+    ModelFile,
+    check_gguf,
+    conductor_adapter,
+    find_model,
+    starter,
+)
 from baton.adapters.local.memory import Memory
 from baton.adapters.local.probe import check_model, gpus, probe
 from baton.adapters.local.worker import LocalWorker, Manner
@@ -13,6 +20,7 @@ __all__ = [
     "ModelFile",
     "check_gguf",
     "check_model",
+    "conductor_adapter",
     "find_model",
     "gpus",
     "probe",

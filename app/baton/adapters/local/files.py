@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import baton
 from baton.built import built
 from baton.domain.chat import Card
 from baton.domain.errors import ModelFileError
@@ -66,6 +67,15 @@ def starter() -> ModelFile:
     raise ModelFileError(
         "The starter model isn't installed.", f"Run `scripts/baton` once with a network. {others}"
     )
+
+
+def conductor_adapter() -> Path | None:
+    """Return the LoRA adapter with which the starter model conducts, None where there is none."""
+    package = Path(baton.__file__).resolve().parent
+    for root in (package, package.parents[1]):  # installed, or a checkout
+        if (file := root / "models" / "conductor" / "adapter.gguf").is_file():
+            return file
+    return None
 
 
 def check_gguf(path: Path) -> int:

@@ -1,5 +1,6 @@
 """Tools as workers: what computes instead of writing."""
 
+from baton.adapters.tools.request_reader import RequestReader
 from baton.adapters.tools.worker import Toolbox, ToolWorker, sandbox, tools
 
-__all__ = ["ToolWorker", "Toolbox", "sandbox", "tools"]
+__all__ = ["RequestReader", "ToolWorker", "Toolbox", "sandbox", "tools"]

@@ -125,7 +125,7 @@ def tools(
     if not enabled:
         return {}
     toolbox = Toolbox(environ)
-    cards = [(CALCULATOR, QUICK_SECONDS), (CLOCK, QUICK_SECONDS)]
+    cards = [(CALCULATOR, QUICK_SECONDS), (UNITS, QUICK_SECONDS), (CLOCK, QUICK_SECONDS)]
     if sandbox():
         cards.append((PYTHON, seconds))
     return {card.id: ToolWorker(card, toolbox, limit) for card, limit in cards}
@@ -143,6 +143,7 @@ CALCULATOR = _card(
     "Computes one written expression exactly, or converts units. It can't read stories.",
     {"calculation": 5},
 )
+UNITS = _card("units", "Units", "Converts units, and computes with them, exactly.", {})
 CLOCK = _card(
     "clock",
     "Clock",

@@ -1,1 +1,5 @@
-"""Exact computing: the plan language's expressions, what they hold, and how a result is worded."""
+"""Exact computing: what the conductor's expressions come to, and how results are said."""
+
+
+class CannotCompute(Exception):
+    """Why an expression has no value here, in a sentence."""

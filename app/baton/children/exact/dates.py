@@ -19,7 +19,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from dateutil.easter import easter
 from dateutil.relativedelta import relativedelta
 
-from baton.children.exact.expression import CannotCompute, Result, evaluate_source
+from baton.children.exact import CannotCompute
+from baton.children.exact.expression import Result, evaluate_source
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _FIXED = {

@@ -16,16 +16,14 @@ from typing import Any
 
 import simpleeval
 
+from baton.children.exact import CannotCompute
+
 MAX_EXPRESSION_CHARS = 300
 MAX_NODES = 120
 
 TOOLS = ("calc", "units", "clock")
 
 Functions = Mapping[str, Callable[..., Any]]
-
-
-class CannotCompute(Exception):
-    """Why an expression has no value here, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ _LETTERS = {"en": "", "de": "äöüß", "fr": "êëèçœùûî", "es": "ñ¿¡"
 """Letters that speak for a language."""
 
 _WORD = re.compile(r"[^\W\d_]+")
+_DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def guess_language(text: str, otherwise: str = "en") -> str:
     counts = {
         language: sum(_weights(language).get(word, 0) for word in words)
         + 2 * sum(letter in _LETTERS[language] for letter in text[:2000].lower())
+        + (language != "en" and _DECIMAL_COMMA.search(text) is not None)
         for language in LANGUAGES
     }
     best = max(LANGUAGES, key=lambda language: (counts[language], language == otherwise))

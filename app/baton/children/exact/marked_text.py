@@ -212,7 +212,8 @@ def _past_rule(words: Lexicon) -> str:
 
 def _hour_rule(words: Lexicon) -> str:
     at = "|".join(f"(?<={before})" for before in words.marks.at)
-    return rf"(?:{at}){_CLOCK}\s*(?:{alternatives(words.units['h'])})(?!\w)" if at else ""
+    hours = alternatives(words.units["h"])
+    return rf"(?:{at}){_CLOCK}\s*(?:{hours})(?:\s*[0-5]\d)?(?!\w)" if at else ""
 
 
 def _date_rule(words: Lexicon) -> str:

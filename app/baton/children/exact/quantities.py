@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from baton.children.exact import numbers
-from baton.children.exact.expression import CannotCompute, Result, evaluate_source, python_source
+from baton.children.exact import CannotCompute, numbers
+from baton.children.exact.expression import Result, evaluate_source, python_source
 
 PINT_NAMES = {
     "mm": "millimeter", "cm": "centimeter", "dm": "decimeter", "m": "meter", "km": "kilometer",
@@ -119,7 +119,10 @@ def _one(code: str) -> Any:
 
 
 def _quantity(amount: Any, code: str) -> Any:
-    return _registry().Quantity(numbers.plain(amount), _unit(code))
+    amount = numbers.plain(amount)
+    if not isinstance(amount, Fraction):  # an earlier result that is a date, or has several parts
+        raise CannotCompute("Only a number can have a unit.")
+    return _registry().Quantity(amount, _unit(code))
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {

@@ -8,6 +8,7 @@ from baton.domain.errors import BatonError, StoreError
 from baton.domain.plan import Outcome
 from baton.engine.ports import Conductor, Desk, Proposal, Situation
 from baton.engine.strategies.drafts import alone, is_lost
+from baton.engine.strategies.parts import in_parts
 from baton.engine.strategies.templated import drawn, rescued
 
 LONG_DOCUMENT, ONE_QUESTION = "read-long-document", "draft-verify-revise"
@@ -36,6 +37,8 @@ class Conducted:
             return alone(situation)
         if situation.route.template == LONG_DOCUMENT:
             return await self._by_hand(desk)
+        if not situation.conductor and (parts := await in_parts(desk)) is not None:
+            return await parts.first(desk)
         if not (worker := choose(situation, await desk.funds())):
             return await self._by_hand(desk)
         self._name = situation.card(worker).name

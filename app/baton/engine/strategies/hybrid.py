@@ -21,6 +21,7 @@ from baton.engine.strategies.conducted import LONG_DOCUMENT, ONE_QUESTION, Condu
 from baton.engine.strategies.drafts import here, power
 from baton.engine.strategies.instead import Instead
 from baton.engine.strategies.look import SecondLook, helped
+from baton.engine.strategies.parts import in_parts
 from baton.engine.strategies.short import wants_short
 
 _BY_ITSELF = 3.0
@@ -31,11 +32,12 @@ _AMONG_OTHERS = 2.3
 class Hybrid:
     """Chooses one of the ways below by what the router says and who is there.
 
-    A tool answers what it can compute. Where the router is sure that only the helper will do, it is
-    asked at once. Two workers here of about the same strength draft what has a short answer. What
-    calls for a plan gets one, where somebody can draw it. Else the default worker drafts. Drafts
-    are looked at once more before they stay, and help is asked for where that is worth its price.
-    One worker by itself just answers.
+    A tool answers what is written as an expression; a request that has parts, or can be computed,
+    is played as the trained conductor splits it. Where the router is sure that only the helper will
+    do, it is asked at once. Two workers here of about the same strength draft what has a short
+    answer. What calls for a plan gets one, where somebody can draw it. Else the default worker
+    drafts. Drafts are looked at once more before they stay, and help is asked for where that is
+    worth its price. One worker by itself just answers.
     """
 
     def __init__(self) -> None:
@@ -65,6 +67,8 @@ async def _choose(desk: Desk) -> Strategy:
     situation = desk.situation
     if situation.route.tool in {card.id for card in situation.roster if card.is_tool}:
         return Instead()
+    if (parts := await in_parts(desk)) is not None:
+        return parts
     if not may_be_helped(situation):
         return Conducted() if await _calls_for_a_plan(desk) else SecondLook()
     if await may_pay(desk):

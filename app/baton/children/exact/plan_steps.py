@@ -1,0 +1,165 @@
+"""What the tools' process does for plans: marks a request, checks its parts, computes its steps.
+
+A step of a tool is an expression. What it takes from earlier tools stands behind it, so that it is
+exact and can be read alone: `#1 / 2 where #1 = units: 42 km -> mi`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal, TypedDict
+
+from baton.children.exact import CannotCompute
+from baton.children.exact.expression import evaluate
+from baton.children.exact.expression_check import problem, unused
+from baton.children.exact.lexicon import guess_language
+from baton.children.exact.marked_text import MarkedText, mark
+from baton.children.exact.result_text import plain_value, result_text
+from baton.domain.fences import parts as fenced_parts
+
+Tool = Literal["calc", "units", "clock"]
+
+_WHERE = " where "
+_REFERENCE = re.compile(r"#(\d)")
+_DEFINITION = re.compile(r"#(\d) = (calc|units|clock): (.+)")
+_UNKNOWN = Fraction(7)
+"""What the number in a text that isn't written yet is taken to be, to see whether it would do."""
+
+_RESULT = re.compile(r"Result (\d):")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?![\d:-])")
+
+
+class Part(TypedDict):
+    """One part as the conductor wrote it; `tool` is "" for a text."""
+
+    tool: str
+    text: str
+    inputs: Sequence[int]
+
+
+class CheckedPart(TypedDict):
+    """A part as a step's subtask, and what is wrong with it ("" for nothing)."""
+
+    text: str
+    problem: str
+
+
+def mark_request(request: str) -> Mapping[str, str]:
+    """Return a request with its literals marked, and its language."""
+    marked = mark(request)
+    return {"text": marked.text, "language": marked.language}
+
+
+def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
+    """Return the parts as subtasks, in the person's own words, with what is wrong with each."""
+    marked = mark(request)
+    expressions = [part["text"] for part in parts if part["tool"]]
+    texts = [part["text"] for part in parts if not part["tool"]]
+    missing = unused(expressions, texts, marked) if expressions else ""
+    values: dict[int, Any] = {}
+    checked: list[CheckedPart] = []
+    for number, part in enumerate(parts, start=1):
+        if not part["tool"]:
+            values[number] = _UNKNOWN
+            checked.append({"text": marked.restored(part["text"]), "problem": ""})
+            continue
+        why = _why_not(part, marked, values, number)
+        why = why or (f"The plan leaves {missing} out." if missing else "")
+        checked.append({"text": _self_contained(number, parts), "problem": why})
+    return checked
+
+
+def _why_not(part: Part, marked: MarkedText, values: dict[int, Any], number: int) -> str:
+    """Say why an expression must not be computed, and note its value."""
+    if foreign := problem(part["tool"], part["text"], marked):
+        return f"{foreign} isn't in the request."
+    try:
+        result = evaluate(part["tool"], part["text"], results=values)
+        result_text(part["tool"], part["text"], result, marked.language)
+    except CannotCompute as error:
+        return str(error)
+    value = plain_value(result)
+    values[number] = result.value if value is None else value
+    return ""
+
+
+def _self_contained(number: int, parts: Sequence[Part]) -> str:
+    """Return an expression with all that it takes from other tools' parts."""
+    part = parts[number - 1]
+    definitions: dict[int, str] = {}
+
+    def take(text: str, tool: str) -> str:
+        def put(match: re.Match[str]) -> str:
+            wanted = int(match[1])
+            earlier = parts[wanted - 1]
+            if not earlier["tool"]:
+                return match[0]
+            inner = take(earlier["text"], earlier["tool"])
+            if tool == earlier["tool"] == "calc":
+                return f"({inner})"
+            definitions[wanted] = f"#{wanted} = {earlier['tool']}: {inner}"
+            return match[0]
+
+        return _REFERENCE.sub(put, text)
+
+    text = take(part["text"], part["tool"])
+    if not definitions:
+        return text
+    return text + _WHERE + "; ".join(definitions[key] for key in sorted(definitions))
+
+
+def compute_step(tool: str, message: str) -> str:
+    """Return what a tool's step comes to, in the language of the request. Raises CannotCompute.
+
+    `message` is what a step's worker is shown: the request and earlier results between fences,
+    then the expression.
+    """
+    request, results, expression = _read_message(message)
+    language = guess_language(request) if request else "en"
+    expression, _, where = expression.partition(_WHERE)
+    values: dict[int, Any] = {
+        number: value
+        for number, text in results.items()
+        if (value := _only_number(text, language)) is not None
+    }
+    for definition in where.split("; ") if where else ():
+        match = _DEFINITION.fullmatch(definition.strip())
+        if match is None:
+            raise CannotCompute("This is not an expression that can be computed.")
+        found = evaluate(match[2], match[3], results=values)
+        value = plain_value(found)
+        values[int(match[1])] = found.value if value is None else value
+    result = evaluate(tool, expression, results=values)
+    shown = _REFERENCE.sub(lambda m: _in_expression(values.get(int(m[1])), m[0]), expression)
+    return result_text(tool, shown, result, language)
+
+
+def _in_expression(value: object, otherwise: str) -> str:
+    """Return a number as it can stand in an expression."""
+    if not isinstance(value, Fraction):
+        return str(value) if value is not None else otherwise
+    return str(value) if value.denominator == 1 else f"{float(value):g}"
+
+
+def _read_message(message: str) -> tuple[str, Mapping[int, str], str]:
+    """Return the request, the earlier results, and the last line of a step's message."""
+    request, heading = "", ""
+    results: dict[int, str] = {}
+    for part in fenced_parts(message):
+        if isinstance(part, str):
+            lines = [line.strip() for line in part.splitlines() if line.strip()]
+            heading = lines[-1] if lines else ""
+        elif result := _RESULT.fullmatch(heading):
+            results[int(result[1])] = part.text
+        elif not request:
+            request = part.text
+    return request, results, heading
+
+
+def _only_number(text: str, language: str) -> Fraction | None:
+    """Return the number in a text, None where there is none or more than one."""
+    literals = (_NUMBER.match(literal.marked) for literal in mark(text, language).literals)
+    found = {match[0] for match in literals if match}
+    return Fraction(found.pop()) if len(found) == 1 else None

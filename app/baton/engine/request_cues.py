@@ -1,0 +1,71 @@
+"""Whether a request may have parts, or something that can be computed: in microseconds.
+
+Only such a request is shown to the trained conductor; a plain question is answered at once.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_REQUEST_CHARS = 1500
+"""The conductor was trained on requests of up to about 500 tokens."""
+
+_QUOTED = re.compile(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
+
+_JOINED = (
+    "and|then|also|plus|after|afterwards|finally|next|both|"
+    "und|dann|außerdem|sowie|danach|anschließend|auch|noch|dazu|"
+    "et|puis|ensuite|aussi|enfin|"
+    "y|e|luego|después|también|además|"
+    "poi|anche|inoltre|infine|ed|dopo|"
+    "depois|também|além|ainda"
+)
+_NUMBER_WORDS = (
+    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|"
+    "sixty|seventy|eighty|ninety|hundred|thousand|million|dozen|half|quarter|third|double|triple|"
+    "zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|zwanzig|dreißig|vierzig|fünfzig|"
+    "hundert|tausend|dutzend|halbe?s?n?|hälfte|viertel|doppelte?|"
+    "deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|quinze|vingt|trente|quarante|cinquante|"
+    "cent|mille|douzaine|moitié|demie?|quart|tiers|"
+    "dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|once|doce|quince|veinte|treinta|cuarenta|"
+    "cincuenta|cien|ciento|mil|docena|mitad|medi[oa]|cuarto|tercio|"
+    "due|tre|quattro|cinque|sei|sette|otto|nove|dieci|undici|dodici|quindici|venti|trenta|quaranta|"
+    "cinquanta|cento|dozzina|metà|mezz[oa]|"
+    "dois|duas|três|quatro|sete|oito|dez|doze|vinte|trinta|quarenta|cinquenta|cem|dúzia|metade|"
+    "mei[oa]"
+)
+_TENS = (
+    r"\w*(?:einhalb|und(?:zwan|drei|vier|fünf|sech|sieb|acht|neun)\w+ig|hundert)\w*|"
+    r"(?:venti|trenta?|quaranta?|cinquanta?|sessanta?|settanta?|ottanta?|novanta?|cento)\w+"
+)
+"""Number words that are written as one: dreieinhalb, novantatré."""
+
+_TIME_WORDS = (
+    "time|o'clock|clock|date|day|today|tomorrow|yesterday|week|weekday|month|year|leap|easter|"
+    "christmas|halloween|hours?|minutes?|"
+    "uhr|spät|uhrzeit|datum|tage?n?|heute|morgen|gestern|woche|wochentag|monat|jahr|schaltjahr|"
+    "ostern|weihnachten|silvester|"
+    "heures?|date|jours?|aujourd|demain|hier|semaine|mois|année|bissextile|pâques|noël|"
+    "horas?|fecha|días?|hoy|mañana|ayer|semana|mes|año|bisiesto|pascua|navidad|"
+    "or[ae]|data|giorn[oi]|oggi|domani|ieri|settimana|mese|anno|bisestile|pasqua|natale|"
+    "dias?|hoje|amanhã|ontem|mês|ano|bissexto|páscoa|natal"
+)
+_AMOUNT_WORDS = (
+    "how many|how much|wie ?viele?|combien|cu[aá]nt[oa]s?|quant[oaie]s?|convert|umrechnen|"
+    "convertir|converti|converter|percent|per cent|prozent|pour ?cent|por ciento|por cento|"
+    "per cento|average|median|durchschnitt|moyenne|promedio|media|média|"
+    "square|cubed?|root|wurzel|racine|raíz|radice|raiz|prime|primzahl|binary|roman"
+)
+_CUE = re.compile(
+    rf"\d|(?-i:\b[MDCLXVI]{{2,}}\b)|(?<!\w)(?:{_JOINED}|{_NUMBER_WORDS}|{_TENS}|{_TIME_WORDS}|{_AMOUNT_WORDS})(?!\w)"
+    r"|[?.!;:]\s+\S|\n\s*\S|\S,\s",
+    re.IGNORECASE,
+)
+
+
+def may_have_parts(request: str) -> bool:
+    """Tell whether the trained conductor should look at a request."""
+    request = request.strip()
+    if not request or len(request) > MAX_REQUEST_CHARS:
+        return False
+    return _CUE.search(_QUOTED.sub(" ", request)) is not None

@@ -1,0 +1,51 @@
+"""The trained conductor's plan is played: each part of a request by whoever suits it."""
+
+from __future__ import annotations
+
+from baton.domain.errors import BatonError, StoreError
+from baton.domain.plan import Outcome, Plan
+from baton.engine.ports import Desk, Proposal
+from baton.engine.strategies.drafts import answered_by, is_lost
+from baton.engine.strategies.templated import rescued
+
+
+class InParts:
+    """Plays a plan whose answer is all of its parts; if it comes to nothing, one worker answers."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the plan."""
+        steps = self._plan.steps
+        if len(steps) == 1:
+            name = desk.situation.card(steps[0].worker).name
+            return Proposal(self._plan, "local", f"{name} computes this exactly.")
+        why = f"You ask for {len(steps)} things, so each is a step of its own."
+        return Proposal(self._plan, "plan", why)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose that the default worker answers where nothing came of the plan."""
+        if len(self._plan.steps) > 1 or not is_lost(outcome, 1) or len(outcome.plan.steps) > 1:
+            return rescued(desk.situation, outcome) if len(self._plan.steps) > 1 else None
+        step = answered_by(desk.situation, desk.situation.worker)
+        return Proposal(outcome.plan.grown((step,), (2,)), why="That couldn't be computed.")
+
+
+async def in_parts(desk: Desk) -> InParts | None:
+    """Return the way in which a request with parts is played, None for any other request.
+
+    Where the person named a conductor, that one splits requests; this one only has things computed.
+    """
+    situation = desk.situation
+    if situation.mode == "mini" or situation.limits.alone:
+        return None
+    try:
+        plan = await desk.split()
+    except StoreError:
+        raise
+    except BatonError:  # whoever answers instead meets what is wrong here, and tells
+        return None
+    if plan is None or (situation.conductor and len(plan.steps) > 1):
+        return None
+    return InParts(plan)
