@@ -2,9 +2,9 @@
 
     PYTHONPATH=app .venv/bin/python scripts/training/conductor/judge.py ADAPTER.gguf [-v]
 
-Computable prompts are right, wrong, flagged by the check, answered as text, split, or unreadable.
-Of compounds it counts plans with the right number of parts, the right tools, the right values, all
-dependences, and texts that hold what they must.
+What it counts is what the product would do: computable prompts are right, wrong, split or not
+computed; others whole, split, or given to a tool. Of compounds it counts plans with the right
+number of parts, tools, values, dependences, and texts that hold what they must.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from fractions import Fraction
 from pathlib import Path
@@ -25,11 +25,14 @@ from baton.adapters.local import starter
 from baton.children.exact import CannotCompute
 from baton.children.exact.dates import CityTime, ClockTime, Duration
 from baton.children.exact.expression import evaluate
-from baton.children.exact.expression_check import problem, unused
 from baton.children.exact.lexicon import LANGUAGES
+from baton.children.exact.marked_text import mark
+from baton.children.exact.plan_steps import Part, check_parts
 from baton.children.exact.quantities import Amount
 from baton.domain.errors import PlanError
 from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
+from baton.engine.request_cues import may_have_parts
+from baton.engine.request_parts import is_split, is_sure
 
 HELD_OUT = Path(__file__).parent / "held_out"
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))
@@ -79,49 +82,47 @@ def is_same(part: PlanPart, line: str) -> bool:
     return bool(one == other)
 
 
-def is_flagged(parts: Sequence[PlanPart], written: Written) -> bool:
-    """Tell whether the product would refuse to compute this plan."""
-    tools = [part for part in parts if part.tool]
-    for part in tools:
-        if problem(HEADS[part.tool], part.text, written.request):
-            return True
-        try:
-            comparable(HEADS[part.tool], part.text)
-        except CannotCompute:
-            return True
-    texts = [part.text for part in parts if not part.tool]
-    return bool(tools and unused([part.text for part in tools], texts, written.request))
+def followed(written: Written) -> Sequence[PlanPart] | None:
+    """Return the parts that the product would play, None where one worker answers all of it."""
+    if not may_have_parts(written.prompt):
+        return None
+    try:
+        parts = parse_lines(written.text)
+    except PlanError:
+        return None
+    if not is_split(parts) or not is_sure(parts, written.confidence):
+        return None
+    asked: list[Part] = [
+        {"tool": HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
+        for part in parts
+    ]
+    return None if any(p["problem"] for p in check_parts(written.prompt, asked)) else parts
 
 
-def grade_computable(parts: Sequence[PlanPart] | None, written: Written, row: Row) -> str:
+def grade_computable(written: Written, row: Row) -> list[str]:
     """Return what became of a prompt that a tool can answer."""
+    parts = followed(written)
     if parts is None:
-        return "unreadable"
-    if not any(part.tool for part in parts):
-        return "text"
+        return ["not computed"]
     if len(parts) > 1:
-        return "split"
-    if is_flagged(parts, written):
-        return "flagged"
-    return "right" if is_same(parts[0], row["expression"]) else "wrong"
+        return ["split"]
+    return ["right" if parts[0].tool and is_same(parts[0], row["expression"]) else "wrong"]
 
 
-def grade_whole(parts: Sequence[PlanPart] | None, written: Written, row: Row) -> str:
+def grade_whole(written: Written, row: Row) -> list[str]:
     """Return what became of a prompt that is one thing for a model."""
+    parts = followed(written)
     if parts is None:
-        return "unreadable"
-    if any(part.tool for part in parts):
-        return "tool, flagged" if is_flagged(parts, written) else "tool"
-    return "split" if len(parts) > 1 else "whole"
+        return ["whole"]
+    return ["tool" if any(part.tool for part in parts) else "split"]
 
 
-def grade_compound(parts: Sequence[PlanPart] | None, written: Written, row: Row) -> list[str]:
+def grade_compound(written: Written, row: Row) -> list[str]:
     """Return what is right in the plan of a compound prompt."""
     wanted = row["parts"]
-    if parts is None:
-        return ["unreadable"]
-    if len(parts) != len(wanted):
-        return []
+    parts = followed(written)
+    if parts is None or len(parts) != len(wanted):
+        return ["whole"] if parts is None else []
     right = ["parts"]
     pairs = list(zip(parts, wanted, strict=True))
     if all(HEADS.get(part.tool, "text") == want["tool"] for part, want in pairs):
@@ -140,32 +141,30 @@ def _holds(part: PlanPart, wanted: Row, written: Written) -> bool:
     return all(str(piece).lower() in said for piece in wanted["must_contain"])
 
 
-def judge(planner: Planner, languages: Sequence[str], verbose: bool) -> dict[str, Any]:
+def judge(
+    plan: Callable[[str], Written], languages: Sequence[str], verbose: bool
+) -> dict[str, Any]:
     """Return the counts of each set, and seconds a plan."""
     counts: dict[str, Counter[str]] = {}
     seconds: list[float] = []
 
-    def each(name: str, file: str, good: Sequence[str], grade: Any) -> None:
+    def each(name: str, file: str, good: str, grade: Any) -> None:
         counted = counts.setdefault(name, Counter())
         for row in rows(file, languages):
-            written = planner.plan(row["prompt"])
+            written = plan(row["prompt"])
             seconds.append(written.seconds)
-            try:
-                parts: Sequence[PlanPart] | None = parse_lines(written.text)
-            except PlanError:
-                parts = None
-            found = grade(parts, written, row)
-            found = [found] if isinstance(found, str) else found
+            found = grade(written, row)
             counted.update([*found, "prompts"])
-            if verbose and not set(good) & set(found):
-                print(row["id"], *found, repr(written.request.text), "|", repr(written.text))
+            if verbose and good not in found:
+                marked, sure = written.request.text, round(written.confidence, 3)
+                print(row["id"], *found, sure, repr(marked), "|", repr(written.text))
 
     for language in languages:
         file = f"computable.{language}.jsonl"
-        each(f"computable {language}", file, ["right"], grade_computable)
-    each("negatives", "negatives.jsonl", ["whole"], grade_whole)
-    each("singles", "singles.jsonl", ["whole"], grade_whole)
-    each("compounds", "compounds.jsonl", ["all"], grade_compound)
+        each(f"computable {language}", file, "right", grade_computable)
+    each("negatives", "negatives.jsonl", "whole", grade_whole)
+    each("singles", "singles.jsonl", "whole", grade_whole)
+    each("compounds", "compounds.jsonl", "all", grade_compound)
     seconds.sort()
     return {name: dict(counted) for name, counted in counts.items()} | {
         "seconds": {
@@ -173,6 +172,34 @@ def judge(planner: Planner, languages: Sequence[str], verbose: bool) -> dict[str
             "p95": round(seconds[int(0.95 * len(seconds))], 3),
         }
     }
+
+
+class Kept:
+    """Plans written before, kept in a file of JSON lines: thresholds are tried without the model.
+
+    The file is begun anew where the adapter is newer.
+    """
+
+    def __init__(self, file: Path, write: Callable[[str], Written], adapter: Path) -> None:
+        if file.is_file() and file.stat().st_mtime < adapter.stat().st_mtime:
+            file.unlink()
+        self._file, self._write = file, write
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+        self._rows = {row["prompt"]: row for row in map(json.loads, lines)}
+
+    def __call__(self, prompt: str) -> Written:
+        """Return the plan for a prompt."""
+        if (row := self._rows.get(prompt)) is None:
+            written = self._write(prompt)
+            row = {
+                "prompt": prompt,
+                "text": written.text,
+                "seconds": written.seconds,
+                "confidence": written.confidence,
+            }
+            with self._file.open("a", encoding="utf-8") as file:
+                print(json.dumps(row, ensure_ascii=False), file=file)
+        return Written(prompt, mark(prompt), row["text"], row["seconds"], row["confidence"])
 
 
 def main() -> None:
@@ -184,10 +211,14 @@ def main() -> None:
     parser.add_argument("--base", type=Path, default=starter().path)
     parser.add_argument("--languages", default=",".join(LANGUAGES))
     parser.add_argument("--grammar", action="store_true")
+    parser.add_argument("--plans", type=Path, help="a file in which the plans are kept")
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
     planner = Planner(args.base, args.adapter, grammar=args.grammar)
-    found = judge(planner, args.languages.split(","), args.verbose)
+    plan: Callable[[str], Written] = planner.plan
+    if args.plans:
+        plan = Kept(args.plans, planner.plan, args.adapter)
+    found = judge(plan, args.languages.split(","), args.verbose)
     print(json.dumps(found, indent=1))
 
 

@@ -21,6 +21,7 @@ MAX_CONTEXT = 2048
 class Written:
     """A plan as it was written, and how long that took."""
 
+    prompt: str
     request: MarkedText
     text: str
     seconds: float
@@ -57,4 +58,4 @@ class Planner:
                         break
             confidence = sampler.sureness.mean or 0.0
         text = b"".join(pieces).decode("utf-8", "replace")
-        return Written(request, text, time.perf_counter() - start, confidence)
+        return Written(prompt, request, text, time.perf_counter() - start, confidence)

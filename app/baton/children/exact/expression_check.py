@@ -1,4 +1,4 @@
-"""Checks that an expression holds the request's numbers, dates and units: all of them, no others.
+"""Checks that a plan holds the request's numbers, dates, units and names: all of them, no others.
 
 The small conductor copies literals well and sometimes leaves one out or makes one up; such a part
 isn't computed. What it can't find is a wrong operation: the expression is shown beside the answer.
@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from baton.children.exact.dates import WEEKDAYS
 from baton.children.exact.lexicon import lexicon
 from baton.children.exact.marked_text import MarkedText
 from baton.children.exact.quantities import PINT_NAMES
@@ -46,8 +47,11 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
                 return value
             case "time" if value not in there:
                 return value
-    if tool == "units":
-        return _foreign_unit(expression, request)
+    match tool:
+        case "units":
+            return _foreign_unit(expression, request)
+        case "clock":
+            return _foreign_name(expression, request)
     return ""
 
 
@@ -61,6 +65,15 @@ def unused(expressions: Iterable[str], texts: Sequence[str], request: MarkedText
             return literal
         held[literal] -= 1
     return ""
+
+
+def foreign_word(text: str, request: MarkedText) -> str:
+    """Return the first word of a part's text that the request doesn't hold, "" for none."""
+    there = set(_WORD.findall(request.text.casefold()))
+    return next((word for word in _WORD.findall(text.casefold()) if word not in there), "")
+
+
+_WORD = re.compile(r"\w+")
 
 
 def request_literals(text: str) -> frozenset[str]:
@@ -92,6 +105,26 @@ def _foreign_unit(expression: str, request: MarkedText) -> str:
         ):
             return code
     return ""
+
+
+def _foreign_name(expression: str, request: MarkedText) -> str:
+    """Return a holiday, weekday or city that the request doesn't name."""
+    words = lexicon(request.language)
+    said = request.text.casefold()
+    known = {
+        **words.holidays,
+        **dict(zip(WEEKDAYS, words.weekdays, strict=True)),
+        "tomorrow": words.tomorrow,
+        "yesterday": words.yesterday,
+    }
+    for name in _NAME.findall(expression):
+        forms = known.get(name, (name,) if name[0].isupper() else ())
+        if forms and not any(form.casefold() in said for form in forms):
+            return str(name)
+    return ""
+
+
+_NAME = re.compile(r"[^\W\d_](?:[^\W\d_]|[ .'-](?=[^\W\d_]))*")
 
 
 def _said_units(request: MarkedText) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict
 
 from baton.children.exact import CannotCompute
 from baton.children.exact.expression import evaluate
-from baton.children.exact.expression_check import problem, unused
+from baton.children.exact.expression_check import foreign_word, problem, unused
 from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import MarkedText, mark
 from baton.children.exact.result_text import plain_value, result_text
@@ -63,7 +63,9 @@ def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
     for number, part in enumerate(parts, start=1):
         if not part["tool"]:
             values[number] = _UNKNOWN
-            checked.append({"text": marked.restored(part["text"]), "problem": ""})
+            foreign = foreign_word(part["text"], marked)
+            why = f"{foreign} isn't in the request." if foreign else ""
+            checked.append({"text": marked.restored(part["text"]), "problem": why})
             continue
         why = _why_not(part, marked, values, number)
         why = why or (f"The plan leaves {missing} out." if missing else "")
