@@ -39,16 +39,18 @@ class Planner:
         self._context = llama.Context(self._model, MAX_CONTEXT, threads, lambda: False)
         if adapter is not None:
             self._context.adapt(self._model.adapter(str(adapter)), 1.0)
-        self._grammar = plan_grammar() if grammar else None
+        self._grammar = grammar
 
-    def plan(self, prompt: str, language: str = "") -> Written:
-        """Return the plan for a request."""
+    def plan(self, prompt: str, grammar: bool = False) -> Written:
+        """Return the plan for a request; with a `grammar` it can be nothing else."""
         start = time.perf_counter()
-        request = mark(prompt, language)
+        request = mark(prompt)
         tokens = self._model.tokenise(PROMPT.format(prompt=request.text), special=False)
         pieces: list[bytes] = []
         with contextlib.closing(
-            self._model.sampler(Sampling(temperature=0.0), self._grammar)
+            self._model.sampler(
+                Sampling(temperature=0.0), plan_grammar() if grammar or self._grammar else None
+            )
         ) as sampler:
             self._context.read(tokens, lambda *_: None)
             with contextlib.closing(self._context.write(sampler)) as new:

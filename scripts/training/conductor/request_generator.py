@@ -89,6 +89,15 @@ class Generator:
         self.dropped = 0
         self.drawn = 0
 
+    @property
+    def state(self) -> Any:
+        """Where its drawing stands, to go on from there."""
+        return self._random.getstate()
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._random.setstate(state)
+
     def __iter__(self) -> Iterator[Example]:
         weights = {language: LANGUAGE_WEIGHTS[language] for language in templates.written()}
         kinds = {k: weight for k, weight in KIND_WEIGHTS.items() if k != REAL or self._real}

@@ -122,76 +122,102 @@ def loss_of(model: Any, batch: Sequence[Encoded]) -> tuple[torch.Tensor, float]:
     return (losses * total).sum() / total.sum(), float(total.sum())
 
 
-def train(args: argparse.Namespace) -> None:
-    """Train until the examples or the minutes are used up."""
-    torch.set_num_threads(args.threads)
-    args.out.mkdir(parents=True, exist_ok=True)
-    model, tokenizer = load_base(args.base)
-    adapter = lora.put_on(model, args.seed)
-    trained = list(adapter.values())
-    optimizer = torch.optim.AdamW(
-        trained, lr=LEARNING_RATE, betas=(0.9, 0.99), weight_decay=0.0, fused=True
-    )
-    real = real_texts.read(args.data) if args.data else ()
-    generator = Generator(args.seed, everything=args.everything, real=real)
-    rng = random.Random(args.seed)
-    done = seen = step = 0
-    spent = 0.0
-    checkpoint, stable = args.out / "checkpoint.pt", args.out / "stable.pt"
-    if checkpoint.is_file():
-        saved = torch.load(checkpoint, weights_only=False)
-        lora.take(adapter, saved["adapter"])
-        optimizer.load_state_dict(saved["optimizer"])
-        generator._random.setstate(saved["generator"])
-        rng.setstate(saved["rng"])
-        done, seen, step, spent = saved["done"], saved["seen"], saved["step"], saved["spent"]
-    elif args.start:
-        lora.take(adapter, torch.load(args.start, weights_only=False)["adapter"])
-    start = saved_at = time.monotonic()
-    average = 0.0
+class Training:
+    """A run in a folder: it goes on from its checkpoint, and draws the same with the same seed."""
 
-    def save(path: Path) -> None:
+    def __init__(self, args: argparse.Namespace) -> None:
+        torch.set_num_threads(args.threads)
+        args.out.mkdir(parents=True, exist_ok=True)
+        self._args = args
+        self._model, self._tokenizer = load_base(args.base)
+        self._adapter = lora.put_on(self._model, args.seed)
+        self._trained = list(self._adapter.values())
+        self._optimizer = torch.optim.AdamW(
+            self._trained, lr=LEARNING_RATE, betas=(0.9, 0.99), weight_decay=0.0, fused=True
+        )
+        real = real_texts.read(args.data) if args.data else ()
+        self._generator = Generator(args.seed, everything=args.everything, real=real)
+        self._rng = random.Random(args.seed)
+        self._done = self._seen = self._step = 0
+        self._spent = 0.0
+        self._checkpoint, self._stable = args.out / "checkpoint.pt", args.out / "stable.pt"
+        if self._checkpoint.is_file():
+            self._take(torch.load(self._checkpoint, weights_only=False))
+        elif args.start:
+            lora.take(self._adapter, torch.load(args.start, weights_only=False)["adapter"])
+        self._start = time.monotonic()
+
+    def _take(self, saved: dict[str, Any]) -> None:
+        lora.take(self._adapter, saved["adapter"])
+        self._optimizer.load_state_dict(saved["optimizer"])
+        self._generator.state = saved["generator"]
+        self._rng.setstate(saved["rng"])
+        self._done, self._seen, self._step = saved["done"], saved["seen"], saved["step"]
+        self._spent = saved["spent"]
+
+    @property
+    def _seconds(self) -> float:
+        return self._spent + time.monotonic() - self._start
+
+    def _save(self, path: Path) -> None:
         state = {
-            "adapter": lora.state(adapter), "optimizer": optimizer.state_dict(),
-            "generator": generator._random.getstate(), "rng": rng.getstate(), "done": done,
-            "seen": seen, "step": step, "spent": spent + time.monotonic() - start,
-        }  # fmt: skip
+            "adapter": lora.state(self._adapter),
+            "optimizer": self._optimizer.state_dict(),
+            "generator": self._generator.state,
+            "rng": self._rng.getstate(),
+            "done": self._done,
+            "seen": self._seen,
+            "step": self._step,
+            "spent": self._seconds,
+        }
         torch.save(state, path.with_suffix(".new"))
         path.with_suffix(".new").replace(path)
 
-    with (args.out / "log.jsonl").open("a") as log:
-        for batch in batches(iter(generator), tokenizer, rng):
-            share = done / args.examples
-            if share >= 1 or (args.minutes and time.monotonic() - start > 60 * args.minutes):
-                break
-            if share >= 1 - DECAY and not stable.is_file():
-                save(stable)
-            rate = min(1, share / WARM_UP + 0.02, (1 - share) / DECAY) * args.rate * LEARNING_RATE
-            for group in optimizer.param_groups:
-                group["lr"] = max(rate, 1e-6)
-            loss, _ = loss_of(model, batch)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(trained, 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            done += len(batch)
-            seen += sum(len(e.tokens) for e in batch)
-            step += 1
-            average = loss.item() if step == 1 else 0.97 * average + 0.03 * loss.item()
-            if step % 25 == 0:
-                elapsed = spent + time.monotonic() - start
-                line = {
-                    "step": step,
-                    "examples": done,
-                    "tokens": seen,
-                    "loss": round(average, 4),
-                    "seconds": round(elapsed, 1),
-                }
-                print(json.dumps(line), file=log, flush=True)
-            if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
-                save(checkpoint)
-                saved_at = time.monotonic()
-    save(checkpoint)
+    def run(self) -> None:
+        """Train until the examples or the minutes are used up."""
+        args = self._args
+        saved_at = time.monotonic()
+        average = 0.0
+        with (args.out / "log.jsonl").open("a") as log:
+            for batch in batches(iter(self._generator), self._tokenizer, self._rng):
+                share = self._done / args.examples
+                is_late = time.monotonic() - self._start > 60 * args.minutes
+                if share >= 1 or (args.minutes and is_late):
+                    break
+                if share >= 1 - DECAY and not self._stable.is_file():
+                    self._save(self._stable)
+                loss = self._learn(batch, share)
+                average = 0.97 * average + 0.03 * loss if average else loss
+                if self._step % 25 == 0:
+                    print(json.dumps(self._line(average)), file=log, flush=True)
+                if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
+                    self._save(self._checkpoint)
+                    saved_at = time.monotonic()
+        self._save(self._checkpoint)
+
+    def _line(self, loss: float) -> dict[str, float]:
+        return {
+            "step": self._step,
+            "examples": self._done,
+            "tokens": self._seen,
+            "loss": round(loss, 4),
+            "seconds": round(self._seconds, 1),
+        }
+
+    def _learn(self, batch: Sequence[Encoded], share: float) -> float:
+        """Take one step; return the loss before it."""
+        rate = min(1, share / WARM_UP + 0.02, (1 - share) / DECAY)
+        for group in self._optimizer.param_groups:
+            group["lr"] = max(rate * self._args.rate * LEARNING_RATE, 1e-6)
+        loss, _ = loss_of(self._model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._done += len(batch)
+        self._seen += sum(len(e.tokens) for e in batch)
+        self._step += 1
+        return loss.item()
 
 
 def main() -> None:
@@ -211,7 +237,7 @@ def main() -> None:
     parser.add_argument(
         "--everything", action="store_true", help="train on the templates kept back, too"
     )
-    train(parser.parse_args())
+    Training(parser.parse_args()).run()
 
 
 def starter() -> Path | None:

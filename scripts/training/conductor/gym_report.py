@@ -1,0 +1,219 @@
+"""How good the conductor's plans are in the gym, on the prompts of `held_out/` and drawn rosters.
+
+    PYTHONPATH=app .venv/bin/python scripts/training/conductor/gym_report.py --plans FILE [--seed N]
+
+FILE holds plans as judge.py keeps them (`--plans`). A score is (reward - random) / (oracle -
+random), ratio of means, with a bootstrap interval over the episodes; differences are paired. The
+parts, kinds and difficulties of the prompts were written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import baselines
+import gym
+from judge import HEADS, HELD_OUT, is_same
+
+from baton.children.exact.marked_text import mark
+from baton.children.exact.plan_steps import Part, check_parts
+from baton.domain.chat import about_tokens
+from baton.domain.errors import PlanError
+from baton.domain.plan import Need
+from baton.engine.plan_lines import PlanPart, parse_lines
+
+Steps = Sequence[gym.Step]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Believed:
+    """A part as a planner sees it, and which true parts its text covers."""
+
+    task: gym.Task
+    covers: tuple[int, ...]
+
+
+def true_parts(row: Row) -> list[Row]:
+    """Return a row's parts; a single request is one."""
+    if "parts" in row:
+        return list(row["parts"])
+    if "expression" in row:
+        tool, _, expression = row["expression"].partition(": ")
+        return [{"tool": tool, "expression": expression, "needs": [], "must_contain": []}]
+    return [{"tool": "text", "needs": [], "must_contain": [], **row}]
+
+
+def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
+    """Return the truth about a row: what a computable part asks of a model is 1 to 4."""
+    tasks = []
+    for part in true_parts(row):
+        computable = part["tool"] != "text"
+        kind = "calculation" if computable else part["kind"]
+        digits = sum(character.isdigit() for character in part.get("expression", ""))
+        difficulty = min(4, 1 + digits // 3) if computable else part["difficulty"]
+        tasks.append(gym.Task(kind, difficulty, tuple(part["needs"]), computable=computable))
+    return gym.Episode(tuple(tasks), workers, about_tokens(row["prompt"]), id=row["id"])
+
+
+def believed(row: Row, text: str, has_tool: bool) -> list[Believed]:
+    """Return what the conductor wrote about a row's prompt, as the product reads it."""
+    try:
+        parts: Sequence[PlanPart] = parse_lines(text)
+    except PlanError:
+        parts = (PlanPart("*", "", Need("chat", 3)),)
+    asked: list[Part] = [
+        {"tool": HEADS.get(p.tool, ""), "text": p.text, "inputs": p.inputs} for p in parts
+    ]
+    checked = check_parts(row["prompt"], asked)
+    if any(part["problem"] for part in checked) and len(parts) > 1:
+        parts = (PlanPart("*", "", max((p.need for p in parts), key=lambda n: n.difficulty)),)
+    found = []
+    for part in parts:
+        tool = part.tool if has_tool and not checked[0]["problem"] else ""
+        need = part.need
+        if part.tool:
+            digits = sum(character.isdigit() for character in part.text)
+            need = Need("calculation", min(5, 1 + digits // 3))
+        task = gym.Task(need.kind, need.difficulty, part.inputs, computable=bool(tool))
+        found.append(Believed(task, tuple(_covered(part, row))))
+    return found
+
+
+def _covered(part: PlanPart, row: Row) -> Iterator[int]:
+    """Yield the true parts that a part's text covers: its value, or the words it must hold."""
+    marked = mark(row["prompt"])
+    said = f"{part.text} {marked.restored(part.text)}".casefold()
+    for number, true in enumerate(true_parts(row), start=1):
+        if part.is_whole:
+            yield number
+        elif true["tool"] != "text" and part.tool:
+            if is_same(part, f"{true['tool']}: {true['expression']}"):
+                yield number
+        elif (true["tool"] != "text") == bool(part.tool) and all(
+            str(piece).casefold() in said for piece in true["must_contain"]
+        ):
+            yield number
+
+
+def played(parts: Sequence[Believed], truth: gym.Episode) -> Steps:
+    """Return the steps as the truth sees them: assigned by what was believed."""
+    tasks = tuple(part.task for part in parts)
+    guess = gym.Episode(tasks, truth.workers, truth.prompt_tokens)
+    chosen, _ = gym.best_plan(guess)
+    steps: list[gym.Step] = []
+    taken: set[int] = set()
+    for step in chosen:
+        covers = {n for part in step.parts for n in parts[part - 1].covers} - taken
+        taken |= covers
+        steps.append(gym.Step(step.worker, tuple(sorted(covers)), step.inputs, step.checks))
+    return steps
+
+
+def rule_parts(row: Row, has_tool: bool) -> list[Believed]:
+    """Return a row's parts as the rule sees them."""
+    found = []
+    for text, need, computed in baselines.by_rule(row["prompt"], has_tool):
+        task = gym.Task(need.kind, need.difficulty, computable=computed)
+        pieces = [
+            number
+            for number, true in enumerate(true_parts(row), start=1)
+            if all(str(p).casefold() in text.casefold() for p in true["must_contain"])
+        ]
+        found.append(Believed(task, tuple(pieces)))
+    return found
+
+
+def episodes(seed: int, per_set: int) -> Iterator[tuple[Row, gym.Episode]]:
+    """Yield prompts with rosters: as many compounds as single requests and computable ones."""
+    rng = random.Random(seed)
+    rosters = gym.Rosters(rng)
+    for name in ("compounds.jsonl", "singles.jsonl", "negatives.jsonl", "computable.en.jsonl"):
+        lines = (HELD_OUT / name).read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        for row in rng.sample(rows, min(per_set, len(rows))):
+            if len(true_parts(row)) <= 4:
+                yield row, episode_of(row, rosters.draw())
+
+
+def main() -> None:
+    """Read the arguments and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--plans", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--per-set", type=int, default=150)
+    args = parser.parse_args()
+    plans = {
+        row["prompt"]: row["text"]
+        for row in map(json.loads, args.plans.read_text(encoding="utf-8").splitlines())
+    }
+    rewards: dict[str, list[float]] = {}
+    rng = random.Random(args.seed)
+    curves = {"": gym.CURVE}
+    for slope in (0.7, 1.3):
+        for weight in (0.3, 3):
+            curve = gym.Curve(gym.SLOPE * slope, gym.COST_WEIGHT * weight)
+            curves[f" at slope x{slope}, cost x{weight}"] = curve
+    for row, truth in episodes(args.seed, args.per_set):
+        if row["prompt"] not in plans:
+            continue
+        has_tool = any(worker.is_tool for worker in truth.workers)
+        conducted = played(believed(row, plans[row["prompt"]], has_tool), truth)
+        ways: Mapping[str, Steps] = {
+            "random": baselines.random_plan(truth, rng),
+            "cheapest": baselines.cheapest(truth),
+            "dearest": baselines.dearest(truth),
+            "best single": baselines.best_single(truth),
+            "rule": played(rule_parts(row, has_tool), truth),
+            "conductor": conducted,
+            "oracle": gym.best_plan(truth)[0],
+        }
+        for name, steps in ways.items():
+            rewards.setdefault(name, []).append(gym.reward(truth, steps))
+        for name, curve in list(curves.items())[1:]:
+            for way in ("random", "conductor", "oracle"):
+                steps = gym.best_plan(truth, curve)[0] if way == "oracle" else ways[way]
+                rewards.setdefault(way + name, []).append(gym.reward(truth, steps, curve))
+    print(f"{len(rewards['oracle'])} episodes")
+    for name in ("cheapest", "dearest", "best single", "rule", "conductor"):
+        print(name, _with_interval(partial(_score, rewards, name), rewards, args.seed))
+    print("ahead of the rule", _with_interval(
+        lambda i: _score(rewards, "conductor", i) - _score(rewards, "rule", i), rewards, args.seed
+    ))  # fmt: skip
+    for name in list(curves)[1:]:
+        print(f"conductor{name}", round(_score(rewards, "conductor", None, name), 3))
+
+
+def _score(
+    rewards: Mapping[str, Sequence[float]], name: str, at: Sequence[int] | None, suffix: str = ""
+) -> float:
+    at = range(len(rewards["oracle"])) if at is None else at
+    found, least, most = (
+        statistics.fmean(rewards[key + suffix][i] for i in at) for key in (name, "random", "oracle")
+    )
+    return (found - least) / (most - least)
+
+
+def _with_interval(
+    score: Callable[[Sequence[int] | None], float],
+    rewards: Mapping[str, Sequence[float]],
+    seed: int,
+) -> str:
+    rng = random.Random(seed)
+    count = len(rewards["oracle"])
+    drawn = sorted(score([rng.randrange(count) for _ in range(count)]) for _ in range(1000))
+    return f"{score(None):.3f} [{drawn[24]:.3f}, {drawn[974]:.3f}]"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Plans episodes with the trained conductor, for judging.
+
+    scripts/score_conductor --episodes IN.jsonl --out OUT.jsonl [--assign code]
+
+An episode is {id, prompt, attachment_tokens, workers: [{id, kind: local|cloud|tool, price (US
+dollars per million tokens), context_k, skills: {task kind: 0 to 5}}]}; an answer {id, plan:
+[{worker, need: {kind, difficulty}, subtask, access}], seconds, valid_free}. The model writes the
+parts and what they need; an exact search over the gym's outcome model chooses the workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gym
+from planner import Planner
+
+from baton.adapters.local import conductor_adapter, starter
+from baton.children.exact.plan_steps import Part, check_parts
+from baton.domain.chat import about_tokens
+from baton.domain.errors import PlanError
+from baton.domain.plan import DIRECT, Need
+from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
+
+_HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
+_READS = ("summary", "extraction", "rewriting", "translation", "knowledge", "reasoning", "code")
+"""The kinds of parts that are about an attachment where there is one."""
+
+
+def answer(planner: Planner, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an episode's plan."""
+    start = time.perf_counter()
+    workers = tuple(
+        gym.Worker(w["id"], w["kind"], float(w["price"]), float(w["context_k"]), w["skills"])
+        for w in row["workers"]
+    )
+    has_tool = any(worker.is_tool for worker in workers)
+    parts, valid = read_parts(planner, row["prompt"], has_tool)
+    tasks = tuple(_task(part, bool(row.get("attachment_tokens"))) for part in parts)
+    episode = gym.Episode(
+        tasks, workers, about_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
+    )
+    steps, _ = gym.best_plan(episode)
+    return {
+        "id": row["id"],
+        "plan": [_written(step, steps, parts, episode) for step in steps],
+        "seconds": round(time.perf_counter() - start, 4),
+        "valid_free": valid,
+    }
+
+
+def read_parts(planner: Planner, prompt: str, has_tool: bool) -> tuple[Sequence[PlanPart], bool]:
+    """Return a request's parts in the person's words, and whether the free text was a plan."""
+    written = planner.plan(prompt)
+    valid = True
+    try:
+        parts = parse_lines(written.text)
+    except PlanError:
+        valid = False
+        try:
+            parts = parse_lines(planner.plan(prompt, grammar=True).text)
+        except PlanError:
+            parts = (PlanPart("*", "", Need("chat", 3)),)
+    asked: list[Part] = [
+        {"tool": _HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
+        for part in parts
+    ]
+    checked = check_parts(prompt, asked)
+    return [
+        PlanPart(
+            check["text"],
+            part.tool if has_tool and not check["problem"] else "",
+            part.need if not part.tool else Need("calculation", _difficulty(part.text)),
+            part.inputs,
+        )
+        for part, check in zip(parts, checked, strict=True)
+    ], valid
+
+
+def _difficulty(expression: str) -> int:
+    """Return how difficult an expression is for a model that has to work it out."""
+    digits = sum(character.isdigit() for character in expression)
+    return min(5, 1 + digits // 3)
+
+
+def _task(part: PlanPart, attached: bool) -> gym.Task:
+    reads = attached and part.need.kind in _READS and not part.inputs
+    return gym.Task(part.need.kind, part.need.difficulty, part.inputs, reads, bool(part.tool))
+
+
+def _written(
+    step: gym.Step, steps: Sequence[gym.Step], parts: Sequence[PlanPart], episode: gym.Episode
+) -> dict[str, Any]:
+    done = steps[step.checks - 1].parts if step.checks else step.parts
+    part = parts[done[0] - 1]
+    kinds = [parts[number - 1].need for number in done]
+    need = max(kinds, key=lambda need: need.difficulty)
+    inputs = [str(number) for number in step.inputs]
+    if len(episode.tasks) == len(done) and not step.checks:
+        # One step for all of it: the request itself, unless it is an expression.
+        subtask = part.text if len(done) == 1 and part.tool else DIRECT
+        access = ["prompt"]
+    else:
+        subtask, access = part.text, inputs
+    if step.checks:
+        subtask, access = f"Check result {step.checks}: {part.text}", inputs
+    if any(episode.tasks[number - 1].reads_attachment for number in done):
+        access = [*access, "file:attachment"]
+    return {
+        "worker": step.worker,
+        "need": {"kind": need.kind, "difficulty": need.difficulty},
+        "subtask": subtask,
+        "access": access,
+    }
+
+
+def main() -> None:
+    """Read the arguments, plan, and write the answers."""
+    parser = argparse.ArgumentParser(
+        prog="score_conductor",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--episodes", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--assign", choices=("code", "model"), default="code")
+    parser.add_argument("--adapter", type=Path, default=conductor_adapter())
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    if args.assign == "model":
+        sys.exit("The shipped conductor names no workers: code does. Use --assign code.")
+    if args.adapter is None:
+        sys.exit("There is no trained conductor here: models/conductor/adapter.gguf is missing.")
+    planner = Planner(starter().path, args.adapter, threads=args.threads)
+    try:
+        rows = [json.loads(line) for line in args.episodes.read_text("utf-8").splitlines() if line]
+    except (OSError, ValueError) as error:
+        sys.exit(f"{args.episodes} can't be read as JSON lines: {error}")
+    with args.out.open("w", encoding="utf-8") as out:
+        for row in rows:
+            print(json.dumps(answer(planner, row), ensure_ascii=False), file=out)
+
+
+if __name__ == "__main__":
+    main()
