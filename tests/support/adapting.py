@@ -23,10 +23,12 @@ def adapter(
     layer: str = "blk.{}.attn_q.weight",
     alpha: float | str = 1.0,
     prompt: str = "",
+    base: str = "",
 ) -> Path:
     """Write a LoRA adapter of rank 1 for the starter model's queries; return its path.
 
-    `prompt` is the form of its prompt, where that is no chat.
+    `prompt` is the form of its prompt, where that is no chat; `base` the SHA-256 of the only model
+    that it is for.
     """
     tensors = []
     for number in range(LAYERS):
@@ -40,6 +42,8 @@ def adapter(
     }
     if prompt:
         keys["baton.conductor.prompt"] = prompt
+    if base:
+        keys["baton.conductor.base_sha256"] = base
     path.write_bytes(whole(keys, tensors, seed, strength))
     return path
 

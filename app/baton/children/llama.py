@@ -139,6 +139,7 @@ class Model:
         self._model = c.llama_model_load_from_file(os.fsencode(path), parameters)
         if not self._model:
             raise LlamaError("llama.cpp can't load it")
+        self.path = path
         self._vocab = c.llama_model_get_vocab(self._model)
         self.vocabulary = c.llama_vocab_n_tokens(self._vocab)
         if not self.vocabulary or not c.llama_model_has_decoder(self._model):

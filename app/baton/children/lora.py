@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import MutableSequence
 from pathlib import Path
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 PROMPT_KEY = "baton.conductor.prompt"
 """The adapter's metadata that says how its prompt is written, instead of the chat template."""
+
+BASE_KEY = "baton.conductor.base_sha256"
+"""The adapter's metadata that names the SHA-256 of the only model file that it is for."""
 
 heard: MutableSequence[str] = deque(maxlen=20)
 """What llama.cpp complained of last: the only place where it says why an adapter doesn't fit."""
@@ -39,6 +43,9 @@ class Adapters:
             adapter = self._model.adapter(path)
             if not adapter:
                 raise _unfit(path, _why("".join(heard)))
+            base = self._model.adapter_metadata(adapter, BASE_KEY)
+            if base and base != _sha256(self._model.path):
+                raise _unfit(path, "it was made for another one")
             self._loaded[key] = adapter
         return self._loaded[key]
 
@@ -46,6 +53,11 @@ class Adapters:
         """Return how an adapter's prompt is written, with `{prompt}` in it; "" for a chat."""
         adapter = self.get(path)
         return self._model.adapter_metadata(adapter, PROMPT_KEY) if adapter else ""
+
+
+def _sha256(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unfit(path: str, why: str) -> Failure:

@@ -217,7 +217,7 @@ class Training:
         self._done += len(batch)
         self._seen += sum(len(e.tokens) for e in batch)
         self._step += 1
-        return loss.item()
+        return float(loss.item())
 
 
 def main() -> None:

@@ -1,0 +1,106 @@
+"""What the tools' process does for plans: marking, checking, computing steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton.children.exact import CannotCompute
+from baton.children.exact.plan_steps import Part, check_parts, compute_step, mark_request
+from baton.domain.chat import fenced
+
+
+def part(tool: str, text: str, *inputs: int) -> Part:
+    return {"tool": tool, "text": text, "inputs": inputs}
+
+
+def asked(prompt: str, expression: str, **results: str) -> str:
+    """Return a message as a tool's step is shown it."""
+    shown = [f"Result {n.removeprefix('r')}:\n{fenced(text)}" for n, text in results.items()]
+    return "\n\n".join([f"What was asked:\n{fenced(prompt)}", *shown, expression])
+
+
+def test_a_request_is_marked_in_its_language() -> None:
+    found = mark_request("Wie viel sind zwölf Prozent von 1.250,50 Euro?")
+    assert found["language"] == "de"
+    assert "12%" in found["text"]
+    assert "1250.50" in found["text"]
+
+
+def test_parts_become_subtasks_in_the_persons_words() -> None:
+    request = "Translate 'ten past four' to German, what's twelve times 7, and a poem on 3 May 2027"
+    parts = [
+        part("", "translate 'ten past four' to German"),
+        part("calc", "12 * 7"),
+        part("", "a poem on 2027-05-03"),
+    ]
+    checked = check_parts(request, parts)
+    assert [c["problem"] for c in checked] == ["", "", ""]
+    assert [c["text"] for c in checked] == [
+        "translate 'ten past four' to German",
+        "12 * 7",
+        "a poem on 3 May 2027",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "wrong", "why"),
+    [
+        ("what is 17*23", part("calc", "17 * 23 + 29"), "29 isn't in the request."),
+        ("what is 17*23", part("calc", "17"), "The plan leaves 23 out."),
+        ("what is 17*23", part("calc", "17 * (23"), "This is not an expression"),
+        ("days until Christmas", part("clock", "days(today, easter)"), "easter isn't in"),
+        ("what time is it in Lima", part("clock", "now(Tokyo)"), "Tokyo isn't in"),
+        ("is 2027-05-03 a Monday", part("clock", "next(fri)"), "fri isn't in"),
+        ("how far is 42 km", part("units", "42 km -> mi"), "mi isn't in the request."),
+        ("write about rain", part("", "write about snow"), "snow isn't in the request."),
+    ],
+)
+def test_what_the_request_does_not_hold_is_found(request_text: str, wrong: Part, why: str) -> None:
+    (checked,) = check_parts(request_text, [wrong])
+    assert why in checked["problem"]
+
+
+def test_a_sum_that_goes_on_holds_the_sum_before() -> None:
+    request = "What is 480 - 15%, halve it, then add 7"
+    parts = [part("calc", "480 - 15%"), part("calc", "#1 / 2", 1), part("calc", "#2 + 7", 2)]
+    checked = check_parts(request, parts)
+    assert [c["problem"] for c in checked] == ["", "", ""]
+    assert checked[2]["text"] == "((480 - 15%) / 2) + 7"
+    assert compute_step("calc", checked[2]["text"]).endswith("= 211")
+
+
+def test_a_step_that_needs_another_tool_says_so() -> None:
+    request = "how many miles are 42 km, and twice that?"
+    parts = [part("units", "42 km -> mi"), part("calc", "#1 * 2", 1)]
+    subtask = check_parts(request, parts)[1]["text"]
+    assert subtask == "#1 * 2 where #1 = units: 42 km -> mi"
+    message = asked(request, subtask, r1="42 km are 26.1 miles.")
+    assert compute_step("calc", message) == "26.0976 \u00d7 2 ≈ 52.19518015"
+
+
+def test_a_number_in_an_earlier_text_can_be_computed_with() -> None:
+    message = asked("letters in 'cat', squared", "#1^2", r1="There are 3 letters.")
+    assert compute_step("calc", message) == "3^2 = 9"
+    for text in ("There are many.", "Between 3 and 4."):
+        with pytest.raises(CannotCompute):
+            compute_step("calc", asked("letters in 'cat', squared", "#1^2", r1=text))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tool", "expression", "answer"),
+    [
+        ("how many miles are 42 km?", "units", "42 km -> mi", "42 km are 26.1 miles."),
+        ("Combien font 42 km en miles ?", "units", "42 km -> mi", "42 km font 26,1 miles."),
+        ("Wie viel sind 15% von 250?", "calc", "15% * 250", "15% \u00d7 250 = 37,5"),
+    ],
+)
+def test_the_answer_is_in_the_language_of_the_request(
+    prompt: str, tool: str, expression: str, answer: str
+) -> None:
+    assert compute_step(tool, asked(prompt, expression)) == answer
+
+
+@pytest.mark.parametrize("text", ["", "Tell me a story about 7 dwarfs.", "#1 * 2", "1 where 2"])
+def test_what_is_no_expression_is_not_computed(text: str) -> None:
+    with pytest.raises(CannotCompute):
+        compute_step("calc", text)

@@ -1,0 +1,45 @@
+"""Which requests the trained conductor is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton.engine.request_cues import MAX_REQUEST_CHARS, may_have_parts
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "17*23",
+        "what time is it",
+        "Wie spät ist es in Tokio?",
+        "dreieinhalb Kilometer in Meter",
+        "novantatré meno trentotto",
+        "What number is MCDXLIV?",
+        "¿Qué día es mañana?",
+        "Quanto é metade de oitenta?",
+        "Write a poem and translate it",
+        "Summarise this. Who wrote it?",
+        "Explique la photosynthèse, puis donne un exemple",
+        "- a joke\n- a riddle",
+    ],
+)
+def test_a_request_with_a_number_or_a_joint_is(request_text: str) -> None:
+    assert may_have_parts(request_text)
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "",
+        "What is the capital of France?",
+        "Hello!",
+        "Write a haiku about rain",
+        "Wer hat Faust geschrieben?",
+        "Qui a peint la Joconde ?",
+        'Translate "I came, I saw, I won. Then 3 went home." to Latin',
+        "1 + 1 " * MAX_REQUEST_CHARS,
+    ],
+)
+def test_a_plain_question_is_not(request_text: str) -> None:
+    assert not may_have_parts(request_text)

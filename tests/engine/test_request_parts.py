@@ -1,0 +1,211 @@
+"""The trained conductor: what is followed of what it writes, and the plan that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.adapters.scripted import ScriptedWorker
+from baton.domain.chat import Card, Purpose, Request
+from baton.domain.errors import BatonError, StoreError, WorkerError
+from baton.domain.plan import KINDS, Need, Outcome, Plan, Step
+from baton.engine.plan_lines import PlanPart, parse_lines, written
+from baton.engine.request_parts import (
+    CheckedPart,
+    TrainedConductor,
+    Written,
+    is_split,
+    is_sure,
+    plan_of,
+    split,
+)
+from baton.engine.strategies.hybrid import Hybrid
+from baton.engine.strategies.parts import InParts
+from engine.small_desk import CLOUD, TALE, TINY, TOOL, Desk, play, situation
+
+UNITS = Card("units", "tool", "Units")
+TWO = "Translate 'good morning' to German and tell me what 17*23 is"
+LINES = "translation1: translate 'good morning' to German\ncalc: 17 * 23"
+
+
+@dataclass
+class FakeTools:
+    """Marks nothing; finds wrong what it is told to."""
+
+    wrong: str = ""
+    fails: bool = False
+    seen: list[str] = field(default_factory=list)
+
+    async def mark(self, request: str) -> str:
+        if self.fails:
+            raise WorkerError("The tools are gone.")
+        return request.upper()
+
+    async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
+        self.seen += [part.text for part in parts]
+        return [CheckedPart(part.text, self.wrong if part.tool else "") for part in parts]
+
+
+async def parts_of(
+    text: str,
+    *,
+    prompt: str = TWO,
+    roster: Sequence[Card] = (TINY, TOOL, UNITS),
+    confidence: float | None = -0.01,
+    tools: FakeTools | None = None,
+) -> Plan | None:
+    """Return the plan that comes of what the conductor writes."""
+
+    async def write(request: Request) -> Written:
+        assert (request.purpose, request.temperature) == (Purpose.PLAN, 0.0)
+        assert request.messages[0].text == prompt.upper()
+        return Written(text, confidence)
+
+    conductor = TrainedConductor(ScriptedWorker(card=TINY), tools or FakeTools())
+    return await split(conductor, situation(*roster, prompt=prompt), write)
+
+
+async def test_each_part_is_a_step_of_its_own_and_the_answer_is_all_of_them() -> None:
+    plan = await parts_of(f"{LINES}\nwriting2: a haiku about it <- 2")
+    assert plan is not None
+    assert [(s.worker, s.subtask, s.access) for s in plan.steps] == [
+        ("", "translate 'good morning' to German", ()),
+        ("calculator", "17 * 23", ("prompt",)),
+        ("", "a haiku about it", ("2",)),
+    ]
+    assert [s.need for s in plan.steps] == [
+        Need("translation", 1), Need("calculation", 1), Need("writing", 2)
+    ]  # fmt: skip
+    assert plan.answer == (1, 2, 3)
+
+
+async def test_one_sum_is_one_step_and_one_task_is_no_plan() -> None:
+    plan = await parts_of("calc: 17 * 23", prompt="what is 17*23")
+    assert plan is not None
+    assert [(s.worker, s.subtask) for s in plan.steps] == [("calculator", "17 * 23")]
+    for whole in ("translation1: *", "translation1: good morning"):
+        assert await parts_of(whole) is None
+
+
+async def test_a_plain_question_is_not_shown_to_the_conductor() -> None:
+    assert await parts_of(LINES, prompt=TALE, tools=FakeTools(fails=True)) is None
+
+
+@pytest.mark.parametrize("text", ["", "calc", "no plan at all", "calc: 1 <- 2", "x: *\n" * 9])
+async def test_what_is_no_plan_is_not_followed(text: str) -> None:
+    assert await parts_of(text) is None
+
+
+async def test_a_part_in_doubt_leaves_the_request_whole() -> None:
+    assert await parts_of(LINES, tools=FakeTools("7 isn't in the request.")) is None
+    assert await parts_of(LINES, confidence=-0.4) is None
+    assert await parts_of(LINES, roster=(TINY,)) is None
+    assert await parts_of(LINES, confidence=None) is not None
+    assert await parts_of("calc: 17*23\ncalc: 17*23") is None
+
+
+def test_a_sum_asks_for_more_certainty_than_a_split() -> None:
+    tasks, sums = parse_lines("writing1: a\nwriting1: b"), parse_lines("calc: 1\nwriting1: b")
+    assert is_sure(tasks, -0.2)
+    assert not is_sure(sums, -0.2)
+    assert not is_split(tasks[:1])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["calculator", "units", "clock", ""]), st.sampled_from(KINDS)),
+        min_size=1,
+        max_size=5,
+    ),
+    st.data(),
+)
+def test_any_parts_make_a_plan_that_can_be_played(
+    drawn: Sequence[tuple[str, str]], data: st.DataObject
+) -> None:
+    parts = []
+    for number, (tool, kind) in enumerate(drawn, start=1):
+        earlier = st.lists(st.integers(1, number - 1), unique=True) if number > 1 else st.just([])
+        inputs = tuple(sorted(data.draw(earlier)))
+        need = Need("calculation", 1) if tool else Need(kind, data.draw(st.integers(1, 5)))
+        parts.append(PlanPart(f"text {number}", tool, need, inputs))
+    assert parse_lines(written(parts)) == tuple(parts)
+    subtasks = [part.text for part in parts]
+    plan = plan_of(parts, subtasks, situation(TINY, files=["a.txt"]).material)
+    assert [step.subtask for step in plan.steps] == subtasks
+    assert [step.inputs for step in plan.steps] == [part.inputs for part in parts]
+    assert plan.answer == tuple(range(1, len(parts) + 1))
+    done: list[int] = []
+    while ready := plan.ready(done):
+        done += ready
+    assert sorted(done) == list(plan.answer)
+
+
+# The strategy
+
+PLAN = Plan((Step("", "translate it"), Step("calculator", "17 * 23", ("prompt",))), (1, 2))
+SUM = Plan((Step("calculator", "17 * 23", ("prompt",)),), (1,))
+
+
+def desk(parts: Plan | None, *cards: Card, **more: Any) -> Desk:
+    return Desk(situation(*cards, prompt=TWO, **more), parts=parts)
+
+
+async def test_hybrid_plays_the_parts_in_their_order() -> None:
+    played = await play(Hybrid(), desk(PLAN, TINY, TOOL), lambda n, step: f"{n} by {step.worker}")
+    assert played.text == "1 by tiny\n\n2 by calculator"
+    assert played.proposals[0].why == "You ask for 2 things, so each is a step of its own."
+
+
+async def test_a_sum_that_can_not_be_computed_is_answered_by_a_model() -> None:
+    def say(number: int, step: Step) -> str | BatonError:
+        return WorkerError("No.") if step.worker == "calculator" else "391, perhaps"
+
+    played = await play(Hybrid(), desk(SUM, TINY, TOOL), say)
+    assert (played.workers, played.text) == (["calculator", "tiny"], "391, perhaps")
+
+
+async def test_parts_that_all_fail_leave_the_request_to_one_worker() -> None:
+    def say(number: int, step: Step) -> str | BatonError:
+        return "whole" if step.is_direct else WorkerError("No.")
+
+    assert (await play(Hybrid(), desk(PLAN, TINY, TOOL), say)).text == "whole"
+
+
+@pytest.mark.parametrize("parts", [PLAN, SUM])
+async def test_mini_never_waits_for_a_plan(parts: Plan) -> None:
+    played = await play(Hybrid(), desk(parts, TINY, TOOL, mode="mini"), lambda n, s: s.worker)
+    assert played.text == "tiny"
+
+
+async def test_whom_the_person_named_splits_and_this_one_still_computes() -> None:
+    named = {"conductor": CLOUD.id}
+    whole = await Hybrid().first(desk(PLAN, TINY, TOOL, CLOUD, **named))
+    assert whole.plan.steps != PLAN.steps
+    assert (await Hybrid().first(desk(SUM, TINY, TOOL, CLOUD, **named))).plan == SUM
+
+
+class Failing(Desk):
+    """Its conductor fails in some way."""
+
+    error: BatonError = WorkerError("The conductor died.")
+
+    async def split(self) -> Plan | None:
+        raise self.error
+
+
+async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
+    broken = Failing(situation(TINY, TOOL, prompt=TWO))
+    assert (await play(Hybrid(), broken, lambda n, step: step.worker)).text == "tiny"
+    broken.error = StoreError("The disk is full.")
+    with pytest.raises(StoreError):
+        await Hybrid().first(broken)
+
+
+async def test_a_resumed_plan_is_not_split_again() -> None:
+    outcome = Outcome(PLAN, {1: "guten Morgen", 2: "391"})
+    assert await InParts(PLAN).next(desk(None, TINY, TOOL), outcome) is None
