@@ -50,6 +50,8 @@ DATA = (
     ("app/baton/templates/*.toml", "baton/templates"),
     ("app/baton/tui/app.tcss", "baton/tui"),
     ("models/catalogue.toml", "baton/models"),
+    ("models/conductor/README.md", "baton/models/conductor"),
+    ("models/conductor/adapter.gguf", "baton/models/conductor"),
     *((f"models/router/{name}", "baton/models/router") for name in ROUTER),
 )
 """Baton's own files: where they are in the checkout, and their folder in the bundle."""

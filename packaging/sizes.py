@@ -71,7 +71,7 @@ def _files(folder: Path) -> Iterator[tuple[str, bytes]]:
             if first.startswith(("python3", "base_library", "libpython")):
                 part = "Python's library"
             if first == "baton" and rest[0] == "models":
-                part = "baton's router and catalogue"
+                part = "baton's conductor, router and catalogue"
             yield part, path.read_bytes()
 
 

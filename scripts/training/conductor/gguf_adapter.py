@@ -36,19 +36,21 @@ def write_adapter(
     state: Mapping[str, Any],
     config: Any,
     alpha: float,
-    base: Path,
+    base: Path | None,
     note: Mapping[str, str],
 ) -> None:
     """Write an adapter's tensors (as `lora.state` names them). `config` is the base model's.
 
-    The base's SHA-256 is written along, so that the product refuses another one.
+    The SHA-256 of the base's GGUF file, where there is one, is written along, so that the product
+    refuses another one.
     """
     architecture = config.model_type
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
     writer.add_float32("adapter.lora.alpha", alpha)
-    writer.add_string(BASE_HASH, sha256(base))
+    if base is not None:
+        writer.add_string(BASE_HASH, sha256(base))
     for key, value in note.items():
         writer.add_string(key, value)
     for name, tensor in sorted(state.items()):

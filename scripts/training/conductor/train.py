@@ -3,7 +3,8 @@
     scripts/train_conductor --out DIR --seed N [--base MODEL] [--examples N] [--minutes M]
 
 MODEL is a GGUF file or a folder in transformers' format (default: the starter model). DIR gets a
-checkpoint every few minutes; the same command goes on from it. `log.jsonl` in it has the loss.
+checkpoint every few minutes, from which the same command goes on, `log.jsonl` with the loss, and in
+the end `adapter.gguf`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import gguf_adapter
 import lora
 import real_texts
 import torch
@@ -194,6 +196,16 @@ class Training:
                     self._save(self._checkpoint)
                     saved_at = time.monotonic()
         self._save(self._checkpoint)
+        self._export(args.out / "adapter.gguf")
+
+    def _export(self, path: Path) -> None:
+        """Write the adapter for llama.cpp, which needs the base as a GGUF file to name it."""
+        base: Path = self._args.base
+        file = base if base.is_file() else next(base.glob("*.gguf"), None)
+        notes = {"baton.conductor.prompt": PROMPT, "general.name": "Baton's conductor"}
+        gguf_adapter.write_adapter(
+            path, lora.state(self._adapter), self._model.config, lora.ALPHA, file, notes
+        )
 
     def _line(self, loss: float) -> dict[str, float]:
         return {
