@@ -53,13 +53,17 @@ class Worker:
 
 @dataclass(frozen=True)
 class Task:
-    """One part of a request as it truly is; `inputs` are earlier parts, from 1."""
+    """One part of a request; `inputs` are earlier parts, from 1.
+
+    `spread` is how likely each difficulty from 1 to 5 is, where it is only believed.
+    """
 
     kind: str
     difficulty: float
     inputs: tuple[int, ...] = ()
     reads_attachment: bool = False
     computable: bool = False
+    spread: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,11 @@ def success(worker: Worker, task: Task, read: float, curve: Curve = CURVE) -> fl
     if worker.is_tool:
         return TOOL_SUCCESS if task.computable else TOOL_MISUSE
     skill = worker.skills.get(task.kind, SKILLS_UNKNOWN)
-    chance = 1 / (1 + math.exp(-(curve.slope * (skill - task.difficulty) + OFFSET)))
+    believed = enumerate(task.spread, start=1) if task.spread else ((task.difficulty, 1.0),)
+    chance = sum(
+        likely / (1 + math.exp(-(curve.slope * (skill - difficulty) + OFFSET)))
+        for difficulty, likely in believed
+    )
     fits = worker.context_k <= 0 or read + WRITTEN_TOKENS[task.kind] <= 1000 * worker.context_k
     return chance if fits else chance * CONTEXT_FACTOR
 

@@ -64,7 +64,9 @@ def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
     return gym.Episode(tuple(tasks), workers, about_tokens(row["prompt"]), id=row["id"])
 
 
-def believed(row: Row, text: str, has_tool: bool) -> list[Believed]:
+def believed(
+    row: Row, text: str, spreads: Sequence[tuple[float, ...]], has_tool: bool
+) -> list[Believed]:
     """Return what the conductor wrote about a row's prompt, as the product reads it."""
     try:
         parts: Sequence[PlanPart] = parse_lines(text)
@@ -77,13 +79,17 @@ def believed(row: Row, text: str, has_tool: bool) -> list[Believed]:
     if any(part["problem"] for part in checked) and len(parts) > 1:
         parts = (PlanPart("*", "", max((p.need for p in parts), key=lambda n: n.difficulty)),)
     found = []
+    likely = iter(spreads)
     for part in parts:
+        spread = next(likely, ()) if not part.tool else ()
         tool = part.tool if has_tool and not checked[0]["problem"] else ""
         need = part.need
         if part.tool:
             digits = sum(character.isdigit() for character in part.text)
             need = Need("calculation", min(5, 1 + digits // 3))
-        task = gym.Task(need.kind, need.difficulty, part.inputs, computable=bool(tool))
+        task = gym.Task(
+            need.kind, need.difficulty, part.inputs, computable=bool(tool), spread=spread
+        )
         found.append(Believed(task, tuple(_covered(part, row))))
     return found
 
@@ -154,7 +160,7 @@ def main() -> None:
     parser.add_argument("--per-set", type=int, default=150)
     args = parser.parse_args()
     plans = {
-        row["prompt"]: row["text"]
+        row["prompt"]: (row["text"], tuple(map(tuple, row.get("spreads", ()))))
         for row in map(json.loads, args.plans.read_text(encoding="utf-8").splitlines())
     }
     rewards: dict[str, list[float]] = {}
@@ -168,7 +174,7 @@ def main() -> None:
         if row["prompt"] not in plans:
             continue
         has_tool = any(worker.is_tool for worker in truth.workers)
-        conducted = played(believed(row, plans[row["prompt"]], has_tool), truth)
+        conducted = played(believed(row, *plans[row["prompt"]], has_tool), truth)
         ways: Mapping[str, Steps] = {
             "random": baselines.random_plan(truth, rng),
             "cheapest": baselines.cheapest(truth),

@@ -196,10 +196,18 @@ class Kept:
                 "text": written.text,
                 "seconds": written.seconds,
                 "confidence": written.confidence,
+                "spreads": written.spreads,
             }
             with self._file.open("a", encoding="utf-8") as file:
                 print(json.dumps(row, ensure_ascii=False), file=file)
-        return Written(prompt, mark(prompt), row["text"], row["seconds"], row["confidence"])
+        return Written(
+            prompt,
+            mark(prompt),
+            row["text"],
+            row["seconds"],
+            row["confidence"],
+            tuple(map(tuple, row.get("spreads", ()))),
+        )
 
 
 def main() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from baton.children import llama
 from baton.children.exact.marked_text import MarkedText, mark
+from baton.children.native import c
+from baton.domain.plan import KINDS
 from baton.domain.sampling import Sampling
 from baton.engine.plan_lines import plan_grammar
 
@@ -26,6 +29,8 @@ class Written:
     text: str
     seconds: float
     confidence: float
+    spreads: tuple[tuple[float, ...], ...] = ()
+    """How likely each difficulty from 1 to 5 is, for each part that no tool does."""
 
 
 class Planner:
@@ -40,6 +45,7 @@ class Planner:
         if adapter is not None:
             self._context.adapt(self._model.adapter(str(adapter)), 1.0)
         self._grammar = grammar
+        self._numbers = [self._model.tokenise(str(n), special=False)[-1] for n in range(1, 6)]
 
     def plan(self, prompt: str, grammar: bool = False) -> Written:
         """Return the plan for a request; with a `grammar` it can be nothing else."""
@@ -47,6 +53,7 @@ class Planner:
         request = mark(prompt)
         tokens = self._model.tokenise(PROMPT.format(prompt=request.text), special=False)
         pieces: list[bytes] = []
+        spreads: list[tuple[float, ...]] = []
         with contextlib.closing(
             self._model.sampler(
                 Sampling(temperature=0.0), plan_grammar() if grammar or self._grammar else None
@@ -55,9 +62,19 @@ class Planner:
             self._context.read(tokens, lambda *_: None)
             with contextlib.closing(self._context.write(sampler)) as new:
                 for token in new:
+                    written = b"".join(pieces).rpartition(b"\n")[2].decode("utf-8", "replace")
+                    if written in KINDS:  # this token is its difficulty
+                        spreads.append(self._digits())
                     pieces.append(self._model.piece(token))
                     if len(pieces) >= MAX_TOKENS:
                         break
             confidence = sampler.sureness.mean or 0.0
         text = b"".join(pieces).decode("utf-8", "replace")
-        return Written(prompt, request, text, time.perf_counter() - start, confidence)
+        seconds = time.perf_counter() - start
+        return Written(prompt, request, text, seconds, confidence, tuple(spreads))
+
+    def _digits(self) -> tuple[float, ...]:
+        """Return how likely the digits from 1 to 5 are, among themselves, as the next token."""
+        logits = c.llama_get_logits_ith(self._context._ctx, -1)
+        weights = [math.exp(logits[token] - logits[self._numbers[0]]) for token in self._numbers]
+        return tuple(weight / sum(weights) for weight in weights)

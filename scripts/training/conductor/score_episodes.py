@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import DIRECT, Need
 from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
+
+Spreads = Sequence[tuple[float, ...]]
 
 _HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 _READS = ("summary", "extraction", "rewriting", "translation", "knowledge", "reasoning", "code")
@@ -41,8 +43,9 @@ def answer(planner: Planner, row: Mapping[str, Any]) -> dict[str, Any]:
         for w in row["workers"]
     )
     has_tool = any(worker.is_tool for worker in workers)
-    parts, valid = read_parts(planner, row["prompt"], has_tool)
-    tasks = tuple(_task(part, bool(row.get("attachment_tokens"))) for part in parts)
+    parts, spreads, valid = read_parts(planner, row["prompt"], has_tool)
+    likely = iter(spreads)
+    tasks = tuple(_task(part, bool(row.get("attachment_tokens")), likely) for part in parts)
     episode = gym.Episode(
         tasks, workers, about_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
     )
@@ -55,8 +58,12 @@ def answer(planner: Planner, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_parts(planner: Planner, prompt: str, has_tool: bool) -> tuple[Sequence[PlanPart], bool]:
-    """Return a request's parts in the person's words, and whether the free text was a plan."""
+def read_parts(
+    planner: Planner, prompt: str, has_tool: bool
+) -> tuple[Sequence[PlanPart], Spreads, bool]:
+    """Return a request's parts in the person's words, how likely each difficulty of those that no
+    tool was written for is, and whether the free text was a plan.
+    """
     written = planner.plan(prompt)
     valid = True
     try:
@@ -64,7 +71,8 @@ def read_parts(planner: Planner, prompt: str, has_tool: bool) -> tuple[Sequence[
     except PlanError:
         valid = False
         try:
-            parts = parse_lines(planner.plan(prompt, grammar=True).text)
+            written = planner.plan(prompt, grammar=True)
+            parts = parse_lines(written.text)
         except PlanError:
             parts = (PlanPart("*", "", Need("chat", 3)),)
     asked: list[Part] = [
@@ -72,15 +80,19 @@ def read_parts(planner: Planner, prompt: str, has_tool: bool) -> tuple[Sequence[
         for part in parts
     ]
     checked = check_parts(prompt, asked)
-    return [
-        PlanPart(
-            check["text"],
-            part.tool if has_tool and not check["problem"] else "",
-            part.need if not part.tool else Need("calculation", _difficulty(part.text)),
-            part.inputs,
-        )
-        for part, check in zip(parts, checked, strict=True)
-    ], valid
+    return (
+        [
+            PlanPart(
+                check["text"],
+                part.tool if has_tool and not check["problem"] else "",
+                part.need if not part.tool else Need("calculation", _difficulty(part.text)),
+                part.inputs,
+            )
+            for part, check in zip(parts, checked, strict=True)
+        ],
+        [() if part.tool else spread for part, spread in _paired(parts, written.spreads)],
+        valid,
+    )
 
 
 def _difficulty(expression: str) -> int:
@@ -89,9 +101,24 @@ def _difficulty(expression: str) -> int:
     return min(5, 1 + digits // 3)
 
 
-def _task(part: PlanPart, attached: bool) -> gym.Task:
+def _paired(
+    parts: Sequence[PlanPart], spreads: Spreads
+) -> Iterator[tuple[PlanPart, tuple[float, ...]]]:
+    likely = iter(spreads)
+    for part in parts:
+        yield part, () if part.tool else next(likely, ())
+
+
+def _task(part: PlanPart, attached: bool, likely: Iterator[tuple[float, ...]]) -> gym.Task:
     reads = attached and part.need.kind in _READS and not part.inputs
-    return gym.Task(part.need.kind, part.need.difficulty, part.inputs, reads, bool(part.tool))
+    return gym.Task(
+        part.need.kind,
+        part.need.difficulty,
+        part.inputs,
+        reads,
+        bool(part.tool),
+        next(likely, ()),
+    )
 
 
 def _written(
