@@ -39,6 +39,8 @@ def test_a_request_with_a_number_or_a_joint_is(request_text: str) -> None:
         "Qui a peint la Joconde ?",
         'Translate "I came, I saw, I won. Then 3 went home." to Latin',
         "1 + 1 " * MAX_REQUEST_CHARS,
+        "What is 2 + 2?\nA. 3\nB. 4\nC. 5",
+        "Tom has 3 apples and eats one. " * 25,
     ],
 )
 def test_a_plain_question_is_not(request_text: str) -> None:

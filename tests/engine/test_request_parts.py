@@ -19,8 +19,7 @@ from baton.engine.request_parts import (
     CheckedPart,
     TrainedConductor,
     Written,
-    is_split,
-    is_sure,
+    is_followed,
     plan_of,
     split,
 )
@@ -111,9 +110,15 @@ async def test_a_part_in_doubt_leaves_the_request_whole() -> None:
 
 def test_a_sum_asks_for_more_certainty_than_a_split() -> None:
     tasks, sums = parse_lines("writing1: a\nwriting1: b"), parse_lines("calc: 1\nwriting1: b")
-    assert is_sure(tasks, -0.2)
-    assert not is_sure(sums, -0.2)
-    assert not is_split(tasks[:1])
+    assert is_followed(TWO, tasks, -0.2)
+    assert not is_followed(TWO, sums, -0.2)
+    assert not is_followed(TWO, tasks[:1], 0.0)
+
+
+def test_a_story_with_numbers_is_not_one_sum() -> None:
+    (only,) = parse_lines("calc: 3 * 60")
+    assert is_followed("what is 3 * 60", (only,), -0.01)
+    assert not is_followed("James runs 3 sprints of 60 metres. " * 8, (only,), -0.01)
 
 
 @given(

@@ -10,7 +10,13 @@ import re
 MAX_REQUEST_CHARS = 1500
 """The conductor was trained on requests of up to about 500 tokens."""
 
+MAX_OWN_CHARS = 600
+"""What a person asks for is short; the rest of a request is quoted."""
+
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»", re.DOTALL)
+
+_CHOICES = re.compile(r"^\s{0,9}\(?[A-D][).:]\s", re.MULTILINE)
+"""A question with answers to choose from is one thing."""
 
 _JOINED = (
     "and|then|also|plus|after|afterwards|finally|next|both|"
@@ -68,4 +74,7 @@ def may_have_parts(request: str) -> bool:
     request = request.strip()
     if not request or len(request) > MAX_REQUEST_CHARS:
         return False
-    return _CUE.search(_QUOTED.sub(" ", request)) is not None
+    own = _QUOTED.sub(" ", request)
+    if len(own) > MAX_OWN_CHARS or len(_CHOICES.findall(own)) > 1:
+        return False
+    return _CUE.search(own) is not None

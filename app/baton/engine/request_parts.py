@@ -25,6 +25,11 @@ MIN_TOOL_CONFIDENCE = -0.15
 """The same where something would be computed: wrong there is worse than not at all."""
 
 
+MAX_COMPUTED_CHARS = 200
+"""A longer request for one thing is a story with numbers in it, which an expression seldom tells
+whole. What people have computed has fewer than 100."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedPart:
     """A part as a step's subtask, and what is wrong with it ("" for nothing)."""
@@ -90,7 +95,7 @@ async def split(conductor: TrainedConductor, situation: Situation, write: Write)
         parts = parse_lines(written.text)
     except PlanError:
         return None
-    if not is_split(parts) or not is_sure(parts, written.confidence):
+    if not is_followed(request, parts, written.confidence):
         return None
     there = {card.id for card in situation.roster if card.is_tool}
     if any(part.tool and part.tool not in there for part in parts):
@@ -101,17 +106,15 @@ async def split(conductor: TrainedConductor, situation: Situation, write: Write)
     return plan_of(parts, [part.text for part in checked], situation.material)
 
 
-def is_split(parts: Sequence[PlanPart]) -> bool:
-    """Tell whether there is anything to a plan: a tool to use, or more than one part."""
-    if len(parts) == 1:
-        return bool(parts[0].tool)
-    tasks = [(part.tool, part.text.casefold()) for part in parts]
-    return len(set(tasks)) == len(tasks)
-
-
-def is_sure(parts: Sequence[PlanPart], confidence: float | None) -> bool:
-    """Tell whether the model was sure enough of a plan that it may be played."""
-    least = MIN_TOOL_CONFIDENCE if any(part.tool for part in parts) else MIN_CONFIDENCE
+def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | None) -> bool:
+    """Tell whether there is anything to a plan, and the model was sure enough of it."""
+    tasks = {(part.tool, part.text.casefold()) for part in parts}
+    if len(tasks) < len(parts):
+        return False
+    has_tool = any(part.tool for part in parts)
+    if len(parts) == 1 and not (has_tool and len(request) <= MAX_COMPUTED_CHARS):
+        return False
+    least = MIN_TOOL_CONFIDENCE if has_tool else MIN_CONFIDENCE
     return confidence is None or confidence >= least
 
 

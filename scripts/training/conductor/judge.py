@@ -32,7 +32,7 @@ from baton.children.exact.quantities import Amount
 from baton.domain.errors import PlanError
 from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
 from baton.engine.request_cues import may_have_parts
-from baton.engine.request_parts import is_split, is_sure
+from baton.engine.request_parts import is_followed
 
 HELD_OUT = Path(__file__).parent / "held_out"
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))
@@ -90,7 +90,7 @@ def followed(written: Written) -> Sequence[PlanPart] | None:
         parts = parse_lines(written.text)
     except PlanError:
         return None
-    if not is_split(parts) or not is_sure(parts, written.confidence):
+    if not is_followed(written.prompt, parts, written.confidence):
         return None
     asked: list[Part] = [
         {"tool": HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
