@@ -40,6 +40,9 @@ class FakeTools:
     fails: bool = False
     seen: list[str] = field(default_factory=list)
 
+    def warm(self) -> None:
+        self.seen.append("warm")
+
     async def mark(self, request: str) -> str:
         if self.fails:
             raise WorkerError("The tools are gone.")
@@ -93,6 +96,15 @@ async def test_one_sum_is_one_step_and_one_task_is_no_plan() -> None:
 
 async def test_a_plain_question_is_not_shown_to_the_conductor() -> None:
     assert await parts_of(LINES, prompt=TALE, tools=FakeTools(fails=True)) is None
+
+
+def test_it_is_warmed_only_for_what_it_will_be_shown() -> None:
+    tools = FakeTools()
+    conductor = TrainedConductor(ScriptedWorker(card=TINY), tools)
+    conductor.warm_for(TALE)
+    assert tools.seen == []
+    conductor.warm_for(TWO)
+    assert tools.seen == ["warm"]
 
 
 @pytest.mark.parametrize("text", ["", "calc", "no plan at all", "calc: 1 <- 2", "x: *\n" * 9])

@@ -41,6 +41,10 @@ class CheckedPart:
 class RequestTools(Protocol):
     """Reads requests before and after the model does."""
 
+    def warm(self) -> None:
+        """Begin whatever takes long before a first request, and return at once. Never raises."""
+        ...
+
     async def mark(self, request: str) -> str:
         """Return a request with its numbers, dates and units in plain form. Raises WorkerError."""
         ...
@@ -59,6 +63,12 @@ class TrainedConductor:
 
     worker: Worker
     tools: RequestTools
+
+    def warm_for(self, request: str) -> None:
+        """Begin what takes long, where this request will be shown to it."""
+        if may_have_parts(request):
+            self.tools.warm()
+            self.worker.warm()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from baton.adapters.tools.worker import QUICK_SECONDS, Toolbox
@@ -19,6 +20,11 @@ class RequestReader:
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox
+
+    def warm(self) -> None:
+        """Start the tools' process."""
+        with suppress(WorkerError):  # the first request meets it again, and tells
+            self._toolbox.running()
 
     async def mark(self, request: str) -> str:
         """Return a request with its literals in plain form. Raises WorkerError."""
