@@ -110,7 +110,7 @@ class Playing:
     async def play(self) -> None:
         """Play the task to its end. Raises Withdrawn, or the error that left it unanswered."""
         task = self.stage.task
-        if (trained := self.stage.house.trained) is not None and task.strategy is not None:
+        if (trained := self.stage.house.trained) is not None and not task.limits.alone:
             trained.warm_for(self.material.prompt)
         situation = self._situation = await look_around(self.stage, self.material)
         proposal: Proposal | None

@@ -60,6 +60,16 @@ def test_what_the_request_does_not_hold_is_found(request_text: str, wrong: Part,
     assert why in checked["problem"]
 
 
+def test_a_word_may_be_bent_but_not_another() -> None:
+    def why(text: str) -> str:
+        return check_parts("Schreib etwas über den Herbst im Garten", [part("", text)])[0][
+            "problem"
+        ]
+
+    assert why("schreibe ein Gedicht über den Herbst") == "gedicht isn't in the request."
+    assert why("schreibe etwas über die Gärten im Herbst") == ""
+
+
 def test_a_sum_that_goes_on_holds_the_sum_before() -> None:
     request = "What is 480 - 15%, halve it, then add 7"
     parts = [part("calc", "480 - 15%"), part("calc", "#1 / 2", 1), part("calc", "#2 + 7", 2)]

@@ -6,6 +6,7 @@ isn't computed. What it can't find is a wrong operation: the expression is shown
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -68,10 +69,22 @@ def unused(expressions: Iterable[str], texts: Sequence[str], request: MarkedText
 
 
 def foreign_word(text: str, request: MarkedText) -> str:
-    """Return the first word of a part's text that the request doesn't hold, "" for none."""
-    there = set(_WORD.findall(request.text.casefold()))
-    return next((word for word in _WORD.findall(text.casefold()) if word not in there), "")
+    """Return the first word of a part's text that the request holds in no form, "" for none.
 
+    Short words may be put otherwise, and other words bent.
+    """
+    there = set(_WORD.findall(request.text.casefold()))
+    for word in _WORD.findall(text.casefold()):
+        if word in there or (len(word) < MIN_WORD and not word.isdecimal()):
+            continue
+        if not difflib.get_close_matches(word, there, n=1, cutoff=LIKE):
+            return str(word)
+    return ""
+
+
+MIN_WORD = 4
+LIKE = 0.75
+"""How alike two words are that count as forms of one, by difflib's ratio."""
 
 _WORD = re.compile(r"\w+")
 
