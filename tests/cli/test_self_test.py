@@ -138,7 +138,7 @@ BAD = {
     "certificates": "import certifi, ssl; certifi.where = lambda: ssl.__file__",
     "zones": "import zoneinfo, sys; zoneinfo.reset_tzpath(()); sys.modules['tzdata'] = None",
     "keyrings": "from baton import secrets; secrets.KEYRING = 'keyring.backends.null.Drawer'",
-    "units": "from baton.children import units; units.convert = lambda *a: 7",
+    "units": "from baton.children.exact import quantities; quantities.PINT_NAMES['in'] = 'foot'",
 }
 """What is there, but not as it must be."""
 
@@ -224,7 +224,7 @@ GONE = {
     "router files": "baton/models/router/kinds.npz",
     "router": "baton/models/router/encoder.onnx",
     "screen": "baton/tui/app.tcss",
-    "tools": "baton/children/calculator.py",
+    "tools": "baton/children/exact/result_text.py",
     "answer": "baton/children/prompt.py",
     "cloud": "baton/children/relay.py",
     "documents": "baton/adapters/files.py",

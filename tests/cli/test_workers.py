@@ -168,7 +168,7 @@ def test_skills_and_slots_are_shown(call: Call, home: Path) -> None:
     assert "`baton models show small`" in call("workers", "show", "small").out
 
 
-@pytest.mark.parametrize("tool", ["calculator", "clock", "python"])
+@pytest.mark.parametrize("tool", ["calculator", "units", "clock", "python"])
 def test_tools_are_listed_as_such_and_can_be_tried(call: Call, tool: str) -> None:
     assert re.search(rf"^  {tool} +tool ", call("workers", "ls").out, re.MULTILINE)
     shown = call("workers", "show", tool).out

@@ -237,16 +237,18 @@ def test_what_does_not_fit_goes_to_whoever_can_hold_it() -> None:
 
 
 def test_a_tool_is_given_its_own_sums_and_nothing_else() -> None:
-    roster = [GOOD, tool("calculator"), tool("clock"), tool("python")]
+    roster = [GOOD, tool("calculator"), tool("units"), tool("clock"), tool("python")]
     drawn = plan(
         step("calculation", 1, subtask="17.5 * (12 + 3)"),
+        step("calculation", 1, subtask="42 km in miles"),
+        step("calculation", 1, subtask="What time is it?"),
         step("calculation", 1, subtask="What day of the week was 2024-02-29?"),
         step("calculation", 1, subtask="Add up what the invoices in result 1 come to."),
         step("calculation", 1, subtask=DIRECT),
         step("math", 1, subtask="2 + 3"),
         step("code", 1, subtask="print(1)"),
     )
-    expected = ["calculator", "clock", "good", "good", "good", "good"]
+    expected = ["calculator", "units", "clock", *["good"] * 5]
     assert workers(assign(drawn, roster, left=None)) == expected
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from baton.adapters.tools import Toolbox, sandbox
-from baton.children.calculator import calculate
+from baton.children.exact.claims import judge_claims
 from baton.domain.errors import WorkerError
 from baton.domain.events import Verdict
 from baton.engine.checks import Compute, Finding, check
@@ -45,7 +45,7 @@ async def alone(tool: str, text: str) -> str:
     """The calculator without its process, and no other tool."""
     if tool != "calculator":
         raise LookupError(tool)
-    return calculate(text)
+    return judge_claims(text)
 
 
 def python(code: str) -> str:

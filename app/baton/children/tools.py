@@ -83,7 +83,7 @@ class Tools:
 
 
 def _exact(tool: str, text: str) -> str:
-    """Return what a tool that computes makes of a text. Raises CannotCompute."""
+    """Return what a tool that computes or marks makes of a text. Raises CannotCompute."""
     from baton.children.exact import plan_steps
 
     match tool:
@@ -92,18 +92,37 @@ def _exact(tool: str, text: str) -> str:
         case "check":
             asked = json.loads(text)
             return json.dumps(plan_steps.check_parts(asked["request"], asked["parts"]))
-    with suppress(CannotCompute):
-        return plan_steps.compute_step(_EXPRESSIONS[tool], text)
-    match tool:
-        case "calculator":
-            from baton.children.calculator import calculate
+    return compute(tool, text)
 
-            return calculate(text)
-        case "clock":
-            from baton.children.clock import tell
 
-            return tell(text)
-    raise CannotCompute(f"There is no expression in this that the {tool} can read.")
+def compute(tool: str, text: str) -> str:
+    """Return what an expression, a written sum or conversion, or a claim comes to.
+
+    Raises CannotCompute.
+    """
+    from baton.children.asked import questions
+    from baton.children.exact import NotAnExpression
+    from baton.children.exact.claims import judge_claims
+    from baton.children.exact.plan_steps import compute_step, compute_written
+
+    try:
+        return compute_step(_EXPRESSIONS[tool], text)
+    except NotAnExpression:
+        reason = CannotCompute(f"There is no expression in this that the {tool} tool can read.")
+    except CannotCompute as error:
+        reason = error
+    candidates = list(questions(text))
+    for candidate in candidates:
+        try:
+            return compute_written(_EXPRESSIONS[tool], candidate, text)
+        except NotAnExpression:
+            continue
+        except CannotCompute as error:
+            reason = error
+    for candidate in candidates if tool == "calculator" else ():
+        with suppress(CannotCompute):
+            return judge_claims(candidate)
+    raise reason
 
 
 _EXPRESSIONS = {"calculator": "calc", "units": "units", "clock": "clock"}

@@ -25,7 +25,11 @@ OUTSIDE_TOKENS = 16
 """As few as every provider accepts."""
 
 _PROMPT = "Say hello."
-_COMPUTABLE = {"clock": "today", "python": "```python\nprint(17 + 25)\n```"}
+_COMPUTABLE = {
+    "units": "42 km -> mi",
+    "clock": "today()",
+    "python": "```python\nprint(17 + 25)\n```",
+}
 """Tools can't be talked to: the others compute "17 + 25"."""
 
 

@@ -203,8 +203,10 @@ _PLACES = {
     Label.CLOUD: "in the cloud",
 }
 _TOOL_CARDS = {
-    "calculator": "a calculator: its task is a bare sum or conversion, nothing else",
-    "clock": "a clock: its task is a question of date or time, nothing else",
+    "calculator": "a calculator: its task is a bare sum in signs and digits, nothing else",
+    "units": "a converter of units: its task is as 42 km -> mi, nothing else",
+    "clock": "a clock: its task is as now(), now(Tokyo), weekday(2027-05-03), "
+    "days(today, 2027-05-03) or 2027-05-03 + 45 d, nothing else",
     "python": "runs the Python program in the results it uses, and tells what it printed",
 }
 

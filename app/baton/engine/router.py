@@ -136,7 +136,7 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
         return None
     return Route(
         "local",
-        f"This is a plain sum or date, and the {tool} does those exactly.",
+        f"This is a plain sum, conversion or time, which the {tool} tool computes exactly.",
         Need("calculation", 1),
         tool=tool,
         scores={"difficulty": 1.0, "parts": 1.0},

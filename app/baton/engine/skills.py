@@ -62,6 +62,7 @@ _BYTES = 0.65
 
 _TOOLS = {
     "calculator": frozenset({"calculation"}),
+    "units": frozenset({"calculation"}),
     "clock": frozenset({"calculation"}),
     "python": frozenset({"calculation", "code"}),
 }

@@ -140,7 +140,7 @@ def _card(name: str, title: str, note: str, skills: Mapping[str, float]) -> Card
 CALCULATOR = _card(
     "calculator",
     "Calculator",
-    "Computes one written expression exactly, or converts units. It can't read stories.",
+    "Computes one written expression exactly. It can't read stories.",
     {"calculation": 5},
 )
 UNITS = _card("units", "Units", "Converts units, and computes with them, exactly.", {})

@@ -120,12 +120,9 @@ def evaluate_dates(text: str, names: Mapping[str, Any], now: datetime | None) ->
     known = {*calendar_.names, *calendar_.functions}
     source = _ARGUMENT.sub(lambda m: m[0] if m[1].split()[0] in known else f'"{m[1]}"', source)
     source = _SPAN.sub(r'for_(\1, "\2")', source).replace("#", "result_")
-    try:
-        return evaluate_source(
-            source, calendar_.functions, calendar_.names | dict(names), _OPERATORS(calendar_)
-        )
-    except OverflowError as error:
-        raise CannotCompute("This date is too far away.") from error
+    return evaluate_source(
+        source, calendar_.functions, calendar_.names | dict(names), _OPERATORS(calendar_)
+    )
 
 
 def _date(year: int, month: int, day: int) -> date:
@@ -333,8 +330,11 @@ class Calendar:
         day = left.in_year(self._today.year) if isinstance(left, DayOfYear) else self._coming(left)
         if right.seconds:
             raise CannotCompute("Hours can be added to a time, not to a date.")
-        moved = day + right.days if sign > 0 else day - right.days
-        return _working_days(moved, sign * right.working_days)
+        try:
+            moved = day + right.days if sign > 0 else day - right.days
+            return _working_days(moved, sign * right.working_days)
+        except (ValueError, OverflowError) as error:
+            raise CannotCompute("This date is too far away.") from error
 
     def _time_between(self, start: Any, end: Any) -> Duration:
         first, second = (self._seconds(value) for value in (start, end))

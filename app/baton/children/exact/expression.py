@@ -16,10 +16,12 @@ from typing import Any
 
 import simpleeval
 
-from baton.children.exact import CannotCompute
+from baton.children.exact import CannotCompute, NotAnExpression
 
-MAX_EXPRESSION_CHARS = 300
-MAX_NODES = 120
+MAX_EXPRESSION_CHARS = 1000
+MAX_NODES = 500
+MAX_EXPONENT = 1000
+"""Of a number such as 1e9."""
 
 TOOLS = ("calc", "units", "clock")
 
@@ -66,18 +68,24 @@ class Evaluator(simpleeval.SimpleEval):
             ast.Constant: self._exact_constant,
         }
 
-    @staticmethod
-    def _exact_constant(node: ast.Constant) -> Any:
+    def _exact_constant(self, node: ast.Constant) -> Any:
         match node.value:
             case str():
                 return node.value
             case bool() | None:
-                raise CannotCompute("This is not an expression that can be computed.")
+                raise NotAnExpression
             case int() as number:
                 return Fraction(number)
-            case float() as number:
-                return Fraction(repr(number))
-        raise CannotCompute("This is not an expression that can be computed.")
+            case float():
+                return _exact_decimal(ast.get_source_segment(self.expr, node) or "")
+        raise NotAnExpression
+
+
+def _exact_decimal(text: str) -> Fraction:
+    exponent = text.lower().partition("e")[2]
+    if exponent and abs(int(exponent)) > MAX_EXPONENT:
+        raise CannotCompute("The numbers are too large.")
+    return Fraction(text)
 
 
 def evaluate_source(
@@ -87,16 +95,17 @@ def evaluate_source(
     operators: Mapping[type[ast.AST], Callable[..., Any]],
 ) -> Result:
     """Return the value of a Python expression over closed lists. Raises CannotCompute."""
+    source = source.strip()
     if len(source) > 3 * MAX_EXPRESSION_CHARS:
         raise CannotCompute("The expression is too long.")
     try:
-        tree = ast.parse(source.strip(), mode="eval")
+        tree = ast.parse(source, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise CannotCompute("This is not an expression that can be computed.") from error
+        raise NotAnExpression from error
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise CannotCompute("The expression is too long.")
     if any(node.keywords for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        raise CannotCompute("This is not an expression that can be computed.")
+        raise NotAnExpression
     function = ""
     if isinstance(tree.body, ast.Call) and isinstance(tree.body.func, ast.Name):
         function = tree.body.func.id
@@ -108,7 +117,7 @@ def evaluate_source(
     except ZeroDivisionError as error:
         raise CannotCompute("This would divide by zero.") from error
     except (simpleeval.InvalidExpression, ArithmeticError, ValueError, TypeError) as error:
-        raise CannotCompute("This is not an expression that can be computed.") from error
+        raise NotAnExpression from error
     return Result(value, function)
 
 
@@ -134,8 +143,10 @@ def evaluate(
     values of earlier steps, for `#1`.
     """
     text = text.strip()
-    if not text or len(text) > MAX_EXPRESSION_CHARS or "_" in text or "\n" in text:
-        raise CannotCompute("This is not an expression that can be computed.")
+    if len(text) > MAX_EXPRESSION_CHARS:
+        raise CannotCompute("This is too long to be computed.")
+    if not text or "_" in text or "\n" in text:
+        raise NotAnExpression
     earlier = {f"result_{number}": value for number, value in (results or {}).items()}
     match tool:
         case "calc":

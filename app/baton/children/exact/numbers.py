@@ -10,11 +10,14 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from baton.children.exact import CannotCompute
+from baton.children.exact import CannotCompute, NotAnExpression
 from baton.children.exact.expression import Functions, Percent, Result, evaluate_source
 
 MAX_BITS = 10_000
 """The largest number that is computed with: about 3,000 digits."""
+
+MAX_DEGREE = 100
+"""The highest root that is taken exactly."""
 
 _PRECISE = Context(prec=60)
 _ROMAN = {"M": 1000, "CM": 900, "D": 500, "CD": 400, "C": 100, "XC": 90, "L": 50, "XL": 40}
@@ -30,8 +33,15 @@ def evaluate_numbers(source: str, names: Mapping[str, Any]) -> Result:
     if isinstance(value, Percent):
         value = value.share
     if isinstance(value, tuple) or not isinstance(value, (Fraction, str, bool, list)):
-        raise CannotCompute("This is not an expression that can be computed.")
-    return Result(value, result.function)
+        raise NotAnExpression
+    return Result(bounded(value) if isinstance(value, Fraction) else value, result.function)
+
+
+def bounded(value: Fraction) -> Fraction:
+    """Return a number that isn't too large to be shown. Raises CannotCompute."""
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
+        raise CannotCompute("The numbers are too large.")
+    return value
 
 
 CONSTANTS: Mapping[str, Any] = {
@@ -76,9 +86,13 @@ def power(base: Any, exponent: Any) -> Any:
         elif abs(exponent.numerator) > 6:
             raise CannotCompute("The numbers are too large.")
         return base**exponent.numerator
-    if not isinstance(base, Fraction) or base < 0:
+    if not isinstance(base, Fraction):
         raise CannotCompute("This root is no real number.")
-    return _rounded(_decimal(base) ** _decimal(exponent)) if base else Fraction(0)
+    if exponent.denominator <= MAX_DEGREE:
+        return root(power(base, Fraction(exponent.numerator)), Fraction(exponent.denominator))
+    if base <= 0:
+        raise CannotCompute("This root is no real number.")
+    return _rounded(_PRECISE.power(_decimal(base), _decimal(exponent)))
 
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
@@ -119,7 +133,7 @@ def _whole(value: Any, most: int = 10**15) -> int:
 
 def root(value: Any, degree: Any = Fraction(2)) -> Fraction:
     """Return a real root, exactly where it is rational."""
-    number, n = _number(value), _whole(degree, 100)
+    number, n = _number(value), _whole(degree, MAX_DEGREE)
     if n < 1 or (number < 0 and n % 2 == 0):
         raise CannotCompute("This root is no real number.")
     sign, number = (-1, -number) if number < 0 else (1, number)

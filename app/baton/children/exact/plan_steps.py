@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, TypedDict
 
-from baton.children.exact import CannotCompute
+from baton.children.exact import CannotCompute, NotAnExpression
 from baton.children.exact.expression import evaluate
 from baton.children.exact.expression_check import foreign_word, problem, unused
 from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import MarkedText, mark
 from baton.children.exact.result_text import plain_value, result_text
+from baton.children.exact.written_expression import written_expression
 from baton.domain.fences import parts as fenced_parts
 
 Tool = Literal["calc", "units", "clock"]
@@ -136,13 +137,27 @@ def compute_step(tool: str, message: str) -> str:
     for definition in where.split("; ") if where else ():
         match = _DEFINITION.fullmatch(definition.strip())
         if match is None:
-            raise CannotCompute("This is not an expression that can be computed.")
+            raise NotAnExpression
         found = evaluate(match[2], match[3], results=values)
         value = plain_value(found)
         values[int(match[1])] = found.value if value is None else value
     result = evaluate(tool, expression, results=values)
     shown = _REFERENCE.sub(lambda m: _in_expression(values.get(int(m[1])), m[0]), expression)
     return result_text(tool, shown, result, language)
+
+
+def compute_written(tool: str, text: str, message: str) -> str:
+    """Return what a text comes to that is a sum, a conversion or a question for the time.
+
+    `message` is what the step's worker is shown; the answer is in the language of its request.
+    Raises CannotCompute, and NotAnExpression for a text that is none of these.
+    """
+    request = _read_message(message)[0]
+    written = written_expression(text, guess_language(request) if request else "")
+    if written is None or written.tool != tool:
+        raise NotAnExpression
+    result = evaluate(tool, written.expression)
+    return result_text(tool, written.expression, result, written.language)
 
 
 def _in_expression(value: object, otherwise: str) -> str:

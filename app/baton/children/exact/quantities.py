@@ -79,10 +79,10 @@ def evaluate_quantities(text: str, names: Mapping[str, Any]) -> Result:
 
 def _without_unit(value: Any) -> Fraction:
     if isinstance(value, Fraction):
-        return value
+        return numbers.bounded(value)
     if not getattr(value, "unitless", True) and not value.dimensionless:
         raise CannotCompute("This names no unit to convert to.")
-    return Fraction(value.to("dimensionless").magnitude)
+    return numbers.bounded(Fraction(value.to("dimensionless").magnitude))
 
 
 def _split(value: Any, codes: list[str]) -> tuple[tuple[Fraction, str], ...]:
@@ -101,11 +101,11 @@ def _converted(value: Any, code: str) -> Fraction:
     import pint
 
     try:
-        return Fraction(value.to(_unit(code)).magnitude)
+        return numbers.bounded(Fraction(value.to(_unit(code)).magnitude))
     except pint.errors.DimensionalityError as error:
         inverse = 1 / value  # litres for 100 km into miles per gallon
         if inverse.check(_unit(code).dimensionality):
-            return Fraction(inverse.to(_unit(code)).magnitude)
+            return numbers.bounded(Fraction(inverse.to(_unit(code)).magnitude))
         raise CannotCompute("These units measure different things.") from error
 
 

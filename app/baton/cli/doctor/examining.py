@@ -328,8 +328,8 @@ def _tools(settings: Settings) -> Finding:
             await calculator.aclose()
 
     result = asyncio.run(compute())
-    if result != "42":
-        return Finding("tools", State.BROKEN, f"the calculator says that 6 * 7 = {result}")
+    if not result.endswith(" = 42"):
+        return Finding("tools", State.BROKEN, f"the calculator says of 6 * 7: {result}")
     place = sandbox()
     state = State.OK if place else State.WARN
     return Finding("tools", state, place or "there is no sandbox here, so no code is executed")

@@ -320,14 +320,15 @@ async def history(place: Ground) -> str | Finding:
 
 
 async def tools(place: Ground) -> str | Finding:
-    """Compute, tell a time far away, and run code in the sandbox."""
+    """Compute, convert, ask for a time far away, and run code in the sandbox."""
     from baton.adapters.tools import sandbox
     from baton.adapters.tools import tools as of_this_machine
 
     known = of_this_machine(environ=place.environ)
     wanted = {
         "calculator": ("6 * 7", "42"),
-        "clock": ("What time is it in Tokyo?", ":"),
+        "units": ("42 km in miles", "26.1"),
+        "clock": ("now(Tokyo)", ":"),
         "python": ("```python\nprint(sum(range(10)) - 3)\n```", "42"),
     }
     try:
@@ -337,7 +338,7 @@ async def tools(place: Ground) -> str | Finding:
     finally:
         await known["calculator"].aclose()
     if place_of_code := sandbox():
-        return f"calculator, clock, and code in a sandbox: {place_of_code}"
+        return f"calculator, units, clock, and code in a sandbox: {place_of_code}"
     return Finding("tools", State.WARN, "There is no sandbox here, so no code is executed.")
 
 
