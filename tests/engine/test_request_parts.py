@@ -120,10 +120,13 @@ async def test_a_part_in_doubt_leaves_the_request_whole() -> None:
     assert await parts_of("calc: 17*23\ncalc: 17*23") is None
 
 
-def test_a_sum_asks_for_more_certainty_than_a_split() -> None:
-    tasks, sums = parse_lines("writing1: a\nwriting1: b"), parse_lines("calc: 1\nwriting1: b")
-    assert is_followed(TWO, tasks, -0.2)
-    assert not is_followed(TWO, sums, -0.2)
+def test_one_sum_asks_for_more_certainty_than_several_parts() -> None:
+    tasks, mixed = parse_lines("writing1: a\nwriting1: b"), parse_lines("calc: 1\nwriting1: b")
+    assert is_followed(TWO, tasks, -0.04)
+    assert not is_followed(TWO, tasks, -0.07)
+    assert is_followed(TWO, mixed, -0.07)
+    assert is_followed(TWO, mixed[:1], -0.04)
+    assert not is_followed(TWO, mixed[:1], -0.07)
     assert not is_followed(TWO, tasks[:1], 0.0)
 
 

@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy  # noqa: F401 - before pint, which keeps it out of the tools' process
+
 from baton.children import llama
 from baton.children.exact.marked_text import MarkedText, mark
 from baton.children.native import c

@@ -51,6 +51,8 @@ def test_parts_become_subtasks_in_the_persons_words() -> None:
         ("days until Christmas", part("clock", "days(today, easter)"), "easter isn't in"),
         ("what time is it in Lima", part("clock", "now(Tokyo)"), "Tokyo isn't in"),
         ("is 2027-05-03 a Monday", part("clock", "next(fri)"), "fri isn't in"),
+        ("what is 17 -3", part("calc", "17 - 3"), ""),
+        ("what is -10 C in °F", part("units", "10 C -> F"), "-10"),
         ("how far is 42 km", part("units", "42 km -> mi"), "mi isn't in the request."),
         ("write about rain", part("", "write about snow"), "snow isn't in the request."),
     ],

@@ -88,6 +88,15 @@ def _exact_decimal(text: str) -> Fraction:
     return Fraction(text)
 
 
+_NO_VALUE = (
+    simpleeval.InvalidExpression,
+    ArithmeticError,
+    LookupError,
+    ValueError,
+    TypeError,
+)
+
+
 def evaluate_source(
     source: str,
     functions: Functions,
@@ -116,7 +125,13 @@ def evaluate_source(
         raise
     except ZeroDivisionError as error:
         raise CannotCompute("This would divide by zero.") from error
-    except (simpleeval.InvalidExpression, ArithmeticError, ValueError, TypeError) as error:
+    except (
+        simpleeval.InvalidExpression,
+        ArithmeticError,
+        LookupError,
+        ValueError,
+        TypeError,
+    ) as error:
         raise NotAnExpression from error
     return Result(value, function)
 

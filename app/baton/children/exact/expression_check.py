@@ -36,6 +36,8 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
     """Return what is foreign to the request in an expression, "" where nothing is."""
     there = request_literals(request.text)
     expression = expression.replace("l/100km", "")
+    if (lost := _lost_sign(expression, request.text)) is not None:
+        return lost
     for match in _LITERAL.finditer(expression):
         value = match[0]
         match match.lastgroup:
@@ -54,6 +56,17 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
         case "clock":
             return _foreign_name(expression, request)
     return ""
+
+
+def _lost_sign(expression: str, request: str) -> str | None:
+    """Return a negative number of the request that an expression has without its sign."""
+    for number in _NEGATIVE.findall(request):
+        if re.search(rf"(?<![\d.-]){re.escape(number)}(?![\d.])", expression.replace(" ", "")):
+            return f"-{number}"
+    return None
+
+
+_NEGATIVE = re.compile(r"(?:^|[\s(])[-\u2212](\d+(?:\.\d+)?)(?![\d.]|-\d)")
 
 
 def unused(expressions: Iterable[str], texts: Sequence[str], request: MarkedText) -> str:
