@@ -11,7 +11,10 @@ from cli.calling import Call
 
 pytestmark = pytest.mark.local_model
 
-README = "What is the capital of Japan, and how many days are left until Christmas?"
+README = (
+    "Name the capital of Japan, tell me how many days are left until Christmas, "
+    "and what 15% of 240 is"
+)
 
 
 def asked(call: Call, request: str, *more: str) -> dict[str, Any]:
@@ -32,7 +35,8 @@ def test_the_readmes_request_is_answered_right(call: Call) -> None:
     found = asked(call, README)
     assert "Tokyo" in found["answer"]
     assert "days(today, christmas)" in found["answer"]
-    assert [step["worker"] for step in found["plan"]] == ["small", "clock"]
+    assert [step["worker"] for step in found["plan"]] == ["small", "clock", "calculator"]
+    assert found["answer"].index("Tokyo") < found["answer"].index("= 36")
     assert found["calls"][0]["purpose"] == "plan"
     assert found["cost_usd"] == "0"
     assert "conductor planned" in call("why").out
