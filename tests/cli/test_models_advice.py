@@ -75,24 +75,25 @@ def test_what_was_recommended_is_what_is_fetched(
             *(listed(name.removesuffix(".gguf"), data, revision=revision)
               for name, data in files.items())
         )  # fmt: skip
-        told = [{"id": "chatty", "roles": ["conductor"]}, {"id": "nobody", "roles": []}]
+        told = [{"id": "chatty", "roles": ["conductor", "chat"]}, {"id": "nobody", "roles": []}]
         file = find_paths().state / "recommended.json"
         file.parent.mkdir(parents=True)
         file.write_text(json.dumps({"at": time.time() - 60, "models": told}))
         done = call("models", "pull", "--recommended")
         assert done.code == 0, done.err
         assert "chatty, 50.0 kB, will be fetched." in done.err
-        assert load(find_paths().config_file).conductor == "chatty"
+        settings = load(find_paths().config_file)
+        assert (settings.worker, settings.conductor) == ("chatty", ""), "nobody said it conducts"
         assert hub.served("solver.gguf") == 0
         assert "is here already" in call("models", "pull", "--recommended").err
         assert call("models", "pull", "--recommended", "chatty").code == 2
         # As after a kill when all of it had come, just before it got its roles.
-        write(find_paths().config_file, {"conductor": None})
-        assert "draws plans" in call("models", "pull", "--recommended").err
-        assert load(find_paths().config_file).conductor == "chatty"
-        write(find_paths().config_file, {"conductor": "other"})
+        write(find_paths().config_file, {"worker": None})
+        assert "answers from now on" in call("models", "pull", "--recommended").err
+        assert load(find_paths().config_file).worker == "chatty"
+        write(find_paths().config_file, {"worker": "other"})
         call("models", "pull", "--recommended")
-        assert load(find_paths().config_file).conductor == "other", "a choice is left alone"
+        assert load(find_paths().config_file).worker == "other", "a choice is left alone"
 
 
 def test_roles_are_shown_and_given(call: Call) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.domain.catalogue import Role
-from baton.engine.roles import changes, holders, taken, told, vacated
+from baton.engine.roles import changes, holders, recommended_roles, taken, told, vacated
 from baton.settings import load, write
 
 ROLES = st.lists(st.sampled_from(list(Role)), unique=True)
@@ -18,9 +18,16 @@ ROLES = st.lists(st.sampled_from(list(Role)), unique=True)
 def test_a_model_takes_what_nobody_has_but_the_starter() -> None:
     held = {Role.CHAT: "small", Role.CONDUCTOR: "", Role.CODER: "mine", Role.REASONING: ""}
     suited = (Role.CHAT, Role.CONDUCTOR, Role.CODER)
-    assert taken((), suited, held) == (Role.CHAT, Role.CONDUCTOR)
+    assert taken((), suited, held) == (Role.CHAT,)
     assert taken((Role.CODER,), suited, held) == (Role.CODER,), "the person said so"
     assert taken((), suited, {Role.CHAT: "other", Role.CONDUCTOR: "c", Role.CODER: "d"}) == ()
+
+
+@given(suited=ROLES)
+def test_a_model_conducts_only_where_the_person_says_so(suited: list[Role]) -> None:
+    assert Role.CONDUCTOR not in taken((), suited, {})
+    assert Role.CONDUCTOR not in recommended_roles(suited)
+    assert taken((Role.CONDUCTOR,), suited, {}) == (Role.CONDUCTOR,)
 
 
 @given(roles=ROLES)
@@ -51,3 +58,10 @@ def test_an_arrival_is_told_in_a_line() -> None:
         "Qwen is here and answers, draws plans and writes code from now on."
     )
     assert told("q", "Qwen", ()) == "Qwen is here; `-m q` asks it."
+
+
+def test_one_that_could_conduct_is_measured_by_a_command() -> None:
+    suited = (Role.CHAT, Role.CONDUCTOR)
+    said = told("q", "Qwen", (Role.CHAT,), suited)
+    assert said.startswith("Qwen is here and answers from now on. `baton bench --conductor`")
+    assert "bench" not in told("q", "Qwen", (Role.CONDUCTOR,), suited)

@@ -222,7 +222,9 @@ class Shop:
             orchestra.add(ScriptedWorker(self.script, card))
             having = holders(orchestra.default, self.conductor, {})
             suited = self.library.suited(held.id)
-            return assign(held.id, taken(held.record.roles, suited, having))
+            takes = taken(held.record.roles, suited, having)
+            assign(held.id, takes)
+            return told(held.id, card.name, takes, suited)
 
         def assign(worker: str, roles: Sequence[Role]) -> str:
             if Role.CHAT in roles:

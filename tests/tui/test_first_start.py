@@ -95,7 +95,8 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
         shop.supply.going.set()
         await stage.until(lambda: sorted(shop.joined) == ["scout-2b", "talker-9b"])
         await stage.shows("Talker 9B is here and answers from now on.")
-        await stage.shows("Scout 2B is here and draws plans from now on.")
+        await stage.shows("`baton bench --conductor` measures whether it plans better")
+        assert shop.conductor == "", "a download conducts only where the person says so"
         assert stage.chat.worker == "talker-9b"
         await stage.ask("hello again")
         assert stage.chat.transcript.turns[-1].worker == "talker-9b"

@@ -159,7 +159,7 @@ class Baton:
             for worker in self.local.arrived(held).values():
                 self.orchestra.add(worker)
             self._appointed(held.id, roles)
-        return told(held.id, held.record.name, roles)
+        return told(held.id, held.record.name, roles, self.library.suited(held.id))
 
     def _appointed(self, worker: str, roles: Collection[Role]) -> None:
         """Have the orchestra follow what the settings say by now."""

@@ -116,8 +116,8 @@ class Library(Stock):
         """Look a model up and record that it is wanted; `fetch` then gets it.
 
         `model` is an id of the catalogue, `hf.co/USER/REPO[:QUANT]` (or a file's name there) or an
-        address. `roles` are those it takes when it arrives, None those that suit it and nobody has
-        yet. One that is here already comes back as it is.
+        address. `roles` are those it takes when it arrives; with none, `engine.roles.taken` says
+        which. One that is here already comes back as it is.
         Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
         what doesn't exist and in offline mode.
         """

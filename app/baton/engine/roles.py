@@ -38,11 +38,18 @@ def taken(
 ) -> tuple[Role, ...]:
     """Return the roles that a model takes when it arrives.
 
-    What the person `wanted` for it; else those it is `suited` for and nobody has but the starter.
+    What the person `wanted` for it; else those it is `suited` for that no model has but the
+    starter. It never becomes the conductor by itself: the one that comes with Baton plans until
+    the person chooses another, or `baton bench --conductor` measures a better one.
     """
     if wanted:
         return tuple(wanted)
-    return tuple(role for role in suited if held.get(role, "") in ("", STARTER))
+    return recommended_roles([role for role in suited if held.get(role, "") in ("", STARTER)])
+
+
+def recommended_roles(roles: Sequence[Role]) -> tuple[Role, ...]:
+    """Return those of a model's roles that it may take without the person naming them."""
+    return tuple(role for role in roles if role is not Role.CONDUCTOR)
 
 
 def changes(model: str, roles: Collection[Role]) -> dict[str, Any]:
@@ -70,10 +77,14 @@ def vacated(model: str, held: Mapping[Role, str]) -> dict[str, Any]:
     return found
 
 
-def told(model: str, name: str, roles: Collection[Role]) -> str:
-    """Say that a model has arrived, and what it does from now on."""
+def told(model: str, name: str, roles: Collection[Role], suited: Collection[Role] = ()) -> str:
+    """Say that a model has arrived, and what it does from now on.
+
+    One that is `suited` for conducting and doesn't is compared by a command.
+    """
     does = [words for role, words in _DOES.items() if role in roles]
-    if not does:
-        return f"{name} is here; `-m {model}` asks it."
-    listed = does[0] if len(does) == 1 else f"{', '.join(does[:-1])} and {does[-1]}"
-    return f"{name} is here and {listed} from now on."
+    listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
+    said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
+    if Role.CONDUCTOR in roles or Role.CONDUCTOR not in suited:
+        return f"{name} {said}"
+    return f"{name} {said} `baton bench --conductor` measures whether it plans better than Baton's."

@@ -24,7 +24,7 @@ from baton.domain.catalogue import NOWHERE, Role
 from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.library import Held, State
 from baton.domain.sizes import show_size
-from baton.engine.roles import holders, taken
+from baton.engine.roles import holders, recommended_roles, taken
 from baton.engine.stock import NeedsAgreement
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def pull(
 
     A download that was interrupted goes on where it ended, whatever interrupted it. A model is used
     only when all of it has come and its hash is right; then it takes the roles that suit it and
-    that nobody has, or those of --role.
+    that no other model has, or those of --role. It draws plans only with `--role conductor`: see
+    `baton bench --conductor`.
     """
     if recommended and models:
         raise ConfigError("--recommended says itself which models.", "Leave out the names.")
@@ -122,7 +123,7 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
         _, found = await advise(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
     here = {held.id for held in library.models() if held.state.usable}
-    missing = [(id, roles) for id, roles in picks if id not in here]
+    missing = [(id, recommended_roles(roles)) for id, roles in picks if id not in here]
     # Also after an attempt that was killed when a model had come, before it had its roles.
     having = holders(settings.worker, settings.conductor, settings.prefer)
     idle = [(id, taken((), roles, having)) for id, roles in picks if id in here]

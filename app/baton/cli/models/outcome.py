@@ -44,7 +44,7 @@ async def settled(
         return f"{name} is here already."
     wanted = replace(held.record, roles=held.record.roles if roles is None else roles)
     takes = appoint(replace(held, record=wanted), library, load(paths.config_file), paths)
-    said = told(held.id, name, takes)
+    said = told(held.id, name, takes, library.suited(held.id))
     verdict = await library.verdict(held.id)
     return said if verdict.fit is Fit.FITS else f"{said} {verdict.why}".strip()
 

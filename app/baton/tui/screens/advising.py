@@ -10,7 +10,7 @@ from textual import work
 from baton.domain.errors import BatonError
 from baton.domain.sanitise import one_line
 from baton.domain.sizes import show_size
-from baton.engine.roles import STARTER
+from baton.engine.roles import STARTER, recommended_roles
 from baton.tui.advice import (
     CHOOSE,
     DOWNLOAD,
@@ -209,7 +209,8 @@ class AdvisingScreen(EquippingScreen):
         self.footer.say("looking it up", 60)
         try:
             for pick in missing(found):
-                held = await wanted(self.app, library, pick.entry.id, pick.roles)
+                roles = recommended_roles(pick.roles)
+                held = await wanted(self.app, library, pick.entry.id, roles)
                 if held is not None:
                     coming.fetch(held)
                     begun.append(held.record.name)
