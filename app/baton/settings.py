@@ -226,9 +226,10 @@ class Screen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set.
 
-    `worker` is the id of the default worker, `conductor` of the one that draws plans ("": Baton
-    chooses). `prefer` names the worker for tasks of a kind ({code = "qwen2.5-coder-7b"}). With
-    `tools` off, nothing is computed or executed besides the models.
+    `worker` is the id of the default worker, `conductor` of the one that draws plans ("": the one
+    that comes with Baton; "rule": no model, only templates and the rule). `prefer` names the
+    worker for tasks of a kind ({code = "qwen2.5-coder-7b"}). With `tools` off, nothing is computed
+    or executed besides the models.
     """
 
     mode: Mode = "auto"

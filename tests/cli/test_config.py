@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -14,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.cli.config import TEMPLATE, Setting, as_toml
+from baton.compose import compose
 from baton.domain.sanitise import sanitise
-from baton.settings import Settings, load
+from baton.settings import Settings, find_paths, load
 from cli.calling import Call
 from e2e.terminal import Terminal
 from support.secrecy import parts_of
@@ -290,6 +292,17 @@ def test_an_unreadable_offline_switch_stops_what_could_connect(
         done = call(*command)
         assert done.code == 2, command
         assert "neither on nor off" in done.err
+
+
+def test_the_rule_in_place_of_a_conductor_is_no_error(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_CONDUCTOR", "rule")
+    paths = find_paths()
+    baton = compose(load(paths.config_file), paths, history=False)
+    baton.must_know_conductor()
+    assert baton.orchestra.trained is None
+    asyncio.run(baton.aclose())
 
 
 def test_an_unknown_conductor_is_an_error(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,7 @@ model = "openai/gpt-5-mini"
         ("planner", State.BROKEN, "planner.gguf. Check its path."),
         ("far", State.OK, "far was not tried, which costs money: `baton workers test far`"),
         ("nobody", State.BROKEN, "There is no worker 'nobody' (the setting `conductor`)."),
+        ("rule", State.OK, "no model plans, only templates and the rule"),
     ],
 )
 def test_the_conductor_is_tried_like_the_worker(

@@ -106,6 +106,10 @@ def test_roles_are_shown_and_given(call: Call) -> None:
     told = json.loads(call("models", "role", "--json").out)["roles"]
     assert told == {"chat": "mine", "conductor": "mine", "coder": "mine", "reasoning": ""}
     assert "Baton chooses" in call("models", "role").out
+    assert "no model, by your choice" in call("models", "role", "conductor", "rule").out
+    assert load(find_paths().config_file).conductor == "rule"
+    assert json.loads(call("models", "role", "--json").out)["missing"] == []
+    assert call("models", "role", "conductor", "none").out == "Baton chooses\n"
     assert call("models", "role", "coder", "none").code == 0
     assert call("models", "role", "chat", "small").code == 0
     settings = load(find_paths().config_file)

@@ -41,6 +41,7 @@ from baton.engine.conductor import LanguageConductor, choose, may_conduct
 from baton.engine.drawing import Canvas, needed, written
 from baton.engine.policy import Limits
 from baton.engine.ports import Funds, Route, Situation
+from baton.engine.roles import RULE
 from baton.engine.strategies.conducted import DEPTH
 from support.acting import PRICE, Actor, house, says, sees
 from support.gbnf import Grammar
@@ -362,6 +363,7 @@ def test_who_conducts_is_the_persons_choice_then_local_then_elsewhere_if_there_i
     assert choose(situation(*everyone, conductor="claude-frontier"), nothing) == "qwen-eight"
     assert choose(situation(*everyone, conductor="starter-x"), no_limit) == "qwen-eight"
     assert choose(situation(*everyone, conductor="nobody"), no_limit) == "qwen-eight"
+    assert choose(situation(*everyone, conductor=RULE), no_limit) == "", "no model is to plan"
     assert choose(situation(SMALL, DEAR, CALCULATOR), no_limit) == "claude-frontier"
     assert choose(situation(SMALL, DEAR, CALCULATOR), Funds(1000, 0.9)) == ""
     assert choose(situation(SMALL), no_limit) == ""

@@ -18,6 +18,7 @@ from baton.domain.labels import Label
 from baton.domain.plan import MOST_STEPS, Need, Step
 from baton.engine.policy import Limits
 from baton.engine.ports import Funds, Proposal, Route, Situation
+from baton.engine.roles import RULE
 from baton.engine.strategies import STRATEGIES, by_mode, strategy
 from baton.engine.strategies.templated import Templated
 from baton.engine.strategies.verified import AUDIT
@@ -353,6 +354,23 @@ async def test_without_a_conductor_the_template_is_played() -> None:
     desk = Desk(situation(LLAMA), answers=["nonsense", "nonsense"])
     run = await play("conductor", desk, lambda number, step: "text")
     assert run.workers == ["llama"]
+
+
+@pytest.mark.parametrize("name", ["conductor", "hybrid", "ultra"])
+async def test_by_the_rule_only_templates_plan(name: str) -> None:
+    desk = Desk(situation(LLAMA, GEMMA, route=PLAN, conductor=RULE))
+    run = await play(name, desk, lambda number, step: "text")
+    assert len(run.proposals[0].plan.steps) == 5, "the template's"
+    assert desk.asked == []
+    plain = Desk(situation(LLAMA, GEMMA, conductor=RULE))
+    run = await play("conductor", plain, lambda number, step: "text")
+    assert (run.workers, plain.asked) == (["llama"], [])
+    assert "No model plans, by your setting `conductor`." in run.proposals[0].why
+
+
+async def test_the_rule_asks_for_no_weaker_worker_than_usual_before_a_template_is_played() -> None:
+    run = await play("hybrid", Desk(situation(TINY, route=PLAN, conductor=RULE)), says("text"))
+    assert run.workers == ["tiny"]
 
 
 async def test_a_broken_template_of_the_person_s_leaves_one_worker_to_answer() -> None:

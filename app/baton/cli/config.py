@@ -33,6 +33,7 @@ TEMPLATE = """\
 # mode = "auto"               # auto, local, mini, ultra
 # offline = false
 # worker = "small"            # who answers unless -m says otherwise
+# conductor = ""              # who plans: a worker's id; "rule": no model; "": Baton's own
 
 # [prefer]                    # who takes tasks of a kind, where it may: code = "mine"
 

@@ -114,9 +114,11 @@ class Baton:
 
     def must_know_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
+        from baton.engine.roles import RULE
+
         named = self.settings.conductor
         known = [*(card.id for card in self.orchestra.roster), *self.orchestra.absent]
-        if not named or named in known or named in {held.id for held in self.library.models()}:
+        if named in ("", RULE, *known) or named in {held.id for held in self.library.models()}:
             return
         import difflib
 
@@ -243,6 +245,7 @@ def compose(
     from baton.engine.orchestra import Orchestra
     from baton.engine.pacing import Pacing
     from baton.engine.policy import Terms
+    from baton.engine.roles import RULE
 
     ledger = open_ledger(paths)
     store = Store.open(paths.database if history else None)
@@ -257,7 +260,7 @@ def compose(
         from baton.adapters.tools import tools
 
         workers = {**tools(), **workers}
-        trained = _trained(local, workers)
+        trained = None if settings.conductor == RULE else _trained(local, workers)
         ids += [name for name in workers if name not in ids]
     listed = {
         name: workers[name]

@@ -16,6 +16,7 @@ from baton.engine.assign import fitting, skill, substitute
 from baton.engine.briefing import plan_messages, repair, review_messages
 from baton.engine.drawing import MOST_FILES, Canvas, needed
 from baton.engine.ports import Desk, Funds, Situation
+from baton.engine.roles import RULE
 from baton.engine.skills import billions
 
 _LEAST = 0.95
@@ -49,8 +50,10 @@ def may_conduct(card: Card) -> bool:
 def choose(situation: Situation, funds: Funds) -> str:
     """Return who draws the plan: the person's choice, else a local worker, else one elsewhere.
 
-    "" where nobody can, or not for the money that is left.
+    "" where nobody can, or not for the money that is left, or where the person wants no model to.
     """
+    if situation.conductor == RULE:
+        return ""
     able = [card for card in situation.roster if may_conduct(card) and _affordable(card, funds)]
     if any(card.id == situation.conductor for card in able):
         return situation.conductor

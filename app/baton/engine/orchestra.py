@@ -46,9 +46,9 @@ class Orchestra:
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
-    rule; `conductor` is who draws plans ("": `trained`, which comes with Baton), `prefer` names the
-    worker for tasks of a kind; `pacer` says whether help pays, `skills` what workers are good at;
-    `absent` why workers are not here that the settings name.
+    rule; `conductor` is who draws plans ("": `trained`, which comes with Baton; engine.roles.RULE:
+    no model), `prefer` names the worker for tasks of a kind; `pacer` says whether help pays,
+    `skills` what workers are good at; `absent` why workers are not here that the settings name.
     """
 
     def __init__(

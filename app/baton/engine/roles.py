@@ -10,6 +10,9 @@ from baton.domain.catalogue import Role
 STARTER = "small"
 """The starter model's worker, to whose place any model is better suited."""
 
+RULE = "rule"
+"""In place of a conductor's id: no model plans, only templates and the router's rule."""
+
 KINDS_OF: Mapping[Role, tuple[str, ...]] = {
     Role.CODER: ("code",),
     Role.REASONING: ("math", "reasoning"),

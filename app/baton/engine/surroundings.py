@@ -8,6 +8,7 @@ from baton.domain.chat import Card, about_tokens, with_files
 from baton.domain.plan import Material
 from baton.engine.policy import check, may_use, stronger
 from baton.engine.ports import Route, Situation
+from baton.engine.roles import RULE
 from baton.engine.stage import Stage
 
 
@@ -40,7 +41,7 @@ async def look_around(stage: Stage, material: Material) -> Situation:
         route,
         replace(task.limits, label=label),  # an older conversation may be stricter
         terms.mode,
-        house.conductor if house.conductor in allowed else "",
+        house.conductor if house.conductor in (*allowed, RULE) else "",
         house.templates,
         house.prefer,
         choice,

@@ -19,6 +19,7 @@ from baton.domain.errors import BatonError, ConfigError, ModelFileError
 from baton.domain.machine import Gpu
 from baton.domain.money import show_usd
 from baton.domain.sizes import show_memory, show_size
+from baton.engine.roles import RULE
 from baton.settings import CloudWorker, LocalWorker, Paths, Settings, load
 
 _LITTLE = 2**30
@@ -344,6 +345,8 @@ def _conductor(settings: Settings, paths: Paths) -> Finding:
     named = settings.conductor
     if not named:
         return Finding("conductor", State.OK, "none configured, so Baton chooses who draws plans")
+    if named == RULE:
+        return Finding("conductor", State.OK, "no model plans, only templates and the rule")
     if not asyncio.run(_is_here(named, settings, paths)):
         text = f"{named} is not complete, so it draws no plans: `baton models ls`"
         return Finding("conductor", State.WARN, text)

@@ -24,7 +24,7 @@ from baton.domain.errors import ConfigError
 from baton.domain.library import State
 from baton.domain.sanitise import one_line
 from baton.domain.sizes import show_memory, show_size
-from baton.engine.roles import changes, holders, vacated
+from baton.engine.roles import RULE, changes, holders, vacated
 from baton.settings import Settings, find_paths, load, write
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ Examples:
   baton models role                        who does what
   baton models role conductor qwen3.5-2b   have it draw the plans
   baton models role coder none             leave that to Baton again
+  baton models role conductor rule         no model plans, only templates and the rule
 """
 
 
@@ -183,7 +184,8 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     having = holders(settings.worker, settings.conductor, settings.prefer)
     cards, default = roster()
     here = {card.id for card in cards if not card.is_tool}
-    missing = {name: holder for name, holder in having.items() if holder and holder not in here}
+    known = {"", RULE} | here
+    missing = {name: holder for name, holder in having.items() if holder not in known}
     if as_json:
         roles = {name.value: holder for name, holder in having.items()}
         absent = sorted(set(missing.values()))
@@ -205,6 +207,8 @@ def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
     if model == "none":
         having = holders(settings.worker, settings.conductor, settings.prefer)
         return vacated(having[role], {role: having[role]})
+    if model == RULE and role is Role.CONDUCTOR:
+        return {"conductor": RULE}
     known = named(model, asyncio.run(survey(whole=True)))
     coming = known.held is not None and known.held.state is State.COMING
     if coming or known.state == IN_CATALOGUE:
@@ -217,6 +221,8 @@ def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
 
 def _who(role: Role, holder: str, here: Collection[str], default: str) -> str:
     """Say who has a role: whom the settings name may not be here."""
+    if role is Role.CONDUCTOR and holder == RULE:
+        return "no model, by your choice: only templates and the rule"
     if not holder or holder in here:
         return one_line(holder) or "Baton chooses"
     if role is not Role.CHAT:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from baton.domain.errors import BatonError, StoreError
 from baton.domain.plan import Outcome
 from baton.engine.ports import Conductor, Desk, Proposal, Situation
+from baton.engine.roles import RULE
 from baton.engine.strategies.drafts import alone, is_lost
 from baton.engine.strategies.parts import in_parts
 from baton.engine.strategies.templated import drawn, rescued
@@ -96,6 +97,8 @@ class Conducted:
                 return Proposal(plan, "plan", f"{told} {template.about}")
         from baton.engine.conductor import may_conduct
 
+        if not why and situation.conductor == RULE:
+            why = "No model plans, by your setting `conductor`."
         told = why or "Nobody here can draw a plan."
         funds = await desk.funds()
         if not why and funds.left == 0 and any(map(may_conduct, situation.roster)):

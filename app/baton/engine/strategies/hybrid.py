@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from baton.domain.plan import Outcome
 from baton.engine.ports import Desk, Funds, Proposal, Situation, Strategy
+from baton.engine.roles import RULE
 from baton.engine.strategies.ahead import (
     BIG,
     gain,
@@ -135,7 +136,8 @@ async def _calls_for_a_plan(desk: Desk) -> bool:
     from baton.engine.conductor import choose
 
     funds = await desk.funds()
-    if not (situation.conductor or _is_strong(situation, funds)):
+    is_named = situation.conductor not in ("", RULE)
+    if not (is_named or _is_strong(situation, funds)):
         return False
     return has_template(situation) or choose(situation, funds) != ""
 
