@@ -45,6 +45,7 @@ ROUTER = (
 """All of the router but the questions that it was trained with."""
 
 DATA = (
+    ("app/baton/adapters/conductor_episodes.toml", "baton/adapters"),
     ("app/baton/adapters/prices.json", "baton/adapters"),
     ("app/baton/children/exact/lexicon/*.toml", "baton/children/exact/lexicon"),
     ("app/baton/templates/*.toml", "baton/templates"),
