@@ -38,10 +38,14 @@ Examples:
   baton bench gsm.csv.gz --workers gemma-2-9b-it,llama-3.1-8b-instruct,gpt-4o
     --cloud gpt-4o@2.50,10 --strategy cascade,hybrid,route --at 5,10,20 --svg curve.svg
   baton bench --history 30d --policy frugal,best --budget 0.10
+  baton bench --conductor --workers qwen3.5-2b,qwen3.5-4b
 """
 
 _LOOKING_BACK = ("history", "policy", "budget", "as_json")
 """The options that go with --history."""
+
+_CONDUCTING = ("conductor", "workers", "limit", "as_json")
+"""The options that go with --conductor."""
 
 
 @click.command(epilog=_EXAMPLES)
@@ -71,6 +75,13 @@ _LOOKING_BACK = ("history", "policy", "budget", "as_json")
     metavar="SINCE",
     help="In place of DATASET: what your own prompts since a day (2026-11-01), or of the last days "
     "(30d), would have come to under another --policy or --budget. Nothing is sent or spent.",
+)
+@click.option(
+    "--conductor",
+    is_flag=True,
+    help="In place of DATASET: who plans best of Baton's own conductor and your local models "
+    "(--workers names some), on 60 built-in requests of which only the plans are drawn. A model "
+    "that plans better conducts from then on, unless you have chosen who does.",
 )
 @click.option(
     "--policy",
@@ -109,6 +120,7 @@ def bench(
     /,
     dataset: Path | None,
     history: str | None,
+    conductor: bool,
     policy: str | None,
     svg: Path | None,
     as_json: bool,
@@ -121,6 +133,8 @@ def bench(
     """
     if history is not None:
         return _look_back(ctx, history, policy or "", as_json)
+    if conductor:
+        return _compare_conductors(ctx, typed["workers"] or "", typed["limit"], as_json)
     dataset = _wanted(dataset, typed["workers"], policy)
 
     from baton.adapters.datasets import read_dataset
@@ -140,18 +154,34 @@ def bench(
 
 def _look_back(ctx: click.Context, since: str, policy: str, as_json: bool) -> int:
     """Show what the person's own prompts would have come to. Raises ConfigError."""
-    for option in ctx.command.params:
-        name = option.name or ""
-        typed = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if typed and name not in _LOOKING_BACK:
-            shown = option.opts[-1] if isinstance(option, click.Option) else "A dataset"
-            raise ConfigError(
-                f"{shown} does not go with --history, which looks at your own prompts.",
-                "With it go --policy, --budget and --json.",
-            )
+    about = "--history, which looks at your own prompts"
+    _refuse_others(ctx, _LOOKING_BACK, about, "With it go --policy, --budget and --json.")
     from baton.cli.backtest import Options, look_back
 
     return asyncio.run(look_back(Options(since, policy, ctx.params["budget"], as_json)))
+
+
+def _compare_conductors(ctx: click.Context, workers: str, limit: int | None, as_json: bool) -> int:
+    """Show who plans best on the built-in requests. Raises ConfigError."""
+    about = "--conductor, which has requests of its own"
+    _refuse_others(ctx, _CONDUCTING, about, "With it go --workers, --limit and --json.")
+    from baton.cli.conductor_bench import Options, compare
+
+    interrupts.hand_over()
+    return asyncio.run(compare(Options(workers, limit, as_json)))
+
+
+def _refuse_others(ctx: click.Context, allowed: Sequence[str], about: str, hint: str) -> None:
+    """Refuse what was given on the command line besides the options that go together.
+
+    Raises ConfigError.
+    """
+    for option in ctx.command.params:
+        name = option.name or ""
+        given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in allowed:
+            shown = option.opts[-1] if isinstance(option, click.Option) else "A dataset"
+            raise ConfigError(f"{shown} does not go with {about}.", hint)
 
 
 def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Path:
@@ -161,7 +191,7 @@ def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Pa
     if dataset is None:
         raise ConfigError(
             "A DATASET is missing.",
-            "`baton bench --help` shows one; --history 30d takes your own prompts instead.",
+            "`baton bench --help` shows one; --history and --conductor need none.",
         )
     if workers is None:
         raise ConfigError("--workers is missing.", "Name who may be used: --workers small,gpt")

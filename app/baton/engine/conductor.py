@@ -15,7 +15,7 @@ from baton.domain.plan import MOST_STEPS, Need, Outcome, Plan, Step
 from baton.engine.assign import fitting, skill, substitute
 from baton.engine.briefing import plan_messages, repair, review_messages
 from baton.engine.drawing import MOST_FILES, Canvas, needed
-from baton.engine.ports import Desk, Funds, Situation
+from baton.engine.ports import Funds, PlanDesk, Situation
 from baton.engine.roles import RULE
 from baton.engine.skills import billions
 
@@ -80,7 +80,7 @@ class LanguageConductor:
     def __init__(self, worker: str) -> None:
         self._worker = worker
 
-    async def plan(self, desk: Desk) -> Plan:
+    async def plan(self, desk: PlanDesk) -> Plan:
         """Return a plan for the prompt. Raises PlanError, or whatever the worker raises."""
         situation = desk.situation
         conductor, pool = situation.card(self._worker), _pool(situation)
@@ -91,7 +91,7 @@ class LanguageConductor:
         assert plan is not None  # without an outcome there is nothing to accept
         return plan
 
-    async def review(self, desk: Desk, outcome: Outcome) -> Plan | None:
+    async def review(self, desk: PlanDesk, outcome: Outcome) -> Plan | None:
         """Return None to accept what came out, or a corrective plan. Raises as `plan`."""
         situation = desk.situation
         done = len(outcome.plan.steps)
@@ -104,7 +104,7 @@ class LanguageConductor:
         return None if plan == outcome.plan else plan
 
     async def _draw(
-        self, desk: Desk, messages: Sequence[Message], canvas: Canvas, outcome: Outcome | None
+        self, desk: PlanDesk, messages: Sequence[Message], canvas: Canvas, outcome: Outcome | None
     ) -> Plan | None:
         """Have a plan drawn, once more where the first can't be used."""
         text = await self._ask(desk, messages, canvas)
@@ -118,13 +118,13 @@ class LanguageConductor:
             name = desk.situation.card(self._worker).name
             raise PlanError(f"{name} drew no plan that can be used. {problem.message}") from problem
 
-    async def _ask(self, desk: Desk, messages: Sequence[Message], canvas: Canvas) -> str:
+    async def _ask(self, desk: PlanDesk, messages: Sequence[Message], canvas: Canvas) -> str:
         card = desk.situation.card(self._worker)
         most = _LONGEST_OUTSIDE if card.is_outside else _LONGEST
         return await desk.ask(self._worker, messages, Purpose.PLAN, canvas.shape(), most)
 
     async def _read(
-        self, desk: Desk, text: str, canvas: Canvas, outcome: Outcome | None
+        self, desk: PlanDesk, text: str, canvas: Canvas, outcome: Outcome | None
     ) -> Plan | None:
         """Return the plan in a text, with no worker named that may not do its step."""
         if (drawn := canvas.read(text)) is None:

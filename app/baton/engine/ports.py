@@ -307,8 +307,8 @@ class Funds:
     extra: float
 
 
-class Desk(Protocol):
-    """What a strategy has at hand while a run is played."""
+class PlanDesk(Protocol):
+    """What a conductor has at hand to draw a plan."""
 
     @property
     def situation(self) -> Situation:
@@ -333,6 +333,10 @@ class Desk(Protocol):
         Raises BudgetExceeded where that isn't allowed, and whatever the worker raises.
         """
         ...
+
+
+class Desk(PlanDesk, Protocol):
+    """What a strategy has at hand while a run is played."""
 
     async def split(self) -> Plan | None:
         """Return the trained conductor's plan for the prompt, None where it has no parts.
@@ -396,11 +400,11 @@ class Strategy(Protocol):
 class Conductor(Protocol):
     """Draws plans."""
 
-    async def plan(self, desk: Desk) -> Plan:
+    async def plan(self, desk: PlanDesk) -> Plan:
         """Return a plan for the prompt; its steps' workers may be "". Raises PlanError."""
         ...
 
-    async def review(self, desk: Desk, outcome: Outcome) -> Plan | None:
+    async def review(self, desk: PlanDesk, outcome: Outcome) -> Plan | None:
         """Return None to accept what came out, or a corrective plan.
 
         Its steps are numbered on from the outcome's, which they may name. Raises PlanError.
