@@ -521,4 +521,4 @@ def test_where_there_is_no_sandbox_there_is_no_python(monkeypatch: pytest.Monkey
     assert "python" in tools()
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     assert sandbox() == ""
-    assert set(tools()) == {"calculator", "clock"}
+    assert set(tools()) == {"calculator", "units", "clock"}

@@ -34,6 +34,7 @@ def test_a_request_with_a_number_or_a_joint_is(request_text: str) -> None:
         "",
         "What is the capital of France?",
         "Hello!",
+        "And what is the capital of Spain?",
         "Write a haiku about rain",
         "Wer hat Faust geschrieben?",
         "Qui a peint la Joconde ?",

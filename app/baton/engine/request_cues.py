@@ -69,6 +69,10 @@ _CUE = re.compile(
 )
 
 
+_OPENING = re.compile(rf"^\W*(?:{_JOINED})(?!\w)", re.IGNORECASE)
+"""A joint that a request begins with joins it to what was said before."""
+
+
 def may_have_parts(request: str) -> bool:
     """Tell whether the trained conductor should look at a request."""
     request = request.strip()
@@ -77,4 +81,4 @@ def may_have_parts(request: str) -> bool:
     own = _QUOTED.sub(" ", request)
     if len(own) > MAX_OWN_CHARS or len(_CHOICES.findall(own)) > 1:
         return False
-    return _CUE.search(own) is not None
+    return _CUE.search(_OPENING.sub("", own)) is not None

@@ -20,6 +20,9 @@ from baton.children.exact import CannotCompute, NotAnExpression
 
 MAX_EXPRESSION_CHARS = 1000
 MAX_NODES = 500
+MAX_DEPTH = 120
+"""How deep the tree of an expression may be: a sum of so many numbers is as deep."""
+
 MAX_EXPONENT = 1000
 """Of a number such as 1e9."""
 
@@ -88,6 +91,14 @@ def _exact_decimal(text: str) -> Fraction:
     return Fraction(text)
 
 
+def _depth(tree: ast.AST) -> int:
+    depth, level = 0, [tree]
+    while level:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        depth += 1
+    return depth
+
+
 _NO_VALUE = (
     simpleeval.InvalidExpression,
     ArithmeticError,
@@ -113,6 +124,8 @@ def evaluate_source(
         raise NotAnExpression from error
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise CannotCompute("The expression is too long.")
+    if _depth(tree) > MAX_DEPTH:
+        raise CannotCompute("The expression is nested too deeply.")
     if any(node.keywords for node in ast.walk(tree) if isinstance(node, ast.Call)):
         raise NotAnExpression
     function = ""
