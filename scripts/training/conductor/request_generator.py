@@ -34,6 +34,7 @@ KIND_WEIGHTS = {TOOL: 40, NONE: 13, TEXT: 9, COMPOUND: 32, HAND: 6, REAL: 6}
 
 _TOOL_LINE = re.compile(r"(?:calc|units|clock): ")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+_WORD = re.compile(r"\w+")
 _RARE = 0.5
 _DOUBLED = (
     "word_problem",
@@ -119,7 +120,9 @@ class Generator:
             REAL: lambda _: self._real_text(),
         }
         example = maker[kind](language)
-        if example is None or not (_holds_numbers(example) and _is_computable(example)):
+        if example is None or not (
+            _holds_numbers(example) and _holds_words(example) and _is_computable(example)
+        ):
             self.dropped += 1
             return None
         return example
@@ -312,6 +315,17 @@ def _is_computable(example: Example) -> bool:
     except (CannotCompute, PlanError):
         return False
     return True
+
+
+def _holds_words(example: Example) -> bool:
+    """Tell whether a hand-written plan's texts are said in words of the request."""
+    if example.kind != HAND:
+        return True
+    there = set(_WORD.findall(example.prompt.casefold()))
+    texts = (line.partition(": ")[2].partition(" <- ")[0] for line in example.plan
+             if not _TOOL_LINE.match(line))  # fmt: skip
+    return all(there.issuperset(_WORD.findall(mark(text, example.language).text.casefold()))
+               for text in texts)  # fmt: skip
 
 
 HEADS = {tool: head for head, tool in TOOL_HEADS.items()}

@@ -8,6 +8,7 @@ only copies, and code can check afterwards what it copied.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from functools import cache
 from baton.children.exact.lexicon import Lexicon, alternatives, guess_language, lexicon
 
 _QUOTED = re.compile(
-    r"```.*?(?:```|\Z)|`[^`\n]+`|\"[^\"]{1,2000}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»"
+    r"```.*?(?:```|\Z)|`[^`\n]+`|(?<!\d)\"[^\"]{1,2000}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»"
     r"|(?<!\w)'[^'\n]{2,400}'(?!\w)|(?<!\w)\u2018[^\u2019\n]{2,400}\u2019(?!\w)|https?://\S+",
     re.DOTALL,
 )
@@ -109,6 +110,9 @@ def _with_digits(text: str, words: Lexicon) -> tuple[str, list[int]]:
         word, start, end = tokens[index]
         if index in replaced:
             until, digits = replaced[index]
+            after = "".join(written for written, *_ in tokens[until : until + 2])
+            if re.match(r" \d{3}", after):  # "at eight 372.80": not one number
+                digits += " "
             parts.append(digits)
             origin += [start] * len(digits)
             index = until
@@ -151,7 +155,7 @@ def _number_words(tokens: list[tuple[str, int, int]], words: Lexicon) -> dict[in
         start, end = occurrence.start, occurrence.end
         said = [word.lower() for word, *_ in tokens[start:end] if not word.isspace()]
         if occurrence.is_ordinal or (
-            len(said) == 1 and said[0] in words.articles | words.marks.ones
+            len(said) == 1 and (said[0] in words.articles | words.marks.ones or len(said[0]) == 1)
         ):
             continue
         found[start] = (end, occurrence.text.replace(",", "."))
@@ -176,6 +180,10 @@ def _pattern(language: str) -> re.Pattern[str]:
     number = rf"(?:{_number_pattern(language)})"
     units = _unit_pattern(words)
     rules = {
+        "list": r"(?<=\w\()\d+(?:,\d+)+(?=\))",
+        "height": r"\d{1,2}\s?['\u2019\u2032]\s?\d{1,2}(?:\.\d+)?\s?(?:\"|\u201d|\u2033|'')(?!\w)",
+        "fraction": rf"(?:\d+\s)?[1-7]/[2458]\s*(?:{units})(?![\w/])"
+        rf"|\d*\s?[{_VULGAR}](?:\s*(?:{units})(?![\w/]))?",
         "half": _half_rule(words, number, units),
         "past": _past_rule(words),
         "hour": _hour_rule(words),
@@ -190,6 +198,7 @@ def _pattern(language: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w#])(?<!\d[.,:/])(?:{source})", re.IGNORECASE)
 
 
+_VULGAR = "½¼¾⅛⅜⅝⅞⅕⅖⅗⅘"
 _CLOCK = r"(?:[01]?\d|2[0-4])"
 _DAY = r"(?:0?[1-9]|[12]\d|3[01])"
 _YEAR = r"(?:(?:,|\s+(?:de|del|of))?\s+(?:1\d|20|21)\d\d)"
@@ -388,6 +397,31 @@ def _read_half(text: str, words: Lexicon) -> str | None:
     return f"{value} {unit}" if unit else (value if match else None)
 
 
+def _read_height(text: str, words: Lexicon) -> str:
+    """Read 5'11"."""
+    feet, inches = re.findall(r"\d+(?:\.\d+)?", text)
+    return f"{feet} ft {inches} in"
+
+
+def _read_list(text: str, words: Lexicon) -> str:
+    """Read the numbers of gcd(48,180), whose commas are no part of them."""
+    return text.replace(",", ", ")
+
+
+def _read_fraction(text: str, words: Lexicon) -> str | None:
+    """Read "1 1/2 cups", "3½"."""
+    match = re.match(rf"(?:(\d+)\s?)??(?:(\d)/(\d)|([{_VULGAR}]))", text)
+    if match is None:
+        return None
+    share = int(match[2]) / int(match[3]) if match[2] else unicodedata.numeric(match[4])
+    value = f"{int(match[1] or 0) + share:g}"
+    unit = text[match.end() :].strip()
+    if not unit:
+        return value
+    code = unit_code(unit, words.language)
+    return f"{value} {code}" if code else None
+
+
 def _read_past(text: str, words: Lexicon) -> str | None:
     """Read "quarter to five"."""
     said = next(
@@ -406,6 +440,9 @@ def _read_past(text: str, words: Lexicon) -> str | None:
 
 
 _READERS: dict[str, Callable[[str, Lexicon], str | None]] = {
+    "list": _read_list,
+    "height": _read_height,
+    "fraction": _read_fraction,
     "half": _read_half,
     "past": _read_past,
     "hour": _read_time,

@@ -269,6 +269,12 @@ def _degrees(function: Callable[[float], float]) -> Callable[[Any], Fraction]:
     return lambda value: _rounded(round(function(math.radians(float(_number(value)))), 12))
 
 
+def _tangent(value: Any) -> Fraction:
+    if _number(value) % 180 == 90:
+        raise CannotCompute("That tangent is infinite.")
+    return _degrees(math.tan)(value)
+
+
 FUNCTIONS: Functions = {
     "percent": lambda value: Percent(_number(value)),
     "sqrt": root,
@@ -284,7 +290,7 @@ FUNCTIONS: Functions = {
     "exp": lambda value: _rounded(_PRECISE.exp(_decimal(min(_number(value), Fraction(1000))))),
     "sin": _degrees(math.sin),
     "cos": _degrees(math.cos),
-    "tan": _degrees(math.tan),
+    "tan": _tangent,
     "fact": _factorial,
     "mod": lambda value, by: _number(value) % _number(by),
     "quot": lambda value, by: Fraction(_number(value) // _number(by)),

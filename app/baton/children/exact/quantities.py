@@ -36,6 +36,7 @@ PINT_NAMES = {
     "KiB": "kibibyte", "MiB": "mebibyte", "GiB": "gibibyte",
     "J": "joule", "kJ": "kilojoule", "cal": "calorie", "kcal": "kilocalorie", "Wh": "watt_hour",
     "kWh": "kilowatt_hour", "W": "watt", "kW": "kilowatt", "hp": "horsepower",
+    "PS": "metric_horsepower",
     "Pa": "pascal", "hPa": "hectopascal", "kPa": "kilopascal", "bar": "bar", "psi": "psi",
     "atm": "atmosphere", "deg": "degree", "rad": "radian",
     "mpg": "mile / gallon", "l/100km": "liter / (100 * kilometer)",
