@@ -16,6 +16,7 @@ from baton.domain.errors import BatonError, StoreError, WorkerError
 from baton.domain.plan import KINDS, Need, Outcome, Plan, Step
 from baton.engine.plan_lines import PlanPart, parse_lines, written
 from baton.engine.request_parts import (
+    IN_DOUBT,
     CheckedPart,
     TrainedConductor,
     Written,
@@ -38,6 +39,7 @@ class FakeTools:
 
     wrong: str = ""
     fails: bool = False
+    left: Sequence[str] = ()
     seen: list[str] = field(default_factory=list)
 
     def warm(self) -> None:
@@ -50,7 +52,8 @@ class FakeTools:
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
         self.seen += [part.text for part in parts]
-        return [CheckedPart(part.text, self.wrong if part.tool else "") for part in parts]
+        said = [CheckedPart(p.text, self.wrong if p.tool else "", f"say {p.text}") for p in parts]
+        return [*said, *(CheckedPart(text, "", text) for text in self.left)]
 
 
 async def parts_of(
@@ -112,8 +115,25 @@ async def test_what_is_no_plan_is_not_followed(text: str) -> None:
     assert await parts_of(text) is None
 
 
-async def test_a_part_in_doubt_leaves_the_request_whole() -> None:
-    assert await parts_of(LINES, tools=FakeTools("7 isn't in the request.")) is None
+async def test_a_part_in_doubt_is_a_models_in_the_persons_words() -> None:
+    plan = await parts_of(LINES, tools=FakeTools("7 isn't in the request."))
+    assert plan is not None
+    in_doubt = [step for step in plan.steps if step.subtask.startswith("say ")]
+    assert [(step.worker, step.need) for step in in_doubt] == [("", IN_DOUBT)]
+    assert await parts_of("calc: 17 * 7", tools=FakeTools("7 isn't in the request.")) is None
+
+
+async def test_what_the_plan_leaves_out_is_a_part_too() -> None:
+    plan = await parts_of("calc: 17 * 23", tools=FakeTools(left=["Who was she?"]))
+    assert plan is not None
+    assert [(s.worker, s.subtask) for s in plan.steps] == [
+        ("calculator", "17 * 23"),
+        ("", "Who was she?"),
+    ]
+    assert await parts_of(LINES, tools=FakeTools(left=["And this?"] * 5)) is None
+
+
+async def test_a_plan_in_doubt_leaves_the_request_whole() -> None:
     assert await parts_of(LINES, confidence=-0.4) is None
     assert await parts_of(LINES, roster=(TINY,)) is None
     assert await parts_of(LINES, confidence=None) is not None
@@ -155,7 +175,7 @@ def test_any_parts_make_a_plan_that_can_be_played(
         parts.append(PlanPart(f"text {number}", tool, need, inputs))
     assert parse_lines(written(parts)) == tuple(parts)
     subtasks = [part.text for part in parts]
-    plan = plan_of(parts, subtasks, situation(TINY, files=["a.txt"]).material)
+    plan = plan_of(parts, situation(TINY, files=["a.txt"]).material)
     assert [step.subtask for step in plan.steps] == subtasks
     assert [step.inputs for step in plan.steps] == [part.inputs for part in parts]
     assert plan.answer == tuple(range(1, len(parts) + 1))

@@ -19,7 +19,7 @@ class PlainTools:
         return request
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
-        return [CheckedPart(part.text, "") for part in parts]
+        return [CheckedPart(part.text, "", part.text) for part in parts]
 
 
 def drawn(*steps: tuple[str, str, Sequence[int]]) -> str:

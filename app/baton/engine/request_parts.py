@@ -7,12 +7,12 @@ reads, checks every part after it, and chooses the workers. Whatever is in doubt
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from baton.domain.chat import Message, Purpose, Request, Role
 from baton.domain.errors import PlanError
-from baton.domain.plan import FILE, HISTORY, PROMPT, Material, Plan, Step
+from baton.domain.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
 from baton.engine.plan_lines import PlanPart, parse_lines
 from baton.engine.ports import Situation, Worker
 from baton.engine.request_cues import may_have_parts
@@ -37,10 +37,13 @@ whole. What people have computed has fewer than 100."""
 
 @dataclass(frozen=True, slots=True)
 class CheckedPart:
-    """A part as a step's subtask, and what is wrong with it ("" for nothing)."""
+    """A part as a step's subtask, what is wrong with it ("" for nothing), and the person's words
+    that it stands for.
+    """
 
     text: str
     problem: str
+    words: str
 
 
 class RequestTools(Protocol):
@@ -55,7 +58,7 @@ class RequestTools(Protocol):
         ...
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
-        """Return the parts in the person's words, and what is wrong with them.
+        """Return the parts as subtasks, then the sentences that none of them is about.
 
         Raises WorkerError.
         """
@@ -115,10 +118,33 @@ async def split(conductor: TrainedConductor, situation: Situation, write: Write)
     there = {card.id for card in situation.roster if card.is_tool}
     if any(part.tool and part.tool not in there for part in parts):
         return None
-    checked = await conductor.tools.check(request, parts)
-    if any(part.problem for part in checked):
-        return None
-    return plan_of(parts, [part.text for part in checked], situation.material)
+    parts = sound_parts(parts, await conductor.tools.check(request, parts))
+    return plan_of(parts, situation.material) if parts else None
+
+
+def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[PlanPart, ...]:
+    """Return a request's parts as subtasks, () where they are in doubt.
+
+    An expression in doubt is a model's to work out, in the person's words; so is what the plan left
+    out. Where that leaves no other part, or too many, the request isn't split.
+    """
+    if len(checked) > MOST_DRAWN or any(
+        check.problem and not part.tool for part, check in zip(parts, checked, strict=False)
+    ):
+        return ()
+    if len(checked) == 1 and checked[0].problem:
+        return ()
+    sound = tuple(
+        replace(part, text=check.words, tool="", need=IN_DOUBT)
+        if check.problem
+        else replace(part, text=check.text)
+        for part, check in zip(parts, checked, strict=False)
+    )
+    return (*sound, *(PlanPart(check.text) for check in checked[len(parts) :]))
+
+
+IN_DOUBT = Need("calculation", 2)
+"""What a part asks of a model whose expression isn't computed."""
 
 
 def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | None) -> bool:
@@ -129,24 +155,26 @@ def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | Non
     has_tool = any(part.tool for part in parts)
     if len(parts) == 1 and not (has_tool and len(request) <= MAX_COMPUTED_CHARS):
         return False
-    least = MIN_MIXED_CONFIDENCE if has_tool else MIN_CONFIDENCE
+    return confidence is None or confidence >= least_confidence(parts)
+
+
+def least_confidence(parts: Sequence[PlanPart]) -> float:
+    """Return how sure the model must have been of a plan for it to be followed."""
     if len(parts) == 1:
-        least = MIN_COMPUTED_CONFIDENCE
-    return confidence is None or confidence >= least
+        return MIN_COMPUTED_CONFIDENCE
+    return MIN_MIXED_CONFIDENCE if any(part.tool for part in parts) else MIN_CONFIDENCE
 
 
-def plan_of(parts: Sequence[PlanPart], subtasks: Sequence[str], material: Material) -> Plan:
+def plan_of(parts: Sequence[PlanPart], material: Material) -> Plan:
     """Return the plan whose answer is all parts, in their order."""
-    steps = tuple(
-        _step(part, subtask, material) for part, subtask in zip(parts, subtasks, strict=True)
-    )
+    steps = tuple(_step(part, material) for part in parts)
     return Plan(steps, tuple(range(1, len(steps) + 1)))
 
 
-def _step(part: PlanPart, subtask: str, material: Material) -> Step:
+def _step(part: PlanPart, material: Material) -> Step:
     inputs = tuple(map(str, part.inputs))
     if part.tool:  # it answers in the language of the prompt
-        return Step(part.tool, subtask, (PROMPT, *inputs), part.need)
+        return Step(part.tool, part.text, (PROMPT, *inputs), part.need)
     files = tuple(FILE + name for name in material.files)
     history = (HISTORY,) if len(material.turns) > 1 and not inputs else ()
-    return Step("", subtask, (*history, *files, *inputs), part.need)
+    return Step("", part.text, (*history, *files, *inputs), part.need)

@@ -21,10 +21,10 @@ from typing import Any
 
 import baselines
 import gym
-from judge import HEADS, HELD_OUT, is_same
+import score_episodes
+from judge import HELD_OUT, is_same
 
 from baton.children.exact.marked_text import mark
-from baton.children.exact.plan_steps import Part, check_parts
 from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import Need
@@ -65,47 +65,43 @@ def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
 
 
 def believed(
-    row: Row, text: str, spreads: Sequence[tuple[float, ...]], has_tool: bool
+    row: Row, text: str, spreads: score_episodes.Spreads, confidence: float, has_tool: bool
 ) -> list[Believed]:
     """Return what the conductor wrote about a row's prompt, as the product reads it."""
     try:
         parts: Sequence[PlanPart] = parse_lines(text)
     except PlanError:
         parts = (PlanPart("*", "", Need("chat", 3)),)
-    asked: list[Part] = [
-        {"tool": HEADS.get(p.tool, ""), "text": p.text, "inputs": p.inputs} for p in parts
-    ]
-    checked = check_parts(row["prompt"], asked)
-    if any(part["problem"] for part in checked) and len(parts) > 1:
-        parts = (PlanPart("*", "", max((p.need for p in parts), key=lambda n: n.difficulty)),)
     found = []
     likely = iter(spreads)
-    for part in parts:
-        spread = next(likely, ()) if not part.tool else ()
-        tool = part.tool if has_tool and not checked[0]["problem"] else ""
-        need = part.need
-        if part.tool:
-            digits = sum(character.isdigit() for character in part.text)
-            need = Need("calculation", min(5, 1 + digits // 3))
+    steps = score_episodes.as_steps(row["prompt"], parts, has_tool, confidence)
+    for number, step in enumerate(steps):
+        written = parts[number] if number < len(parts) else step
+        spread = next(likely, ()) if number < len(parts) and not written.tool else ()
+        need = step.need
         task = gym.Task(
-            need.kind, need.difficulty, part.inputs, computable=bool(tool), spread=spread
+            need.kind, need.difficulty, step.inputs, computable=bool(step.tool), spread=spread
         )
-        found.append(Believed(task, tuple(_covered(part, row))))
+        found.append(Believed(task, tuple(_covered(step, written, row, len(steps) == 1))))
     return found
 
 
-def _covered(part: PlanPart, row: Row) -> Iterator[int]:
-    """Yield the true parts that a part's text covers: its value, or the words it must hold."""
+def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterator[int]:
+    """Yield the true parts that a step covers: by its value, or by the words that it must hold.
+
+    A single step that no tool does is the request itself.
+    """
     marked = mark(row["prompt"])
-    said = f"{part.text} {marked.restored(part.text)}".casefold()
+    said = f"{step.text} {mark(step.text, marked.language).text}".casefold()
     for number, true in enumerate(true_parts(row), start=1):
-        if part.is_whole:
-            yield number
-        elif true["tool"] != "text" and part.tool:
-            if is_same(part, f"{true['tool']}: {true['expression']}"):
+        is_computed = true["tool"] != "text"
+        if step.tool:
+            if is_computed and is_same(part, f"{true['tool']}: {true['expression']}"):
                 yield number
-        elif (true["tool"] != "text") == bool(part.tool) and all(
-            str(piece).casefold() in said for piece in true["must_contain"]
+        elif (
+            is_alone
+            or step.is_whole
+            or all(str(piece).casefold() in said for piece in true["must_contain"])
         ):
             yield number
 
@@ -160,7 +156,7 @@ def main() -> None:
     parser.add_argument("--per-set", type=int, default=150)
     args = parser.parse_args()
     plans = {
-        row["prompt"]: (row["text"], tuple(map(tuple, row.get("spreads", ()))))
+        row["prompt"]: (row["text"], tuple(map(tuple, row.get("spreads", ()))), row["confidence"])
         for row in map(json.loads, args.plans.read_text(encoding="utf-8").splitlines())
     }
     rewards: dict[str, list[float]] = {}

@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from planner import Planner, Written
+from planner import Planner, Written, checked
 
 from baton.adapters.local import starter
 from baton.children.exact import CannotCompute
@@ -27,12 +27,11 @@ from baton.children.exact.dates import CityTime, ClockTime, Duration
 from baton.children.exact.expression import evaluate
 from baton.children.exact.lexicon import LANGUAGES
 from baton.children.exact.marked_text import mark
-from baton.children.exact.plan_steps import Part, check_parts
 from baton.children.exact.quantities import Amount
 from baton.domain.errors import PlanError
 from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
 from baton.engine.request_cues import may_have_parts
-from baton.engine.request_parts import is_followed
+from baton.engine.request_parts import is_followed, sound_parts
 
 HELD_OUT = Path(__file__).parent / "held_out"
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))
@@ -92,11 +91,7 @@ def followed(written: Written) -> Sequence[PlanPart] | None:
         return None
     if not is_followed(written.prompt, parts, written.confidence):
         return None
-    asked: list[Part] = [
-        {"tool": HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
-        for part in parts
-    ]
-    return None if any(p["problem"] for p in check_parts(written.prompt, asked)) else parts
+    return sound_parts(parts, checked(written.prompt, parts)) or None
 
 
 def grade_computable(written: Written, row: Row) -> list[str]:

@@ -19,18 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import gym
-from planner import Planner
+from planner import Planner, checked
 
 from baton.adapters.local import conductor_adapter, starter
-from baton.children.exact.plan_steps import Part, check_parts
-from baton.domain.chat import about_tokens
+from baton.domain.chat import Role, Turn, TurnStatus, about_tokens
 from baton.domain.errors import PlanError
-from baton.domain.plan import DIRECT, Need
-from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
+from baton.domain.labels import Label
+from baton.domain.plan import DIRECT, Material, Need
+from baton.engine.plan_lines import PlanPart, parse_lines
+from baton.engine.request_parts import least_confidence
+from baton.engine.router import routed
 
 Spreads = Sequence[tuple[float, ...]]
 
-_HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 _READS = ("summary", "extraction", "rewriting", "translation", "knowledge", "reasoning", "code")
 """The kinds of parts that are about an attachment where there is one."""
 
@@ -75,24 +76,36 @@ def read_parts(
             parts = parse_lines(written.text)
         except PlanError:
             parts = (PlanPart("*", "", Need("chat", 3)),)
-    asked: list[Part] = [
-        {"tool": _HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
-        for part in parts
-    ]
-    checked = check_parts(prompt, asked)
-    return (
-        [
+    likely = [() if part.tool else spread for part, spread in _paired(parts, written.spreads)]
+    read = as_steps(prompt, parts, has_tool, written.confidence)
+    return read, [*likely, *([()] * (len(read) - len(likely)))], valid
+
+
+def as_steps(
+    prompt: str, parts: Sequence[PlanPart], has_tool: bool, confidence: float
+) -> list[PlanPart]:
+    """Return a plan's parts as subtasks, then what it leaves out.
+
+    A tool computes what the product would have it compute; the rest is a model's, in the person's
+    words.
+    """
+    found = checked(prompt, parts)
+    has_tool = has_tool and confidence >= least_confidence(parts)
+    read = []
+    for part, check in zip(parts, found, strict=False):
+        is_computed = bool(part.tool) and has_tool and not check.problem
+        read.append(
             PlanPart(
-                check["text"],
-                part.tool if has_tool and not check["problem"] else "",
-                part.need if not part.tool else Need("calculation", _difficulty(part.text)),
+                check.text if is_computed or not part.tool else check.words,
+                part.tool if is_computed else "",
+                Need("calculation", _difficulty(part.text)) if part.tool else part.need,
                 part.inputs,
             )
-            for part, check in zip(parts, checked, strict=True)
-        ],
-        [() if part.tool else spread for part, spread in _paired(parts, written.spreads)],
-        valid,
-    )
+        )
+    extra = (Turn("", "", None, Role.USER, check.text, TurnStatus.DONE, Label.LOCAL, 0.0)
+             for check in found[len(parts):])  # fmt: skip
+    return [*read, *(PlanPart(turn.text, "", routed(Material((turn,)), ()).need)
+                     for turn in extra)]  # fmt: skip
 
 
 def _difficulty(expression: str) -> int:

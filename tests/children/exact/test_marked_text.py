@@ -32,6 +32,12 @@ MARKED = [
     ("Quanto fa 1.500 diviso dodici?", "Quanto fa 1500 diviso 12?"),
     ("mezzo chilo in once", "0.5 kg in once"),
     ("A aula começa às 19 horas e dura 3 horas", "A aula começa às 19:00 e dura 3 h"),
+    ("gcd(48,180) by 5 o'clock", "gcd(48, 180) by 05:00"),
+    ("ggt(48,180), bin 34 y.o.", "ggt(48, 180), bin 34 y.o."),
+    ("5'11\" in cm, the old ones", "5 ft 11 in in cm, the old ones"),
+    ("3/4 cup, 1 1/2 cups or 3½ cups", "0.75 cup, 1.5 cup or 3.5 cup"),
+    ("wie viel kW sind 100 PS?", "wie viel kW sind 100 PS?"),
+    ("15 pour 100 de 80 euros", "15% de 80 euros"),
     ("Quanto é 7,5% de R$ 3.200?", "Quanto é 7.5% de R$ 3200?"),
 ]
 
@@ -39,6 +45,10 @@ MARKED = [
 @pytest.mark.parametrize(("request_", "marked"), MARKED)
 def test_literals_become_those_of_the_plan_language(request_: str, marked: str) -> None:
     assert mark(request_).text == marked
+
+
+def test_a_number_word_beside_a_number_is_another_number() -> None:
+    assert mark("geteilt zu acht 372,80 Euro").text.split()[2:4] == ["8", "372.80"]
 
 
 @pytest.mark.parametrize(("request_", "marked"), MARKED)

@@ -36,10 +36,28 @@ def test_parts_become_subtasks_in_the_persons_words() -> None:
     checked = check_parts(request, parts)
     assert [c["problem"] for c in checked] == ["", "", ""]
     assert [c["text"] for c in checked] == [
-        "translate 'ten past four' to German",
+        "Translate 'ten past four' to German",
         "12 * 7",
         "a poem on 3 May 2027",
     ]
+    assert checked[1]["words"] == "what's twelve times 7"
+
+
+def test_a_question_that_no_part_is_about_comes_behind_them() -> None:
+    request = "What is a third of 1.5 km in metres? And who was the 1st to swim that?"
+    checked = check_parts(request, [part("units", "1.5 km / 3 -> m")])
+    assert [c["text"] for c in checked] == [
+        "1.5 km / 3 -> m",
+        "who was the 1st to swim that?",
+    ]
+    assert checked[0]["words"] == "What is a third of 1.5 km in metres?"
+
+
+def test_what_an_expression_leaves_out_puts_only_that_part_in_doubt() -> None:
+    request = "What is 17 times 23 times 2, and what is 5 plus 6?"
+    first, second = check_parts(request, [part("calc", "17 * 23"), part("calc", "5 + 6")])
+    assert first["problem"] == "The plan leaves 2 out."
+    assert second["problem"] == ""
 
 
 @pytest.mark.parametrize(
@@ -54,7 +72,7 @@ def test_parts_become_subtasks_in_the_persons_words() -> None:
         ("what is 17 -3", part("calc", "17 - 3"), ""),
         ("what is -10 C in °F", part("units", "10 C -> F"), "-10"),
         ("how far is 42 km", part("units", "42 km -> mi"), "mi isn't in the request."),
-        ("write about rain", part("", "write about snow"), "snow isn't in the request."),
+        ("write about rain", part("", "write of hail and snow"), "hail isn't in the request."),
     ],
 )
 def test_what_the_request_does_not_hold_is_found(request_text: str, wrong: Part, why: str) -> None:

@@ -32,7 +32,7 @@ class RequestReader:
         return str(found["text"])
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
-        """Return the parts as subtasks, with what is wrong with them. Raises WorkerError."""
+        """Return the parts as subtasks, then what they leave out. Raises WorkerError."""
         asked: dict[str, Any] = {
             "request": request,
             "parts": [
@@ -41,6 +41,9 @@ class RequestReader:
             ],
         }
         found = json.loads(await self._toolbox.compute("check", json.dumps(asked), QUICK_SECONDS))
-        if len(found) != len(parts):
+        if len(found) < len(parts):
             raise WorkerError("The tools' process gave an invalid reply.")
-        return [CheckedPart(str(part["text"]), str(part["problem"])) for part in found]
+        return [
+            CheckedPart(str(part["text"]), str(part["problem"]), str(part["words"]))
+            for part in found
+        ]

@@ -69,16 +69,23 @@ def _lost_sign(expression: str, request: str) -> str | None:
 _NEGATIVE = re.compile(r"(?:^|[\s(])[-\u2212](\d+(?:\.\d+)?)(?![\d.]|-\d)")
 
 
-def unused(expressions: Iterable[str], texts: Sequence[str], request: MarkedText) -> str:
-    """Return the first number, date or time of the request that no part of a plan holds."""
+def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
+    """Return the first number, date or time of some marked words that no part of a plan holds.
+
+    Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
+    point.
+    """
     said = " ; ".join([*expressions, *texts])
     held = Counter(map(_plain, _SHAPE.findall(said)))
     held.update(date[5:] for date in _SHAPE.findall(said) if len(date) == 10)
-    for literal in map(_plain, _SHAPE.findall(request.text)):
+    for literal in map(_plain, _SHAPE.findall(_UNSAID.sub(" ", words))):
         if held[literal] <= 0 and literal not in "".join(texts):
             return literal
         held[literal] -= 1
     return ""
+
+
+_UNSAID = re.compile(r"(?<![\w.])1(?=/\d)|base 10\b|(?:^|(?<=\s))\d{1,2}[.)](?=\s)")
 
 
 def foreign_word(text: str, request: MarkedText) -> str:

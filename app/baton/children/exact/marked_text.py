@@ -110,11 +110,12 @@ def _with_digits(text: str, words: Lexicon) -> tuple[str, list[int]]:
         word, start, end = tokens[index]
         if index in replaced:
             until, digits = replaced[index]
-            after = "".join(written for written, *_ in tokens[until : until + 2])
-            if re.match(r" \d{3}", after):  # "at eight 372.80": not one number
-                digits += " "
             parts.append(digits)
             origin += [start] * len(digits)
+            after = "".join(written for written, *_ in tokens[until : until + 2])
+            if re.match(r" \d{3}", after):  # "at eight 372.80": not one number
+                parts.append(" ")
+                origin.append(tokens[until][1])
             index = until
         else:
             parts.append(word)

@@ -16,6 +16,7 @@ from baton.children.exact.expression import evaluate
 from baton.children.exact.expression_check import foreign_word, problem, unused
 from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import MarkedText, mark
+from baton.children.exact.request_spans import left_out, spans, trimmed
 from baton.children.exact.result_text import plain_value, result_text
 from baton.children.exact.written_expression import written_expression
 from baton.domain.fences import parts as fenced_parts
@@ -41,10 +42,13 @@ class Part(TypedDict):
 
 
 class CheckedPart(TypedDict):
-    """A part as a step's subtask, and what is wrong with it ("" for nothing)."""
+    """A part as a step's subtask, what is wrong with it ("" for nothing), and the person's words
+    that it stands for.
+    """
 
     text: str
     problem: str
+    words: str
 
 
 def prepare() -> None:
@@ -61,24 +65,58 @@ def mark_request(request: str) -> Mapping[str, str]:
 
 
 def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
-    """Return the parts as subtasks, in the person's own words, with what is wrong with each."""
+    """Return the parts as subtasks with what is wrong with each, then what they leave out.
+
+    A text becomes the words of the request that it stands for. A sentence that no part is about
+    stands behind the others as a part without a problem.
+    """
     marked = mark(request)
-    expressions = [part["text"] for part in parts if part["tool"]]
-    texts = [part["text"] for part in parts if not part["tool"]]
-    missing = unused(expressions, texts, marked) if expressions else ""
+    shown = [(part["text"], bool(part["tool"])) for part in parts]
+    is_whole = len(parts) == 1
+    extra = left_out(marked.text, shown)
+    words = [marked.text] if is_whole and not extra else spans(marked.text, shown)
+    words = [_without(text, extra) for text in words]
     values: dict[int, Any] = {}
     checked: list[CheckedPart] = []
     for number, part in enumerate(parts, start=1):
-        if not part["tool"]:
+        said = marked.restored(words[number - 1])
+        if part["tool"]:
+            why = _why_not(part, marked, values, number) or _missing(number, parts, words)
+            text = _self_contained(number, parts)
+        else:
             values[number] = _UNKNOWN
-            foreign = foreign_word(part["text"], marked)
-            why = f"{foreign} isn't in the request." if foreign else ""
-            checked.append({"text": marked.restored(part["text"]), "problem": why})
-            continue
-        why = _why_not(part, marked, values, number)
-        why = why or (f"The plan leaves {missing} out." if missing else "")
-        checked.append({"text": _self_contained(number, parts), "problem": why})
+            why, text = _as_text(part["text"], words[number - 1], marked)
+        checked.append({"text": text, "problem": why, "words": said or text})
+    for text in map(marked.restored, extra):
+        checked.append({"text": text, "problem": "", "words": text})
     return checked
+
+
+def _without(text: str, sentences: Sequence[str]) -> str:
+    for sentence in sentences:
+        text = text.replace(sentence, "")
+    return trimmed(text)
+
+
+def _missing(number: int, parts: Sequence[Part], words: Sequence[str]) -> str:
+    """Say which number of its own words an expression leaves to no part."""
+    expressions = [part["text"] for part in parts if part["tool"]]
+    texts = [text for text, part in zip(words, parts, strict=True) if not part["tool"]]
+    missing = unused(expressions, texts, words[number - 1])
+    return f"The plan leaves {missing} out." if missing else ""
+
+
+def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:
+    """Return what is wrong with a text, and the text in words of the request."""
+    said = set(_WORDS.findall(words.casefold()))
+    its = _WORDS.findall(text.casefold())
+    if len(its) - sum(word in said for word in its) <= max(1, len(its) // 5):
+        return "", marked.restored(words)
+    foreign = foreign_word(text, marked)
+    return (f"{foreign} isn't in the request." if foreign else ""), marked.restored(text)
+
+
+_WORDS = re.compile(r"\w+")
 
 
 def _why_not(part: Part, marked: MarkedText, values: dict[int, Any], number: int) -> str:

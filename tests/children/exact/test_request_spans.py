@@ -1,0 +1,92 @@
+"""Where a plan's parts stand in a request, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.children.exact.request_spans import left_out, spans
+
+
+def parts(*lines: str) -> list[tuple[str, bool]]:
+    """Return parts; an expression begins with =."""
+    return [(line.removeprefix("="), line.startswith("=")) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("request_", "plan", "words"),
+    [
+        (
+            "What's 15% of 240, and translate the answer into French",
+            parts("=15% * 240", "translate the answer into French"),
+            ["What's 15% of 240", "translate the answer into French"],
+        ),
+        (
+            "add up 12, 18 and 33, double it, and write the result as a Roman numeral",
+            parts("=12 + 18 + 33", "=#1 * 2", "=roman(#2)"),
+            ["add up 12, 18 and 33", "double it", "write the result as a Roman numeral"],
+        ),
+        (
+            "Is 97 prime? And explain in one line what a prime is.",
+            parts("=isprime(97)", "explain in one lien what a prime is"),
+            ["Is 97 prime?", "explain in one line what a prime is."],
+        ),
+        ("Wie viel ist 3 mal 4?", parts("=3 * 4"), ["Wie viel ist 3 mal 4?"]),
+    ],
+)
+def test_each_part_stands_for_its_own_words(
+    request_: str, plan: Sequence[tuple[str, bool]], words: list[str]
+) -> None:
+    assert spans(request_, plan) == words
+
+
+@pytest.mark.parametrize(
+    ("request_", "plan", "left"),
+    [
+        (
+            "What day is 2027-09-07? And what do people celebrate then?",
+            parts("=weekday(2027-09-07)"),
+            ["what do people celebrate then?"],
+        ),
+        (
+            "20% tax on 1200 €, and in 4 payments? Explain what tax is.",
+            parts("=1200 + 20%", "=#1 / 4"),
+            ["Explain what tax is."],
+        ),
+        (
+            "1200 € plus 20% de TVA, combien ? Explique aussi le mot abricot.",
+            parts("=1200 + 20%"),
+            ["Explique aussi le mot abricot."],
+        ),
+        ("A jacket costs 129 and it's 30% off. What do I pay?", parts("=129 - 30%"), []),
+        ("What do I pay? A jacket costs 129 and it's 30% off.", parts("=129 - 30%"), []),
+        ("30 people at tables of 8. I need tables, many of them.", parts("=ceil(30 / 8)"), []),
+        ("2 + 3? Thanks a lot!", parts("=2 + 3"), []),
+        ("Days until New Year's Eve? Write a rhyme about it.", parts("=days(today, newyearseve)",
+         "write a rhyme about it"), []),
+    ],
+)  # fmt: skip
+def test_a_sentence_that_no_part_is_about_is_found(
+    request_: str, plan: Sequence[tuple[str, bool]], left: list[str]
+) -> None:
+    assert left_out(request_, plan) == left
+
+
+SOME = ("add", "12", "and", "7,", "then", "write.", "a", "poem?", "3.5", "km", "#1", "*")
+WORDS = st.lists(st.sampled_from(SOME), min_size=1)
+    st.sampled_from("add 12 and 7, then write. a poem? 3.5 km #1 *".split()), min_size=1
+)
+
+
+@given(WORDS, st.lists(st.tuples(WORDS.map(" ".join), st.booleans()), min_size=1, max_size=5))
+def test_any_plan_has_a_span_for_each_part_and_adds_no_words(
+    request_: list[str], plan: list[tuple[str, bool]]
+) -> None:
+    text = " ".join(request_)
+    found = spans(text, plan)
+    assert len(found) == len(plan)
+    assert all(words in text for words in [*found, *left_out(text, plan)])
+    assert sum(map(len, found)) <= len(text)
