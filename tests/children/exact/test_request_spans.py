@@ -61,6 +61,7 @@ def test_each_part_stands_for_its_own_words(
             parts("=1200 + 20%"),
             ["Explique aussi le mot abricot."],
         ),
+        ("Pasa 26 mi a km. ¿Quién fue él?", parts("=26 mi -> km"), ["¿Quién fue él?"]),
         ("A jacket costs 129 and it's 30% off. What do I pay?", parts("=129 - 30%"), []),
         ("What do I pay? A jacket costs 129 and it's 30% off.", parts("=129 - 30%"), []),
         ("30 people at tables of 8. I need tables, many of them.", parts("=ceil(30 / 8)"), []),

@@ -21,6 +21,13 @@ _JOINT = re.compile(
 _JOINTS = r"(?:and|und|et|y|e|also|außerdem|then|dann|puis|luego|poi|depois)"
 _BEFORE = re.compile(rf"^(?:[\s,.;:?!)]+|{_JOINTS}(?=[\s,:]))+", re.IGNORECASE)
 _AFTER = re.compile(rf"(?:[\s,;:(]+|(?<=[\s,.?!;]){_JOINTS})+$", re.IGNORECASE)
+_NO_NUMBER = re.compile(
+    r"^[¿\s]*(?:(?:and|und|et|y|e)\s+)?[¿]?(?:who|whose|why|where|wer|wessen|warum|wieso|weshalb|wo|qui"
+    r"|pourquoi|où|quién(?:es)?|por qué|dónde|chi|perché|dove|quem|por que|onde)(?!\w)",
+    re.IGNORECASE,
+)
+"""How a question begins that no number answers."""
+
 MIN_WORDS = 4
 """A shorter sentence is no part of its own ("Thanks a lot!"), but where it asks, one fewer is."""
 SHARED_LETTERS = 5
@@ -57,7 +64,8 @@ def left_out(request: str, parts: Sequence[tuple[str, bool]]) -> list[str]:
             continue
         beside = [s for s in sentences[max(0, place - 1) : place + 2] if s is not sentence]
         told = [s for s in beside if any(map(s.touches, computed))]
-        if "?" in text and any("?" not in request[s.start : s.end] for s in told):
+        is_open = "?" in text and not _NO_NUMBER.search(text)
+        if is_open and any("?" not in request[s.start : s.end] for s in told):
             continue
         if told and _shares(words, request, computed):
             continue
