@@ -26,8 +26,9 @@ MIN_COMPUTED_CONFIDENCE = -0.05
 """The same for a single sum. Of 390 that tools can answer, 267 are then computed rightly and 16
 wrongly; with -0.15 302 and 41."""
 
-MIN_MIXED_CONFIDENCE = -0.08
+MIN_MIXED_CONFIDENCE = -0.12
 """The same for several parts, one of them computed: longer plans hold more that could be otherwise.
+Of 150 requests with parts 11 more get a step for each than with -0.08, of 600 others none.
 """
 
 MAX_COMPUTED_CHARS = 200
