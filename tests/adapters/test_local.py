@@ -177,7 +177,8 @@ async def test_no_secret_reaches_the_child() -> None:
     before = set(children())
     worker.warm()
     [pid] = set(children()) - before
-    known = psutil.Process(pid).environ()
+    while not (known := psutil.Process(pid).environ()):  # empty until it has become the child
+        await asyncio.sleep(0.01)
     await worker.aclose()
     assert "PATH" in known
     assert "canary" not in str(known)
