@@ -177,7 +177,7 @@ async def test_no_secret_reaches_the_child() -> None:
     before = set(children())
     worker.warm()
     [pid] = set(children()) - before
-    while not (known := psutil.Process(pid).environ()):  # empty until it has become the child
+    while not (known := psutil.Process(pid).environ()):  # noqa: ASYNC110 - empty until its exec
         await asyncio.sleep(0.01)
     await worker.aclose()
     assert "PATH" in known
