@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Protocol
 
 from baton.domain.chat import Message, Purpose, Request, Role
@@ -16,6 +17,7 @@ from baton.domain.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need,
 from baton.engine.plan_lines import PlanPart, parse_lines
 from baton.engine.ports import Situation, Worker
 from baton.engine.request_cues import may_have_parts
+from baton.engine.router import text_need
 
 MAX_PLAN_TOKENS = 160
 MIN_CONFIDENCE = -0.05
@@ -34,6 +36,10 @@ Of 150 requests with parts 11 more get a step for each than with -0.08, of 600 o
 MAX_COMPUTED_CHARS = 200
 """A longer request for one thing is a story with numbers in it, which an expression seldom tells
 whole. What people have computed has fewer than 100."""
+
+
+IN_DOUBT = Need("calculation", 2)
+"""What a part asks of a model whose expression isn't computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class RequestTools(Protocol):
         ...
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
-        """Return the parts as subtasks, then the sentences that none of them is about.
+        """Return the parts as subtasks, then what the plan omits.
 
         Raises WorkerError.
         """
@@ -126,14 +132,16 @@ async def split(conductor: TrainedConductor, situation: Situation, write: Write)
 def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[PlanPart, ...]:
     """Return a request's parts as subtasks, () where they are in doubt.
 
-    An expression in doubt is a model's to work out, in the person's words; so is what the plan left
-    out. Where that leaves no other part, or too many, the request isn't split.
+    A model works out an expression in doubt from the person's words, and what the plan omits.
+    Where a text is in doubt, a single expression is, or the parts are too many, it isn't split.
     """
-    if len(checked) > MOST_DRAWN or any(
-        check.problem and not part.tool for part, check in zip(parts, checked, strict=False)
-    ):
-        return ()
-    if len(checked) == 1 and checked[0].problem:
+    tools = [part.tool for part in parts]
+    in_doubt = [
+        check
+        for check, tool in zip_longest(checked, tools)
+        if check.problem and (not tool or len(checked) == 1)
+    ]
+    if in_doubt or len(checked) > MOST_DRAWN:
         return ()
     sound = tuple(
         replace(part, text=check.words, tool="", need=IN_DOUBT)
@@ -141,11 +149,10 @@ def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tu
         else replace(part, text=check.text)
         for part, check in zip(parts, checked, strict=False)
     )
-    return (*sound, *(PlanPart(check.text) for check in checked[len(parts) :]))
-
-
-IN_DOUBT = Need("calculation", 2)
-"""What a part asks of a model whose expression isn't computed."""
+    return (
+        *sound,
+        *(PlanPart(check.text, need=text_need(check.text)) for check in checked[len(parts) :]),
+    )
 
 
 def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | None) -> bool:

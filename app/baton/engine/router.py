@@ -143,6 +143,12 @@ def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
     )
 
 
+def text_need(text: str) -> Need:
+    """Return what a text asks of a worker, by the rule."""
+    kind = _kind(text, False)
+    return Need(kind, _difficulty(text, len(text), kind, _parts(text)))
+
+
 def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None = None) -> Route:
     """Return the route to models: by the rule, as far as no estimate says it better.
 

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 
 import gym
 
-from baton.domain.chat import Role, Turn, TurnStatus
-from baton.domain.labels import Label
-from baton.domain.plan import Material, Need
-from baton.engine.router import routed
+from baton.domain.plan import Need
+from baton.engine.router import text_need
 
 _JOIN = re.compile(
     r"(?:[.;?!]\s+|,?\s+)(?:and then|and also|and|then|also|und dann|und|dann|et puis|et|puis|"
@@ -65,8 +63,6 @@ def by_rule(prompt: str, has_tool: bool) -> Sequence[tuple[str, Need, bool]]:
     pieces = [piece for piece in pieces if len(piece.split()) > 1] or [prompt]
     found = []
     for piece in pieces[:4]:
-        turn = Turn("", "", None, Role.USER, piece, TurnStatus.DONE, Label.LOCAL, 0.0)
-        need = routed(Material((turn,)), ()).need
         computed = has_tool and len(piece) < 80 and _SUM.search(piece) is not None
-        found.append((piece, Need("calculation", 1) if computed else need, computed))
+        found.append((piece, Need("calculation", 1) if computed else text_need(piece), computed))
     return found

@@ -24,6 +24,7 @@ import gym
 import score_episodes
 from judge import HELD_OUT, is_same
 
+from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import mark
 from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
@@ -91,8 +92,8 @@ def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterat
 
     A single step that no tool does is the request itself.
     """
-    marked = mark(row["prompt"])
-    said = f"{step.text} {mark(step.text, marked.language).text}".casefold()
+    language = guess_language(row["prompt"])
+    words = f"{step.text} {mark(step.text, language).text}".casefold()
     for number, true in enumerate(true_parts(row), start=1):
         is_computed = true["tool"] != "text"
         if step.tool:
@@ -101,7 +102,7 @@ def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterat
         elif (
             is_alone
             or step.is_whole
-            or all(str(piece).casefold() in said for piece in true["must_contain"])
+            or all(str(piece).casefold() in words for piece in true["must_contain"])
         ):
             yield number
 

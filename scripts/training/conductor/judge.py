@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from planner import Planner, Written, checked
+from planner import Planner, Written, check_plan
 
 from baton.adapters.local import starter
 from baton.children.exact import CannotCompute
@@ -91,7 +91,7 @@ def followed(written: Written) -> Sequence[PlanPart] | None:
         return None
     if not is_followed(written.prompt, parts, written.confidence):
         return None
-    return sound_parts(parts, checked(written.prompt, parts)) or None
+    return sound_parts(parts, check_plan(written.prompt, parts)) or None
 
 
 def grade_computable(written: Written, row: Row) -> list[str]:

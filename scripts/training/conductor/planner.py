@@ -41,7 +41,7 @@ class Written:
 _HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 
 
-def checked(prompt: str, parts: Sequence[PlanPart]) -> list[CheckedPart]:
+def check_plan(prompt: str, parts: Sequence[PlanPart]) -> list[CheckedPart]:
     """Return what the product's check says of a plan's parts."""
     asked: list[Part] = [
         {"tool": _HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}

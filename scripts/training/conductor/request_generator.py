@@ -322,10 +322,9 @@ def _holds_words(example: Example) -> bool:
     if example.kind != HAND:
         return True
     there = set(_WORD.findall(example.prompt.casefold()))
-    texts = (line.partition(": ")[2].partition(" <- ")[0] for line in example.plan
-             if not _TOOL_LINE.match(line))  # fmt: skip
-    return all(there.issuperset(_WORD.findall(mark(text, example.language).text.casefold()))
-               for text in texts)  # fmt: skip
+    texts = [line.partition(": ")[2] for line in example.plan if not _TOOL_LINE.match(line)]
+    marked = (mark(text.partition(" <- ")[0], example.language).text for text in texts)
+    return all(there.issuperset(_WORD.findall(text.casefold())) for text in marked)
 
 
 HEADS = {tool: head for head, tool in TOOL_HEADS.items()}

@@ -19,16 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import gym
-from planner import Planner, checked
+from planner import Planner, check_plan
 
 from baton.adapters.local import conductor_adapter, starter
-from baton.domain.chat import Role, Turn, TurnStatus, about_tokens
+from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import DIRECT, Material, Need
+from baton.domain.plan import DIRECT, Need
 from baton.engine.plan_lines import PlanPart, parse_lines
 from baton.engine.request_parts import least_confidence
-from baton.engine.router import routed
+from baton.engine.router import text_need
 
 Spreads = Sequence[tuple[float, ...]]
 
@@ -84,12 +83,12 @@ def read_parts(
 def as_steps(
     prompt: str, parts: Sequence[PlanPart], has_tool: bool, confidence: float
 ) -> list[PlanPart]:
-    """Return a plan's parts as subtasks, then what it leaves out.
+    """Return a plan's parts as subtasks, then what it omits.
 
     A tool computes what the product would have it compute; the rest is a model's, in the person's
     words.
     """
-    found = checked(prompt, parts)
+    found = check_plan(prompt, parts)
     has_tool = has_tool and confidence >= least_confidence(parts)
     read = []
     for part, check in zip(parts, found, strict=False):
@@ -102,10 +101,8 @@ def as_steps(
                 part.inputs,
             )
         )
-    extra = (Turn("", "", None, Role.USER, check.text, TurnStatus.DONE, Label.LOCAL, 0.0)
-             for check in found[len(parts):])  # fmt: skip
-    return [*read, *(PlanPart(turn.text, "", routed(Material((turn,)), ()).need)
-                     for turn in extra)]  # fmt: skip
+    omitted = found[len(parts) :]
+    return [*read, *(PlanPart(check.text, need=text_need(check.text)) for check in omitted)]
 
 
 def _difficulty(expression: str) -> int:

@@ -90,6 +90,18 @@ def test_a_word_may_be_bent_but_not_another() -> None:
     assert why("schreibe etwas über die Gärten im Herbst") == ""
 
 
+def test_nothing_is_built_on_an_expression_in_doubt() -> None:
+    request = "What is 17 times 23 times 9, and halve it?"
+    checked = check_parts(request, [part("calc", "17 * 23"), part("calc", "#1 / 2", 1)])
+    assert all(c["problem"] for c in checked)
+    assert checked[1]["words"] == "halve it?"
+
+
+def test_background_that_the_plan_omits_is_a_problem() -> None:
+    request = "My sister turns 30 this week. What is 15% of 80?"
+    assert check_parts(request, [part("calc", "15% * 80")])[1]["problem"]
+
+
 def test_a_sum_that_goes_on_holds_the_sum_before() -> None:
     request = "What is 480 - 15%, halve it, then add 7"
     parts = [part("calc", "480 - 15%"), part("calc", "#1 / 2", 1), part("calc", "#2 + 7", 2)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.exact.request_spans import left_out, spans
+from baton.children.exact.request_spans import divide
 
 
 def parts(*lines: str) -> list[tuple[str, bool]]:
@@ -40,7 +40,7 @@ def parts(*lines: str) -> list[tuple[str, bool]]:
 def test_each_part_stands_for_its_own_words(
     request_: str, plan: Sequence[tuple[str, bool]], words: list[str]
 ) -> None:
-    assert spans(request_, plan) == words
+    assert divide(request_, plan).words == words
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_each_part_stands_for_its_own_words(
 def test_a_sentence_that_no_part_is_about_is_found(
     request_: str, plan: Sequence[tuple[str, bool]], left: list[str]
 ) -> None:
-    assert left_out(request_, plan) == left
+    assert divide(request_, plan).omitted == left
 
 
 SOME = ("add", "12", "and", "7,", "then", "write.", "a", "poem?", "3.5", "km", "#1", "*")
@@ -85,7 +85,14 @@ def test_any_plan_has_a_span_for_each_part_and_adds_no_words(
     request_: list[str], plan: list[tuple[str, bool]]
 ) -> None:
     text = " ".join(request_)
-    found = spans(text, plan)
-    assert len(found) == len(plan)
-    assert all(words in text for words in [*found, *left_out(text, plan)])
-    assert sum(map(len, found)) <= len(text)
+    division = divide(text, plan)
+    assert len(division.words) == len(plan)
+    pieces = [*division.omitted, division.background]
+    assert all(words in text for words in pieces)
+    assert all(word in text.split() for part in division.words for word in part.split()[1:-1])
+    assert sum(map(len, [*division.words, *pieces])) <= len(text)
+
+
+def test_a_story_before_the_sums_is_background_and_not_a_request() -> None:
+    division = divide("My sister turns 30 this week. What is 15% of 80?", parts("=15% * 80"))
+    assert (division.omitted, division.background) == ([], "My sister turns 30 this week.")

@@ -32,7 +32,7 @@ class RequestReader:
         return str(found["text"])
 
     async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
-        """Return the parts as subtasks, then what they leave out. Raises WorkerError."""
+        """Return the parts as subtasks, then what the plan omits. Raises WorkerError."""
         asked: dict[str, Any] = {
             "request": request,
             "parts": [

@@ -16,7 +16,7 @@ from baton.children.exact.expression import evaluate
 from baton.children.exact.expression_check import foreign_word, problem, unused
 from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import MarkedText, mark
-from baton.children.exact.request_spans import left_out, spans, trimmed
+from baton.children.exact.request_spans import divide
 from baton.children.exact.result_text import plain_value, result_text
 from baton.children.exact.written_expression import written_expression
 from baton.domain.fences import parts as fenced_parts
@@ -29,6 +29,7 @@ _DEFINITION = re.compile(r"#(\d) = (calc|units|clock): (.+)")
 _UNKNOWN = Fraction(7)
 """What the number in a text that isn't written yet is taken to be, to see whether it would do."""
 
+_WORD = re.compile(r"\w+")
 _RESULT = re.compile(r"Result (\d):")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?![\d:-])")
 
@@ -65,58 +66,51 @@ def mark_request(request: str) -> Mapping[str, str]:
 
 
 def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
-    """Return the parts as subtasks with what is wrong with each, then what they leave out.
+    """Return the parts as subtasks with what is wrong with each, then what the plan omits.
 
-    A text becomes the words of the request that it stands for. A sentence that no part is about
-    stands behind the others as a part without a problem.
+    A text becomes the words of the request that it stands for. What the plan omits is a part of
+    its own; background that it omits is a part with a problem.
     """
     marked = mark(request)
-    shown = [(part["text"], bool(part["tool"])) for part in parts]
-    is_whole = len(parts) == 1
-    extra = left_out(marked.text, shown)
-    words = [marked.text] if is_whole and not extra else spans(marked.text, shown)
-    words = [_without(text, extra) for text in words]
+    division = divide(marked.text, [(part["text"], bool(part["tool"])) for part in parts])
     values: dict[int, Any] = {}
     checked: list[CheckedPart] = []
     for number, part in enumerate(parts, start=1):
-        said = marked.restored(words[number - 1])
+        words = division.words[number - 1]
         if part["tool"]:
-            why = _why_not(part, marked, values, number) or _missing(number, parts, words)
+            why = _why_not(part, marked, values, number)
+            why = why or _missing(words, parts, division.words)
+            if why:  # no later expression builds on one in doubt
+                values.pop(number, None)
             text = _self_contained(number, parts)
         else:
             values[number] = _UNKNOWN
-            why, text = _as_text(part["text"], words[number - 1], marked)
-        checked.append({"text": text, "problem": why, "words": said or text})
-    for text in map(marked.restored, extra):
+            why, text = _as_text(part["text"], words, marked)
+        said = marked.restored(words) or text
+        checked.append({"text": text, "problem": why, "words": said})
+    for text in map(marked.restored, division.omitted):
         checked.append({"text": text, "problem": "", "words": text})
+    if text := marked.restored(division.background):
+        checked.append({"text": text, "problem": "The plan leaves it out.", "words": text})
     return checked
 
 
-def _without(text: str, sentences: Sequence[str]) -> str:
-    for sentence in sentences:
-        text = text.replace(sentence, "")
-    return trimmed(text)
-
-
-def _missing(number: int, parts: Sequence[Part], words: Sequence[str]) -> str:
-    """Say which number of its own words an expression leaves to no part."""
+def _missing(words: str, parts: Sequence[Part], all_words: Sequence[str]) -> str:
+    """Say which number of a part's words no part holds."""
     expressions = [part["text"] for part in parts if part["tool"]]
-    texts = [text for text, part in zip(words, parts, strict=True) if not part["tool"]]
-    missing = unused(expressions, texts, words[number - 1])
+    texts = [text for text, part in zip(all_words, parts, strict=True) if not part["tool"]]
+    missing = unused(expressions, texts, words)
     return f"The plan leaves {missing} out." if missing else ""
 
 
 def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:
     """Return what is wrong with a text, and the text in words of the request."""
-    said = set(_WORDS.findall(words.casefold()))
-    its = _WORDS.findall(text.casefold())
-    if len(its) - sum(word in said for word in its) <= max(1, len(its) // 5):
+    there = set(_WORD.findall(words.casefold()))
+    its_words = _WORD.findall(text.casefold())
+    if sum(word not in there for word in its_words) <= max(1, len(its_words) // 5):
         return "", marked.restored(words)
     foreign = foreign_word(text, marked)
     return (f"{foreign} isn't in the request." if foreign else ""), marked.restored(text)
-
-
-_WORDS = re.compile(r"\w+")
 
 
 def _why_not(part: Part, marked: MarkedText, values: dict[int, Any], number: int) -> str:
