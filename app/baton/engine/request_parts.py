@@ -149,10 +149,8 @@ def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tu
         else replace(part, text=check.text)
         for part, check in zip(parts, checked, strict=False)
     )
-    return (
-        *sound,
-        *(PlanPart(check.text, need=text_need(check.text)) for check in checked[len(parts) :]),
-    )
+    omitted = [check.text for check in checked[len(parts) :]]
+    return (*sound, *(PlanPart(text, need=text_need(text)) for text in omitted))
 
 
 def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | None) -> bool:
