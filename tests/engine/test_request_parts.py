@@ -142,7 +142,7 @@ async def test_a_plan_in_doubt_leaves_the_request_whole() -> None:
 
 def test_one_sum_asks_for_more_certainty_than_several_parts() -> None:
     tasks, mixed = parse_lines("writing1: a\nwriting1: b"), parse_lines("calc: 1\nwriting1: b")
-    assert is_followed(TWO, tasks, -0.04)
+    assert is_followed(TWO, tasks, -0.02)
     assert not is_followed(TWO, tasks, -0.07)
     assert is_followed(TWO, mixed, -0.07)
     assert is_followed(TWO, mixed[:1], -0.04)

@@ -90,19 +90,20 @@ def believed(
 def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterator[int]:
     """Yield the true parts that a step covers: by its value, or by the words that it must hold.
 
-    A single step that no tool does is the request itself.
+    A value counts as written, and with earlier results written out. A single step that no tool does
+    is the request itself.
     """
     language = guess_language(row["prompt"])
     words = f"{step.text} {mark(step.text, language).text}".casefold()
     for number, true in enumerate(true_parts(row), start=1):
-        is_computed = true["tool"] != "text"
-        if step.tool:
-            if is_computed and is_same(part, f"{true['tool']}: {true['expression']}"):
-                yield number
-        elif (
-            is_alone
-            or step.is_whole
-            or all(str(piece).casefold() in words for piece in true["must_contain"])
+        line = f"{true['tool']}: {true.get('expression', '')}"
+        if any(form.tool and is_same(form, line) for form in (part, step)) or (
+            not step.tool
+            and (
+                is_alone
+                or step.is_whole
+                or all(str(piece).casefold() in words for piece in true["must_contain"])
+            )
         ):
             yield number
 

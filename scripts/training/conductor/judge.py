@@ -31,7 +31,7 @@ from baton.children.exact.quantities import Amount
 from baton.domain.errors import PlanError
 from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
 from baton.engine.request_cues import may_have_parts
-from baton.engine.request_parts import is_followed, sound_parts
+from baton.engine.request_parts import is_followed, is_one_sum, sound_parts
 
 HELD_OUT = Path(__file__).parent / "held_out"
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))
@@ -95,13 +95,13 @@ def followed(written: Written) -> Sequence[PlanPart] | None:
 
 
 def grade_computable(written: Written, row: Row) -> list[str]:
-    """Return what became of a prompt that a tool can answer."""
+    """Return what became of a prompt that a tool can answer; in several steps, the last is it."""
     parts = followed(written)
     if parts is None:
         return ["not computed"]
-    if len(parts) > 1:
-        return ["split"]
-    return ["right" if parts[0].tool and is_same(parts[0], row["expression"]) else "wrong"]
+    if not is_one_sum(parts):
+        return ["split"] if len(parts) > 1 else ["wrong"]
+    return ["right" if is_same(parts[-1], row["expression"]) else "wrong"]
 
 
 def grade_whole(written: Written, row: Row) -> list[str]:
