@@ -82,6 +82,14 @@ def test_every_kind_knows_right_from_wrong(kind: str, answer: str, right: str, w
     assert not grade(question(kind, answer), "")
 
 
+@pytest.mark.parametrize(
+    ("text", "share"), [("391, and bonjour.", 1), ("It's 391.", 0.5), ("3910", 0), ("", 0)]
+)
+def test_of_several_parts_the_right_ones_count(text: str, share: float) -> None:
+    asked = Question("q", "17 * 23, in French?", "", "parts", parts=(r"\b391\b", "(?i)bonjour"))
+    assert grade(asked, text) == share
+
+
 def test_a_question_shows_its_choices_with_letters() -> None:
     asked = Question("q", "Which?", "B", "choice", choices=("red", "blue"))
     assert asked.prompt == "Which?\nA. red\nB. blue"

@@ -18,6 +18,7 @@ from baton.domain.grading import (
     CHOICE,
     KINDS,
     NUMBER,
+    PARTS,
     PYTHON,
     REGEX,
     TEXT,
@@ -36,7 +37,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
     id: str | int
     question: str
-    answer: str | int | float = ""
+    answer: str | int | float | list[str] = ""
     kind: str = TEXT
     tests: str = ""
     system: str | None = None
@@ -92,22 +93,26 @@ def _lines(name: str, text: str) -> Iterator[Question]:
 
 def _question(line: _Line) -> Question:
     """Return the question in a line. Raises ValueError for one that can't be graded."""
-    answer = str(line.answer)
+    is_list = isinstance(line.answer, list)
+    parts = tuple(line.answer) if isinstance(line.answer, list) else ()
+    answer = "" if is_list else str(line.answer)
     if line.kind not in KINDS:
         raise ValueError(f"there is no kind {line.kind!r}")
+    if is_list != (line.kind == PARTS):
+        raise ValueError("a list of answers and kind parts go together")
     if line.kind == PYTHON and not line.tests.strip():
         raise ValueError("kind python needs tests")
-    if line.kind != PYTHON and not answer.strip():
+    if line.kind != PYTHON and not (answer.strip() or parts):
         raise ValueError("the answer is missing")
     if line.kind == NUMBER and number_in(answer) is None:
         raise ValueError(f"{answer!r} is no number")
     if line.kind == CHOICE and not re.fullmatch(r"\(?[A-Za-z][).]?", answer.strip()):
         raise ValueError(f"{answer!r} is no letter")
-    if line.kind == REGEX:
+    for pattern in parts or ([answer] if line.kind == REGEX else []):
         try:
-            re.compile(answer)
+            re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"{answer!r} is no regular expression ({error})") from error
+            raise ValueError(f"{pattern!r} is no regular expression ({error})") from error
     return Question(
         str(line.id),
         line.question,
@@ -116,6 +121,7 @@ def _question(line: _Line) -> Question:
         line.tests,
         line.system,
         tuple(line.choices),
+        parts,
     )
 
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from baton.engine.bench import Played, Row
 
 _EXAMPLES = """\b
-A line of DATASET is a question, graded by its kind (number, choice, regex, python, text):
+A line of DATASET is a question, graded by its kind (number, choice, regex, parts, python, text):
   {"id": "1", "question": "What is 6 times 7?", "answer": 42, "kind": "number"}
-  {"id": "2", "question": "Write f.", "kind": "python", "tests": "assert f() == 1"}
+  {"id": "2", "question": "6 * 7, and say hello", "answer": ["42", "(?i)hello"], "kind": "parts"}
+  {"id": "3", "question": "Write f.", "kind": "python", "tests": "assert f() == 1"}
 `system` and `choices` may be there. A .csv or .csv.gz holds recorded answers of real
 models (columns id, text, answer and, for each model, m:NAME, p:NAME and l:NAME), which
 are replayed: no model is loaded and nothing is sent.

@@ -1,7 +1,8 @@
 """Whether an answer is right, as far as that can be told without a person; and how sure that is.
 
 A question with its right answer is graded by what its kind says: a number by its value, a choice by
-its letter, a text by a regular expression, code by its tests (elsewhere: it must be executed).
+its letter, a text by a regular expression, the parts of a request by one each, code by its tests
+(elsewhere: it must be executed).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from fractions import Fraction
 
 from baton.domain.fences import blocks
 
-NUMBER, CHOICE, REGEX, PYTHON, TEXT = "number", "choice", "regex", "python", "text"
-KINDS = (NUMBER, CHOICE, REGEX, PYTHON, TEXT)
+NUMBER, CHOICE, REGEX, PARTS = "number", "choice", "regex", "parts"
+PYTHON, TEXT = "python", "text"
+KINDS = (NUMBER, CHOICE, REGEX, PARTS, PYTHON, TEXT)
 """How a question may be graded."""
 
 
@@ -24,8 +26,9 @@ KINDS = (NUMBER, CHOICE, REGEX, PYTHON, TEXT)
 class Question:
     """One question of a dataset. `tests` are Python that fails for wrong code (`kind` python).
 
-    `choices` are shown with letters after the question. `system` None is the worker's own. `key` is
-    the same for the same question in another file, "" where that isn't known.
+    `choices` are shown with letters after the question. `parts` are regular expressions, one for
+    each thing that the question asks for (`kind` parts). `system` None is the worker's own. `key`
+    is the same for the same question in another file, "" where that isn't known.
     """
 
     id: str
@@ -35,6 +38,7 @@ class Question:
     tests: str = ""
     system: str | None = None
     choices: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     key: str = ""
 
     @property
@@ -97,17 +101,23 @@ def tokens_in(text: str) -> int:
     return -(-len(text) // 4)
 
 
-def grade(question: Question, text: str) -> bool:
-    """Tell whether a text holds the right answer. Code is graded by executing its tests instead."""
+def grade(question: Question, text: str) -> float:
+    """Return how much of the right answer a text holds, from 0 to 1; only parts give shares.
+
+    Code is graded by executing its tests instead.
+    """
     match question.kind:
         case "number":
-            return _same_number(text, question.answer)
+            return float(_same_number(text, question.answer))
         case "choice":
-            return choice_in(text) == question.answer.strip().strip("().").upper()
+            return float(choice_in(text) == question.answer.strip().strip("().").upper())
         case "regex":
-            return re.search(question.answer, text) is not None
+            return float(re.search(question.answer, text) is not None)
+        case "parts":
+            found = [re.search(part, text) is not None for part in question.parts]
+            return sum(found) / len(found)
         case _:
-            return _plain(_after_cue(text) or text) == _plain(question.answer)
+            return float(_plain(_after_cue(text) or text) == _plain(question.answer))
 
 
 # What is said to be the answer

@@ -94,9 +94,9 @@ class Grader:
             return (0.0, "The answer was cut at its cap.") if view.cut else (once.score, "")
         if question.kind == PYTHON:
             return await self._tested(question, view.answer)
-        if not question.answer:
+        if not (question.answer or question.parts):
             return None, "There is no answer to compare with."
-        return float(grade(question, view.answer)), ""
+        return grade(question, view.answer), ""
 
     async def _tested(self, question: Question, text: str) -> tuple[float | None, str]:
         if self._execute is None:
