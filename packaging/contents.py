@@ -41,6 +41,7 @@ ROUTER = (
     "lengths.npz",
     "skills.json",
     "tokenizer.json",
+    "turns.npz",
 )
 """All of the router but the questions that it was trained with."""
 

@@ -18,9 +18,17 @@ from baton.adapters.router import LearnedRouter, Limits, candidates, lacking, sh
 from baton.children.process import Child, Died, environment
 from baton.domain.chat import Card, Role, Turn, TurnStatus
 from baton.domain.labels import Label
-from baton.domain.plan import KINDS, Material
+from baton.domain.plan import KINDS, Material, Need
 from baton.domain.routing import Draft
 from baton.engine.ports import Route
+from baton.engine.turns import (
+    Position,
+    Seen,
+    TurnRole,
+    position_figures,
+    scores_by_rule,
+    worker_figures,
+)
 
 PATIENT = Limits(warm=30, cold=60)
 """For what is not about time: the machine may be busy."""
@@ -115,6 +123,17 @@ async def test_texts_of_one_meaning_are_more_alike(router: LearnedRouter) -> Non
     table = await router.likeness([*texts, *PROMPTS.values()])
     assert len(table) == len(texts) + len(PROMPTS)
     assert table[0][1] > table[0][2] + 0.2
+
+
+async def test_turns_are_scored_for_every_role_and_worker(router: LearnedRouter) -> None:
+    for workers in ([Seen(0.9, 4.0, 0.0)], [Seen(0.1, 1.0, 0.0), Seen(0.9, 4.0, 0.0)]):
+        figures = [worker_figures(worker, n, Position()) for n, worker in enumerate(workers)]
+        position = position_figures(Position(), Need("knowledge", 3))
+        scores = await router.score_turns("Who built the Parthenon?", position, figures)
+        assert [len(row) for row in scores] == [len(workers)] * len(TurnRole)
+        assert scores != scores_by_rule(figures)
+        works = scores[TurnRole.WORKER]
+        assert works == sorted(works)
 
 
 async def test_two_routes_at_once_are_two_answers(router: LearnedRouter) -> None:

@@ -19,6 +19,7 @@ from baton.engine.comparing import alike, judged
 from baton.engine.evidence import drafts
 from baton.engine.ports import Funds, Proposal, Route, Situation, Strategy
 from baton.engine.strategies import strategy
+from baton.engine.turns import scores_by_rule
 
 BILLION = 1_000_000_000
 TINY = Card("tiny", "local", "Tiny", context=8192, parameters=135_000_000)
@@ -90,6 +91,9 @@ class Desk:
     asked: list[str] = field(default_factory=list)
     weighed: list[str] = field(default_factory=list)
     parts: Plan | None = None
+    scores: Callable[..., Sequence[Sequence[float]]] = field(
+        default=lambda _, workers: scores_by_rule(workers)
+    )
 
     async def funds(self) -> Funds:
         return self.money
@@ -122,6 +126,11 @@ class Desk:
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return alike(texts)
+
+    async def score_turns(
+        self, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        return self.scores(position, workers)
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         self.weighed.append(worker)

@@ -67,6 +67,13 @@ class Adversary:
         size = len(texts) + self._random.choice([0, 0, 1])
         return [[self._figure() for _ in range(size)] for _ in texts]
 
+    async def score_turns(
+        self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return scores of which there may be too many."""
+        size = len(workers) + self._random.choice([0, 0, 1])
+        return [[self._figure() for _ in range(size)] for _ in range(3)]
+
     async def aclose(self) -> None:
         """Nothing is held."""
 

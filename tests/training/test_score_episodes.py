@@ -63,5 +63,20 @@ def test_what_can_not_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "can't be read as JSON lines" in done.stderr
     assert "Traceback" not in done.stderr
-    named = score(broken, tmp_path / "out.jsonl", "--assign", "model")
-    assert "Use --assign code" in named.stderr
+
+
+def test_the_head_names_workers_without_a_search(tmp_path: Path) -> None:
+    prompts = ["Write a short poem about autumn, then tell me how much 48 / 6 is", "Hello!"]
+    rows = [
+        {"id": str(n), "prompt": prompt, "attachment_tokens": 0, "workers": ROSTER}
+        for n, prompt in enumerate(prompts)
+    ]
+    episodes, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    episodes.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    done = score(episodes, out, "--assign", "model")
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads(line)["plan"] for line in out.read_text("utf-8").splitlines())
+    assert [step["worker"] for step in first[:2]] == ["b2", "calc"]
+    assert second[0]["worker"] in ("a1", "b2")
+    for step in (*first[2:], *second[1:]):
+        assert step["subtask"].startswith("Check")

@@ -6,6 +6,7 @@
     estimate  id, text, candidates
     judge     id, text, candidates, drafts, estimate (or null)
     likeness  id, texts
+    turns     id, text, position, workers
     rated     rated: labels for the next `learn`, some at a time
     learn     id, target
     cancel    id: nobody waits for that answer any more
@@ -143,6 +144,9 @@ class Scorer:
     def _likeness(self, frame: framing.Frame) -> Sequence[Sequence[float]]:
         return self._loaded.likeness(frame["texts"])
 
+    def _turns(self, frame: framing.Frame) -> Sequence[Sequence[float]]:
+        return self._loaded.score_turns(frame["text"], frame["position"], frame["workers"])
+
     def _learn(self, frame: framing.Frame) -> dict[str, Any]:
         rated, self._rated = self._rated, []
         return asdict(self._loaded.learn(rated, Path(frame["target"])))
@@ -152,6 +156,7 @@ _WORK: dict[str, Callable[[Scorer, framing.Frame], object]] = {
     "estimate": Scorer._estimate,
     "judge": Scorer._judge,
     "likeness": Scorer._likeness,
+    "turns": Scorer._turns,
     "learn": Scorer._learn,
 }
 

@@ -17,6 +17,7 @@ from baton.domain.routing import Draft, Estimate, Judgement
 from baton.engine.comparing import seen
 from baton.engine.policy import refuses
 from baton.engine.ports import Situation
+from baton.engine.turns import TurnRole, scores_by_rule
 
 
 def drafts(
@@ -91,6 +92,16 @@ def sound_likeness(rows: Sequence[Sequence[float]], count: int) -> list[list[flo
     if said:
         return [list(map(_within, row)) for row in rows]
     return [[float(a == b) for b in range(count)] for a in range(count)]
+
+
+def sound_scores(
+    rows: Sequence[Sequence[float]], workers: Sequence[Sequence[float]]
+) -> Sequence[Sequence[float]]:
+    """Return the scores of each role's workers; those of a rule where they can't be meant."""
+    said = len(rows) == len(TurnRole) and all(
+        len(row) == len(workers) and all(map(math.isfinite, row)) for row in rows
+    )
+    return rows if said else scores_by_rule(workers)
 
 
 def _finite(value: float | None) -> float | None:

@@ -415,6 +415,15 @@ class Playing:
 
         return sound_likeness(await self.stage.house.router.likeness(texts), len(texts))
 
+    async def score_turns(
+        self, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return how well each worker would do in each role; see engine.ports.Desk."""
+        from baton.engine.evidence import sound_scores
+
+        router, text = self.stage.house.router, self.material.prompt
+        return sound_scores(await router.score_turns(text, position, workers), workers)
+
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         """Tell whether asking a worker is worth its price; see engine.ports.Desk."""
         card, route = self.situation.card(worker), self.situation.route

@@ -207,6 +207,15 @@ class Router(Protocol):
         """Return how alike each two texts are in meaning, from 0 to 1."""
         ...
 
+    async def score_turns(
+        self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return a row for each role of engine.turns: a score for each worker in it.
+
+        `position` and `workers` are what that module's figures say of them.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Let go of processes and memory. The router may be used again."""
         ...
@@ -355,6 +364,12 @@ class Desk(PlanDesk, Protocol):
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning, from 0 to 1."""
+        ...
+
+    async def score_turns(
+        self, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return a row for each role of engine.turns: a score for each worker in it."""
         ...
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:

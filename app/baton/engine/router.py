@@ -14,6 +14,7 @@ from baton.engine.comparing import alike, expected, judged, seen
 from baton.engine.computable import computes
 from baton.engine.ports import Route
 from baton.engine.skills import ordinary
+from baton.engine.turns import scores_by_rule
 
 _WORDS = {
     "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
@@ -121,6 +122,12 @@ class RuleRouter:
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how many words each two texts share."""
         return alike(texts)
+
+    async def score_turns(
+        self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return scores by which whoever likely does it well works, and nobody else speaks."""
+        return scores_by_rule(workers)
 
     async def aclose(self) -> None:
         """A rule holds nothing."""

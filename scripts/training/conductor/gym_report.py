@@ -23,6 +23,7 @@ import baselines
 import gym
 import score_episodes
 from judge import HELD_OUT, is_same
+from turn_head import Head
 
 from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import mark
@@ -31,16 +32,18 @@ from baton.domain.errors import PlanError
 from baton.domain.plan import Need
 from baton.engine.plan_lines import PlanPart, parse_lines
 
+MODEL = "conductor, model assigns"
 Steps = Sequence[gym.Step]
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Believed:
-    """A part as a planner sees it, and which true parts its text covers."""
+    """A part as a planner sees it, which true parts its text covers, and the text."""
 
     task: gym.Task
     covers: tuple[int, ...]
+    text: str = ""
 
 
 def true_parts(row: Row) -> list[Row]:
@@ -83,7 +86,8 @@ def believed(
         task = gym.Task(
             need.kind, need.difficulty, step.inputs, computable=bool(step.tool), spread=spread
         )
-        found.append(Believed(task, tuple(_covered(step, written, row, len(steps) == 1))))
+        text = row["prompt"] if step.is_whole else step.text
+        found.append(Believed(task, tuple(_covered(step, written, row, len(steps) == 1)), text))
     return found
 
 
@@ -108,11 +112,12 @@ def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterat
             yield number
 
 
-def played(parts: Sequence[Believed], truth: gym.Episode) -> Steps:
-    """Return the steps as the truth sees them: assigned by what was believed."""
+def played(parts: Sequence[Believed], truth: gym.Episode, head: Head | None = None) -> Steps:
+    """Return the steps as the truth sees them: assigned by what was believed, or by a head."""
     tasks = tuple(part.task for part in parts)
     guess = gym.Episode(tasks, truth.workers, truth.prompt_tokens)
-    chosen, _ = gym.best_plan(guess)
+    texts = [part.text for part in parts]
+    chosen = head.steps(guess, texts) if head else gym.best_plan(guess)[0]
     steps: list[gym.Step] = []
     taken: set[int] = set()
     for step in chosen:
@@ -161,6 +166,7 @@ def main() -> None:
         row["prompt"]: (row["text"], tuple(map(tuple, row.get("spreads", ()))), row["confidence"])
         for row in map(json.loads, args.plans.read_text(encoding="utf-8").splitlines())
     }
+    head = Head()
     rewards: dict[str, list[float]] = {}
     rng = random.Random(args.seed)
     curves = {"": gym.CURVE}
@@ -172,7 +178,8 @@ def main() -> None:
         if row["prompt"] not in plans:
             continue
         has_tool = any(worker.is_tool for worker in truth.workers)
-        conducted = played(believed(row, *plans[row["prompt"]], has_tool), truth)
+        read = believed(row, *plans[row["prompt"]], has_tool)
+        conducted = played(read, truth)
         ways: Mapping[str, Steps] = {
             "random": baselines.random_plan(truth, rng),
             "cheapest": baselines.cheapest(truth),
@@ -180,6 +187,7 @@ def main() -> None:
             "best single": baselines.best_single(truth),
             "rule": played(rule_parts(row, has_tool), truth),
             "conductor": conducted,
+            MODEL: played(read, truth, head),
             "oracle": gym.best_plan(truth)[0],
         }
         for name, steps in ways.items():
@@ -189,7 +197,7 @@ def main() -> None:
                 steps = gym.best_plan(truth, curve)[0] if way == "oracle" else ways[way]
                 rewards.setdefault(way + name, []).append(gym.reward(truth, steps, curve))
     print(f"{len(rewards['oracle'])} episodes")
-    for name in ("cheapest", "dearest", "best single", "rule", "conductor"):
+    for name in ("cheapest", "dearest", "best single", "rule", "conductor", MODEL):
         print(name, _with_interval(partial(_score, rewards, name), rewards, args.seed))
     print("ahead of the rule", _with_interval(
         lambda i: _score(rewards, "conductor", i) - _score(rewards, "rule", i), rewards, args.seed

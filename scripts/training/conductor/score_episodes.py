@@ -1,11 +1,12 @@
 """Plans episodes with the trained conductor, for judging.
 
-    scripts/score_conductor --episodes IN.jsonl --out OUT.jsonl [--assign code]
+    scripts/score_conductor --episodes IN.jsonl --out OUT.jsonl [--assign code|model]
 
 An episode is {id, prompt, attachment_tokens, workers: [{id, kind: local|cloud|tool, price (US
 dollars per million tokens), context_k, skills: {task kind: 0 to 5}}]}; an answer {id, plan:
 [{worker, need: {kind, difficulty}, subtask, access}], seconds, valid_free}. The model writes the
-parts and what they need; an exact search over the gym's outcome model chooses the workers.
+parts and what they need. An exact search over the gym's outcome model chooses the workers, or,
+with `--assign model`, the trained head of turn_head.py, which also says what is checked.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import gym
 from planner import Planner, check_plan
+from turn_head import Head
 
 from baton.adapters.local import conductor_adapter, starter
 from baton.domain.chat import about_tokens
@@ -35,8 +37,8 @@ _READS = ("summary", "extraction", "rewriting", "translation", "knowledge", "rea
 """The kinds of parts that are about an attachment where there is one."""
 
 
-def answer(planner: Planner, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an episode's plan."""
+def answer(planner: Planner, row: Mapping[str, Any], head: Head | None) -> dict[str, Any]:
+    """Return an episode's plan; a head names the workers, without one an exact search does."""
     start = time.perf_counter()
     workers = tuple(
         gym.Worker(w["id"], w["kind"], float(w["price"]), float(w["context_k"]), w["skills"])
@@ -49,7 +51,8 @@ def answer(planner: Planner, row: Mapping[str, Any]) -> dict[str, Any]:
     episode = gym.Episode(
         tasks, workers, about_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
     )
-    steps, _ = gym.best_plan(episode)
+    texts = [row["prompt"] if part.is_whole else part.text for part in parts]
+    steps = head.steps(episode, texts) if head else gym.best_plan(episode)[0]
     return {
         "id": row["id"],
         "plan": [_written(step, steps, parts, episode) for step in steps],
@@ -170,10 +173,9 @@ def main() -> None:
     parser.add_argument("--adapter", type=Path, default=conductor_adapter())
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    if args.assign == "model":
-        sys.exit("The shipped conductor names no workers: code does. Use --assign code.")
     if args.adapter is None:
         sys.exit("There is no trained conductor here: models/conductor/adapter.gguf is missing.")
+    head = Head() if args.assign == "model" else None
     planner = Planner(starter().path, args.adapter, threads=args.threads)
     try:
         rows = [json.loads(line) for line in args.episodes.read_text("utf-8").splitlines() if line]
@@ -181,7 +183,7 @@ def main() -> None:
         sys.exit(f"{args.episodes} can't be read as JSON lines: {error}")
     with args.out.open("w", encoding="utf-8") as out:
         for row in rows:
-            print(json.dumps(answer(planner, row), ensure_ascii=False), file=out)
+            print(json.dumps(answer(planner, row, head), ensure_ascii=False), file=out)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from baton.adapters.router.reading import (
     drafts_sent,
     estimate_in,
     judgement_in,
+    scores_in,
     shown,
     table_in,
 )
@@ -135,6 +136,20 @@ class LearnedRouter:
             self._note(error)
             return await self._rule.likeness(texts)
         return found
+
+    async def score_turns(
+        self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return how well each worker would do in each role; see engine.ports.Router."""
+        table = [list(figures) for figures in workers]
+        try:
+            value = await self._scorer.ask(
+                "turns", text=shown(text), position=list(position), workers=table
+            )
+            return scores_in(value, len(workers))
+        except (Unanswered, Died) as error:
+            self._note(error)
+            return await self._rule.score_turns(text, position, workers)
 
     async def aclose(self) -> None:
         """End the child; the router may be used again."""

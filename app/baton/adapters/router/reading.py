@@ -16,6 +16,7 @@ from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
 from baton.domain.sanitise import one_line
 from baton.engine.skills import billions
+from baton.engine.turns import TurnRole
 
 MOST_CANDIDATES = 64
 MOST_TEXTS = 64
@@ -113,6 +114,17 @@ def table_in(value: object, texts: int) -> list[list[float]]:
     return [_numbers(row, texts) for row in value]
 
 
+def scores_in(value: object, workers: int) -> list[list[float]]:
+    """Return a score for each of so many workers in each role. Raises Died."""
+    if not isinstance(value, list) or len(value) != len(TurnRole):
+        raise Died("It sent an invalid reply.")
+    return [_numbers(row, workers, MOST_SCORE) for row in value]
+
+
+MOST_SCORE = 1e6
+"""Scores are any finite numbers; only their order counts, and whether they are above 0."""
+
+
 def learned_in(value: object) -> Learned:
     """Return what refitting came to. Raises Died."""
     fields = _fields(value, "used", "held", "before", "after", "kept", "notes")
@@ -141,10 +153,12 @@ def _shares(value: object, names: Collection[str], least: float = 0.0) -> dict[s
     return {name: _number(number, least) for name, number in value.items()}
 
 
-def _numbers(value: object, count: int) -> list[float]:
+def _numbers(value: object, count: int, most: float | None = None) -> list[float]:
+    """Return so many numbers, from 0 to 1; with `most`, from -`most` to `most`."""
     if not isinstance(value, list | tuple) or len(value) != count:
         raise Died("It sent an invalid reply.")
-    return [_number(number) for number in value]
+    least, highest = (0.0, 1.0) if most is None else (-most, most)
+    return [_number(number, least, highest) for number in value]
 
 
 def _number(value: object, least: float = 0.0, most: float = 1.0) -> float:

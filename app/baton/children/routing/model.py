@@ -16,6 +16,7 @@ from baton.children.routing.heads import Floats, Heads, Reading
 from baton.children.routing.kinds import KindHead
 from baton.children.routing.learning import Personal, Texts
 from baton.children.routing.lengths import LengthHead
+from baton.children.routing.turn_head import TurnHead
 from baton.domain.kind_lengths import TOKENS_P99
 from baton.domain.plan import KINDS
 from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
@@ -49,8 +50,10 @@ class RouterModel:
         lengths: LengthHead,
         agreement: Agreement | None = None,
         personal: Personal | None = None,
+        turns: TurnHead | None = None,
     ) -> None:
         self._encoder, self.heads, self._kinds, self._lengths = encoder, heads, kinds, lengths
+        self._turns = turns or TurnHead.plain()
         self._agreement = agreement or Agreement.plain()
         self._personal = personal or Personal()
 
@@ -66,8 +69,9 @@ class RouterModel:
         personal = Personal.load(learned) if learned else None
         heads, kinds, agreement = Heads.load(folder), KindHead.load(folder), Agreement.load(folder)
         lengths = LengthHead.load(folder)
+        turns = TurnHead.load(folder)
         encoder = Encoder(folder, threads, providers)
-        return cls(encoder, heads, kinds, lengths, agreement=agreement, personal=personal)
+        return cls(encoder, heads, kinds, lengths, agreement, personal, turns)
 
     def vectors(self, texts: Sequence[str]) -> Vectors:
         """Return what each text is about: a row of length 1."""
@@ -123,6 +127,12 @@ class RouterModel:
         return self._agreement.judge(
             candidates, drafts, expected, self.likeness, self.heads.abilities.of
         )
+
+    def score_turns(
+        self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> list[list[float]]:
+        """Return a row for each role of engine.turns: a score for each worker in it."""
+        return self._turns.scores(self.vectors([text])[0], position, workers)
 
     def learn(self, rated: Sequence[Rated], target: Path) -> Learned:
         """Refit on a person's labels and write `target`, if that is better than before."""

@@ -43,6 +43,9 @@ STRATEGIES = {
         f"{_HERE}.smoothie:Smoothie", "Several workers answer; what is most like the others wins."
     ),
     "moa": Entry(f"{_HERE}.moa:MixtureOfAgents", "Several workers propose, one writes the answer."),
+    "trinity": Entry(
+        f"{_HERE}.trinity:Trinity", "Thinker, worker and verifier take turns, as a head says."
+    ),
     "ultra": Entry(f"{_HERE}.ultra:Ultra", "Plan, verify with another worker, repair once."),
 }
 """By name. `--mode` picks one as well: see `by_mode`."""

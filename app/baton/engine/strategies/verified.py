@@ -25,7 +25,7 @@ AUDIT = (
 
 _REPAIR = "Write the final answer to what was asked, in full."
 
-_BY_AUDIT = (
+MEND = (
     f"{_REPAIR} The first results are the answer so far, the last one lists problems that somebody "
     "found in it. Mend those that are real, ignore those that aren't, keep all else, and mention "
     "neither."
@@ -118,16 +118,21 @@ def _heard(situation: Situation, outcome: Outcome) -> Proposal | None:
     """Propose the repair that an audit calls for."""
     audit = len(outcome.plan.steps)
     said = outcome.text(audit).strip()
-    if not said or _ACCEPTED.match(said) or audit >= MOST_STEPS or audit in outcome.plan.answer:
+    if not said or is_accepted(said) or audit >= MOST_STEPS or audit in outcome.plan.answer:
         return None
     return _mend(situation, outcome, (*outcome.plan.answer, audit), "")
+
+
+def is_accepted(said: str) -> bool:
+    """Tell whether an audit found nothing wrong."""
+    return _ACCEPTED.match(said.strip()) is not None
 
 
 def _mend(situation: Situation, outcome: Outcome, sees: tuple[int, ...], findings: str) -> Proposal:
     """Propose a repair by who wrote the end of the answer."""
     author = outcome.plan.steps[outcome.plan.answer[-1] - 1].worker
     known = {card.id for card in talkers(situation)}
-    task = f"{_BY_CHECK}\n\n{fenced(findings)}" if findings else _BY_AUDIT
+    task = f"{_BY_CHECK}\n\n{fenced(findings)}" if findings else MEND
     step = Step(
         author if author in known else situation.worker,
         task,
