@@ -97,6 +97,23 @@ def test_nothing_is_built_on_an_expression_in_doubt() -> None:
     assert checked[1]["words"] == "halve it?"
 
 
+def test_a_part_about_a_result_has_to_use_it_and_no_other_parts_numbers() -> None:
+    request = "What is 29 times 47? Add 10 to the result."
+    first = part("calc", "29 * 47")
+    for wrong in (part("calc", "10 + 10"), part("calc", "#1 * 47", 1)):
+        checked = check_parts(request, [first, wrong])
+        assert [bool(one["problem"]) for one in checked] == [False, True]
+    assert not any(
+        one["problem"] for one in check_parts(request, [first, part("calc", "#1 + 10", 1)])
+    )
+
+
+def test_how_many_things_are_asked_for_is_no_number_of_theirs() -> None:
+    request = "Two things: what is 68 °F in Celsius, and who was Bach?"
+    checked = check_parts(request, [part("units", "68 F -> C"), part("", "who was Bach?")])
+    assert not any(one["problem"] for one in checked)
+
+
 def test_background_that_the_plan_omits_is_a_problem() -> None:
     request = "My sister turns 30 this week. What is 15% of 80?"
     assert check_parts(request, [part("calc", "15% * 80")])[1]["problem"]

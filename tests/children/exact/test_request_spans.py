@@ -35,6 +35,36 @@ def parts(*lines: str) -> list[tuple[str, bool]]:
             ["Is 97 prime?", "explain in one line what a prime is."],
         ),
         ("Wie viel ist 3 mal 4?", parts("=3 * 4"), ["Wie viel ist 3 mal 4?"]),
+        (
+            "Two things:\n1. who was Bach?\n2. 84 / 7\n3. (hard) why is the sky blue?",
+            parts("who was Bach?", "=84 / 7", "why is the sky blue"),
+            ["who was Bach?", "84 / 7", "(hard) why is the sky blue?"],
+        ),
+        (
+            "Put these in order: pear, fig and plum, and also what's 45 in binary",
+            parts("put these in order", "=bin(45)"),
+            ["Put these in order: pear, fig and plum", "what's 45 in binary"],
+        ),
+        (
+            "Put these in order: pear, fig. And also what's 45 in binary",
+            parts("put these in order", "=bin(45)"),
+            ["Put these in order: pear, fig.", "what's 45 in binary"],
+        ),
+        (
+            "what is 48 times 37, plus which is heavier, oil or water?",
+            parts("=48 * 37", "oil or water"),
+            ["what is 48 times 37", "which is heavier, oil or water?"],
+        ),
+        (
+            "Hi there, write a poem, 2 + 2",
+            parts("write a poem", "=2 + 2"),
+            ["write a poem", "2 + 2"],
+        ),
+        (
+            "Dear Sir, dear Madam: is it polite?",
+            parts("Dear Sir"),
+            ["Dear Sir, dear Madam: is it polite?"],
+        ),
     ],
 )
 def test_each_part_stands_for_its_own_words(
@@ -55,6 +85,11 @@ def test_each_part_stands_for_its_own_words(
             "20% tax on 1200 €, and in 4 payments? Explain what tax is.",
             parts("=1200 + 20%", "=#1 / 4"),
             ["Explain what tax is."],
+        ),
+        (
+            "Teile 187 durch 11. Was ist das Gegenteil von 'neu'?",
+            parts("=187 / 11"),
+            ["Was ist das Gegenteil von 'neu'?"],
         ),
         (
             "1200 € plus 20% de TVA, combien ? Explique aussi le mot abricot.",

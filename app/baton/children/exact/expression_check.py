@@ -73,7 +73,7 @@ def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
     """Return the first number, date or time of some marked words that no part of a plan holds.
 
     Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
-    point.
+    point, how many things are asked for.
     """
     said = " ; ".join([*expressions, *texts])
     held = Counter(map(_plain, _SHAPE.findall(said)))
@@ -85,7 +85,12 @@ def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
     return ""
 
 
-_UNSAID = re.compile(r"(?<![\w.])1(?=/\d)|base 10\b|(?:^|(?<=\s))\d{1,2}[.)](?=\s)")
+_UNSAID = re.compile(
+    r"(?<![\w.])1(?=/\d)|base 10\b|(?:^|(?<=\s))\d{1,2}[.)](?=\s)"
+    r"|\b\d (?:\w+ )?(?:things?|questions?|tasks?|dinge|sachen|fragen|choses|cosas|preguntas|cose"
+    r"|domande|coisas|perguntas)\b",
+    re.IGNORECASE,
+)
 
 
 def foreign_word(text: str, request: MarkedText) -> str:

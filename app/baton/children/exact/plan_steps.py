@@ -13,7 +13,13 @@ from typing import Any, Literal, TypedDict
 
 from baton.children.exact import CannotCompute, NotAnExpression
 from baton.children.exact.expression import evaluate
-from baton.children.exact.expression_check import foreign_word, problem, unused
+from baton.children.exact.expression_check import (
+    CONSTANTS,
+    foreign_word,
+    problem,
+    request_literals,
+    unused,
+)
 from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import MarkedText, mark
 from baton.children.exact.request_spans import divide
@@ -80,6 +86,7 @@ def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
         if part["tool"]:
             why = _why_not(part, marked, values, number)
             why = why or _missing(words, parts, division.words)
+            why = why or _misread(part["text"], words, number)
             if why:  # no later expression builds on one in doubt
                 values.pop(number, None)
             text = _self_contained(number, parts)
@@ -101,6 +108,20 @@ def _missing(words: str, parts: Sequence[Part], all_words: Sequence[str]) -> str
     texts = [text for text, part in zip(all_words, parts, strict=True) if not part["tool"]]
     missing = unused(expressions, texts, words)
     return f"The plan leaves {missing} out." if missing else ""
+
+
+def _misread(expression: str, words: str, number: int) -> str:
+    """Say why an expression can't be what its own words ask for, "" where nothing tells."""
+    if not _REFERENCE.search(expression):
+        return "It leaves the result out." if number > 1 and _ASKS_RESULT.search(words) else ""
+    literals = request_literals(_REFERENCE.sub(" ", expression))
+    foreign = literals - request_literals(words) - CONSTANTS
+    return f"{min(foreign)} belongs to another part." if foreign else ""
+
+
+_ASKS_RESULT = re.compile(
+    r"(?<!\w)(?:results?|ergebnis(?:ses)?|résultat|resultado|risultato)(?!\w)", re.IGNORECASE
+)
 
 
 def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:

@@ -21,15 +21,20 @@ SHARED_LETTERS = 5
 _WORD = re.compile(r"\w+(?:[.:'\u2019-]\w+)*")
 _SENTENCE_END = re.compile(r"[.?!;]+(?=\s)|\n+")
 _JOINTS = r"(?:and|und|et|y|e|also|außerdem|then|dann|puis|luego|poi|depois|plus|sowie)(?!\w)"
-_JOINT = re.compile(rf",|(?<!\w){_JOINTS}", re.IGNORECASE)
-_BEFORE = re.compile(rf"^(?:[\s,.;:?!)]+|{_JOINTS}(?=[\s,:]))+", re.IGNORECASE)
-_AFTER = re.compile(rf"(?:[\s,;:(]+|(?<=[\s,.?!;]){_JOINTS})+$", re.IGNORECASE)
+_WORD_JOINT = re.compile(rf"(?<!\w){_JOINTS}", re.IGNORECASE)
+_JOINT = re.compile(rf",|{_WORD_JOINT.pattern}", re.IGNORECASE)
+_POINT = r"\(?(?:\d{1,2}|[a-e])[.)](?=\s|$)"
+_BEFORE = re.compile(rf"^(?:[\s,.;:?!)]+|{_POINT}|{_JOINTS}(?=[\s,:]))+", re.IGNORECASE)
+_AFTER = re.compile(rf"(?:[\s,;:(]+|(?<=\n){_POINT}|(?<=[\s,.?!;]){_JOINTS})+$", re.IGNORECASE)
 _NO_NUMBER = re.compile(
     r"^¿?(?:who|whose|why|where|wer|wessen|warum|wieso|weshalb|wo|qui|pourquoi|où|quién(?:es)?"
     r"|por qué|dónde|chi|perché|dove|quem|por que|onde)(?!\w)",
     re.IGNORECASE,
 )
 """How a question begins that no number answers."""
+_QUOTE = re.compile("[\"\u201c\u201e\u00ab]|(?<!\\w)['\u2018\u201a]")
+_OPENING = re.compile(r"^(?:[^\W\d]+\W+){1,4}(?<=[,:!\n]) *\n?")
+"""Up to four words before the first part: a greeting, or "two things:"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,15 @@ def divide(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
             background = background or text
         else:
             omitted.append(text)
-    return Division([_trimmed(part) for part in words], omitted, background)
+    words = [_trimmed(part) for part in words]
+    if anchors[0] and not parts[0][1] and (opening := _OPENING.match(words[0])):
+        words[0] = _without(words[0], opening.end(), request[anchors[0].start : anchors[0].end])
+    return Division(words, omitted, background)
+
+
+def _without(words: str, opening: int, anchor: str) -> str:
+    """Return a part's words without an opening that its plan doesn't repeat."""
+    return _trimmed(words[opening:]) if words.find(anchor) >= opening else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +134,32 @@ def _words(
         if anchor is None and number:
             start = _next_joint(request, start)
         end = max(start, following.start if following else len(request))
-        cuts.append(end if following and not is_expression else _cut(request, start, end))
+        if following and not is_expression:
+            # Behind an expression a text's first words may not be in the plan.
+            cuts.append(_last_joint(request, start, end) if parts[number][1] else end)
+        else:
+            cuts.append(_cut(request, start, end))
     return [request[a:b] for a, b in itertools.pairwise([*cuts, len(request)])]
 
 
 def _cut(request: str, start: int, end: int) -> int:
-    """Return where in a gap one part ends and the next one begins."""
+    """Return where in a gap one part ends and the next one begins.
+
+    A colon begins a list, which the last joint ends.
+    """
+    if request[start:end].lstrip().startswith(":"):
+        return _last_joint(request, start, end)
     for pattern in (_SENTENCE_END, _JOINT):
         if match := pattern.search(request, start, end):
             return match.end()
     return start
+
+
+def _last_joint(request: str, start: int, end: int) -> int:
+    """Return where the last sentence or joint of a gap ends, else the gap's end."""
+    gap = request[start:end]
+    ends = [match.end() for joint in (_SENTENCE_END, _WORD_JOINT) for match in joint.finditer(gap)]
+    return start + max(ends) if ends else end
 
 
 def _next_joint(request: str, start: int) -> int:
@@ -164,7 +193,7 @@ def _omitted(
         if length < MIN_WORDS or any(map(sentence.overlaps, held)):
             continue
         beside = [s for s in sentences[max(0, place - 1) : place + 2] if s in numbers]
-        asks_for_number = "?" in text and not _NO_NUMBER.search(text)
+        asks_for_number = "?" in text and not (_NO_NUMBER.search(text) or _QUOTE.search(text))
         if asks_for_number and any("?" not in request[s.start : s.end] for s in beside):
             continue
         if not (beside and stems & _stems(request, sentence)):
