@@ -22,7 +22,7 @@ from typing import Any
 import baselines
 import gym
 import score_episodes
-from judge import HELD_OUT, is_same
+from plan_check import is_same
 from turn_head import Head
 
 from baton.children.exact.lexicon import guess_language
@@ -31,6 +31,8 @@ from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import Need
 from baton.engine.plan_lines import PlanPart, parse_lines
+
+HELD_OUT = Path(__file__).parent / "held_out"
 
 MODEL = "conductor, model assigns"
 Steps = Sequence[gym.Step]

@@ -14,31 +14,21 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta, timezone
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from planner import Planner, Written, check_plan
+from plan_check import HEADS, check_plan, is_same
+from planner import Planner, Written
 
 from baton.adapters.local import starter
-from baton.children.exact import CannotCompute
-from baton.children.exact.dates import CityTime, ClockTime, Duration
-from baton.children.exact.expression import evaluate
 from baton.children.exact.lexicon import LANGUAGES
 from baton.children.exact.marked_text import mark
-from baton.children.exact.quantities import Amount
 from baton.domain.errors import PlanError
-from baton.engine.plan_lines import TOOL_HEADS, PlanPart, parse_lines
+from baton.engine.plan_lines import PlanPart, parse_lines
 from baton.engine.request_cues import may_have_parts
 from baton.engine.request_parts import is_followed, is_one_sum, sound_parts
 
 HELD_OUT = Path(__file__).parent / "held_out"
-NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))
-HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
-RESULTS = {number: Fraction(prime) for number, prime in enumerate((7, 11, 13, 17), start=1)}
-"""What `#1` and so on stand for while two expressions are compared."""
-
 Row = Mapping[str, Any]
 
 
@@ -46,39 +36,6 @@ def rows(name: str, languages: Sequence[str]) -> list[Row]:
     """Return the prompts of a file in these languages."""
     lines = (HELD_OUT / name).read_text(encoding="utf-8").splitlines()
     return [row for row in map(json.loads, lines) if row["lang"] in languages]
-
-
-def comparable(tool: str, expression: str) -> Any:
-    """Return an expression's value in a form that can be compared. Raises CannotCompute."""
-    value = evaluate(tool, expression, now=NOON, results=RESULTS).value
-    match value:
-        case Amount():
-            return tuple(round(float(amount), 6) for amount, _ in value.parts)
-        case ClockTime():
-            return value.text()
-        case Duration():
-            return float(value.seconds)
-        case CityTime():
-            return f"{value.moment:%H:%M}"
-        case datetime():
-            return f"{value:%H:%M}"
-        case date():
-            return value.isoformat()
-        case Fraction():
-            return float(value)
-    return value
-
-
-def is_same(part: PlanPart, line: str) -> bool:
-    """Tell whether a part computes what a line computes; numbers within a cent or a millionth."""
-    tool, _, expression = line.partition(": ")
-    try:
-        one, other = comparable(HEADS[part.tool], part.text), comparable(tool, expression)
-    except CannotCompute:
-        return False
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= max(0.006, 1e-6 * abs(other))
-    return bool(one == other)
 
 
 def followed(written: Written) -> Sequence[PlanPart] | None:

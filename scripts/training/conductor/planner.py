@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +12,10 @@ import numpy  # noqa: F401 - before pint, which keeps it out of the tools' proce
 
 from baton.children import llama
 from baton.children.exact.marked_text import MarkedText, mark
-from baton.children.exact.plan_steps import Part, check_parts
 from baton.children.native import c
 from baton.domain.plan import KINDS
 from baton.domain.sampling import Sampling
-from baton.engine.plan_lines import TOOL_HEADS, PlanPart, plan_grammar
-from baton.engine.request_parts import CheckedPart
+from baton.engine.plan_lines import plan_grammar
 
 PROMPT = "Task: {prompt}\nPlan:\n"
 MAX_TOKENS = 160
@@ -36,18 +33,6 @@ class Written:
     confidence: float
     spreads: tuple[tuple[float, ...], ...] = ()
     """How likely each difficulty from 1 to 5 is, for each part that no tool does."""
-
-
-_HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
-
-
-def check_plan(prompt: str, parts: Sequence[PlanPart]) -> list[CheckedPart]:
-    """Return what the product's check says of a plan's parts."""
-    asked: list[Part] = [
-        {"tool": _HEADS.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
-        for part in parts
-    ]
-    return [CheckedPart(**found) for found in check_parts(prompt, asked)]
 
 
 class Planner:

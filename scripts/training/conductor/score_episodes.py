@@ -17,19 +17,21 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gym
-from planner import Planner, check_plan
-from turn_head import Head
+from plan_check import check_plan
 
-from baton.adapters.local import conductor_adapter, starter
 from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import DIRECT, Need
 from baton.engine.plan_lines import PlanPart, parse_lines
 from baton.engine.request_parts import least_confidence
 from baton.engine.router import text_need
+
+if TYPE_CHECKING:
+    from planner import Planner
+    from turn_head import Head
 
 Spreads = Sequence[tuple[float, ...]]
 
@@ -162,6 +164,11 @@ def _written(
 
 def main() -> None:
     """Read the arguments, plan, and write the answers."""
+    from planner import Planner  # loads llama.cpp, which training doesn't have
+    from turn_head import Head
+
+    from baton.adapters.local import conductor_adapter, starter
+
     parser = argparse.ArgumentParser(
         prog="score_conductor",
         description=__doc__,
