@@ -7,6 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import score_episodes
+
+from baton.engine.plan_lines import parse_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 ROSTER = [
@@ -80,3 +83,9 @@ def test_the_head_names_workers_without_a_search(tmp_path: Path) -> None:
     assert second[0]["worker"] in ("a1", "b2")
     for step in (*first[2:], *second[1:]):
         assert step["subtask"].startswith("Check")
+
+
+def test_a_whole_request_of_several_sentences_stays_one_step() -> None:
+    prompt = "Who does what in this text? Water the plants twice a week. Keep them out of the sun."
+    parts = parse_lines("extraction2: *")
+    assert score_episodes.as_steps(prompt, parts, has_tool=True, confidence=0.0) == list(parts)

@@ -91,8 +91,10 @@ def as_steps(
     """Return a plan's parts as subtasks, then what it omits.
 
     A tool computes what the product would have it compute; the rest is a model's, in the person's
-    words.
+    words. A whole request is one step, however many sentences it has.
     """
+    if parts[0].is_whole:
+        return list(parts)
     found = check_plan(prompt, parts)
     has_tool = has_tool and confidence >= least_confidence(parts)
     read = []
