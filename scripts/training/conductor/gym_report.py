@@ -14,7 +14,7 @@ import json
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import mark
 from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
-from baton.domain.plan import Need
+from baton.domain.plan import KINDS, Need
 from baton.engine.plan_lines import PlanPart, parse_lines
 
 HELD_OUT = Path(__file__).parent / "held_out"
@@ -129,6 +129,52 @@ def played(parts: Sequence[Believed], truth: gym.Episode, head: Head | None = No
     return steps
 
 
+Assign = Callable[[gym.Episode], Steps]
+"""Returns steps that do some parts as they are believed to be."""
+
+
+def picks(assign: Assign, guess: gym.Episode, truth: gym.Episode) -> Iterator[tuple[str, bool]]:
+    """Yield what is asked of choosing workers, and whether it is so.
+
+    Whether the pick for the first part that no tool computes changes once its worker lacks the
+    skill, once it lacks another one, and once it costs 20 times as much where the best plan changes
+    then; whether a free worker does what one does in the best plan, and a check stands where the
+    best plan has one.
+    """
+    steps = assign(guess)
+    place, picked = next(
+        ((n, _doer(steps, n)) for n, task in enumerate(guess.tasks, 1) if not task.computable),
+        (0, ""),
+    )
+    worker = next((one for one in guess.workers if one.id == picked), None)
+    if worker is not None and not worker.is_tool:
+        kind = guess.tasks[place - 1].kind
+        other = next(name for name in KINDS if name not in {task.kind for task in guess.tasks})
+        for name, lost in (("skill zeroed", kind), ("another skill zeroed", other)):
+            poorer = replace(worker, skills={**worker.skills, lost: 0.0})
+            yield name, _doer(assign(_with(guess, poorer)), place) != picked
+        dearer = _with(guess, replace(worker, price=20 * worker.price))
+        if _doer(gym.best_plan(dearer)[0], place) != _doer(gym.best_plan(guess)[0], place):
+            yield "price x20 where it matters", _doer(assign(dearer), place) != picked
+    best = gym.best_plan(truth)[0]
+    free = {one.id for one in truth.workers if not one.price and not one.is_tool}
+    if len(guess.tasks) == len(truth.tasks):
+        for number in range(1, len(truth.tasks) + 1):
+            if _doer(best, number) in free:
+                yield "free worker where it is best", _doer(steps, number) in free
+        if any(step.checks for step in best):
+            yield "check where the best plan has one", any(step.checks for step in steps)
+
+
+def _doer(steps: Steps, part: int) -> str:
+    return next((step.worker for step in steps if part in step.parts), "")
+
+
+def _with(episode: gym.Episode, worker: gym.Worker) -> gym.Episode:
+    workers = tuple(worker if one.id == worker.id else one for one in episode.workers)
+    return replace(episode, workers=workers)
+
+
 def rule_parts(row: Row, has_tool: bool) -> list[Believed]:
     """Return a row's parts as the rule sees them."""
     found = []
@@ -155,6 +201,56 @@ def episodes(seed: int, per_set: int) -> Iterator[tuple[Row, gym.Episode]]:
                 yield row, episode_of(row, rosters.draw())
 
 
+CURVES = {
+    f" at slope x{slope}, cost x{weight}": gym.Curve(gym.SLOPE * slope, gym.COST_WEIGHT * weight)
+    for slope in (0.7, 1.3)
+    for weight in (0.3, 3)
+}
+"""The outcome model, perturbed."""
+
+
+class Report:
+    """Rewards by way, and how often picks are as they should be, over episodes."""
+
+    def __init__(self, seed: int) -> None:
+        self._head = Head()
+        self._random = random.Random(seed)
+        self.rewards: dict[str, list[float]] = {}
+        self.picked: dict[str, list[bool]] = {}
+
+    def add(self, row: Row, parts: Sequence[Believed], truth: gym.Episode) -> None:
+        """Play one episode in every way; `parts` are what the conductor believes."""
+        has_tool = any(worker.is_tool for worker in truth.workers)
+        ways: Mapping[str, Steps] = {
+            "random": baselines.random_plan(truth, self._random),
+            "cheapest": baselines.cheapest(truth),
+            "dearest": baselines.dearest(truth),
+            "best single": baselines.best_single(truth),
+            "rule": played(rule_parts(row, has_tool), truth),
+            "conductor": played(parts, truth),
+            MODEL: played(parts, truth, self._head),
+            "oracle": gym.best_plan(truth)[0],
+        }
+        for name, steps in ways.items():
+            self.rewards.setdefault(name, []).append(gym.reward(truth, steps))
+        for name, curve in CURVES.items():
+            for way in ("random", "conductor", "oracle"):
+                steps = gym.best_plan(truth, curve)[0] if way == "oracle" else ways[way]
+                self.rewards.setdefault(way + name, []).append(gym.reward(truth, steps, curve))
+        self._add_picks(parts, truth)
+
+    def _add_picks(self, parts: Sequence[Believed], truth: gym.Episode) -> None:
+        texts = [part.text for part in parts]
+        guess = gym.Episode(tuple(part.task for part in parts), truth.workers, truth.prompt_tokens)
+        assigning: Mapping[str, Assign] = {
+            "code": lambda episode: gym.best_plan(episode)[0],
+            "model": lambda episode: self._head.steps(episode, texts),
+        }
+        for name, assign in assigning.items():
+            for asked, is_so in picks(assign, guess, truth):
+                self.picked.setdefault(f"{asked}, {name} assigns", []).append(is_so)
+
+
 def main() -> None:
     """Read the arguments and print the table."""
     parser = argparse.ArgumentParser(
@@ -168,43 +264,21 @@ def main() -> None:
         row["prompt"]: (row["text"], tuple(map(tuple, row.get("spreads", ()))), row["confidence"])
         for row in map(json.loads, args.plans.read_text(encoding="utf-8").splitlines())
     }
-    head = Head()
-    rewards: dict[str, list[float]] = {}
-    rng = random.Random(args.seed)
-    curves = {"": gym.CURVE}
-    for slope in (0.7, 1.3):
-        for weight in (0.3, 3):
-            curve = gym.Curve(gym.SLOPE * slope, gym.COST_WEIGHT * weight)
-            curves[f" at slope x{slope}, cost x{weight}"] = curve
+    report = Report(args.seed)
     for row, truth in episodes(args.seed, args.per_set):
-        if row["prompt"] not in plans:
-            continue
-        has_tool = any(worker.is_tool for worker in truth.workers)
-        read = believed(row, *plans[row["prompt"]], has_tool)
-        conducted = played(read, truth)
-        ways: Mapping[str, Steps] = {
-            "random": baselines.random_plan(truth, rng),
-            "cheapest": baselines.cheapest(truth),
-            "dearest": baselines.dearest(truth),
-            "best single": baselines.best_single(truth),
-            "rule": played(rule_parts(row, has_tool), truth),
-            "conductor": conducted,
-            MODEL: played(read, truth, head),
-            "oracle": gym.best_plan(truth)[0],
-        }
-        for name, steps in ways.items():
-            rewards.setdefault(name, []).append(gym.reward(truth, steps))
-        for name, curve in list(curves.items())[1:]:
-            for way in ("random", "conductor", "oracle"):
-                steps = gym.best_plan(truth, curve)[0] if way == "oracle" else ways[way]
-                rewards.setdefault(way + name, []).append(gym.reward(truth, steps, curve))
+        if row["prompt"] in plans:
+            has_tool = any(worker.is_tool for worker in truth.workers)
+            report.add(row, believed(row, *plans[row["prompt"]], has_tool), truth)
+    rewards = report.rewards
     print(f"{len(rewards['oracle'])} episodes")
     for name in ("cheapest", "dearest", "best single", "rule", "conductor", MODEL):
         print(name, _with_interval(partial(_score, rewards, name), rewards, args.seed))
     print("ahead of the rule", _with_interval(
         lambda i: _score(rewards, "conductor", i) - _score(rewards, "rule", i), rewards, args.seed
     ))  # fmt: skip
-    for name in list(curves)[1:]:
+    for name, answers in sorted(report.picked.items()):
+        print(f"{name}: {statistics.fmean(answers):.0%} of {len(answers)}")
+    for name in CURVES:
         print(f"conductor{name}", round(_score(rewards, "conductor", None, name), 3))
 
 
