@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from baton.engine.request_cues import MAX_REQUEST_CHARS, may_have_parts
+from baton.engine.request_cues import MAX_REQUEST_CHARS, may_have_parts, wants_reasoning
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,19 @@ def test_a_request_with_a_number_or_a_joint_is(request_text: str) -> None:
 )
 def test_a_plain_question_is_not(request_text: str) -> None:
     assert not may_have_parts(request_text)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "is_so"),
+    [
+        ("Prove that 2 + 2 = 4", True),
+        ("Zeige, dass die Summe 180 ist", True),
+        ("c'est une devinette : 10 oiseaux sur un fil", True),
+        ("Demuestra que la raíz de 2 es irracional", True),
+        ("What is 2 + 2?", False),
+        ('Translate "prove it" and add 2 and 3', False),
+        ("improve 3 sentences", False),
+    ],
+)
+def test_a_proof_and_a_riddle_want_reasoning(request_text: str, is_so: bool) -> None:
+    assert wants_reasoning(request_text) == is_so

@@ -14,7 +14,7 @@ from baton.adapters.scripted import ScriptedWorker
 from baton.domain.chat import Card, Purpose, Request
 from baton.domain.errors import BatonError, StoreError, WorkerError
 from baton.domain.plan import KINDS, Need, Outcome, Plan, Step
-from baton.engine.plan_lines import PlanPart, parse_lines, written
+from baton.engine.plan_lines import PlanPart, is_astray, parse_lines, written
 from baton.engine.request_parts import (
     IN_DOUBT,
     CheckedPart,
@@ -138,6 +138,26 @@ async def test_a_plan_in_doubt_leaves_the_request_whole() -> None:
     assert await parts_of(LINES, roster=(TINY,)) is None
     assert await parts_of(LINES, confidence=None) is not None
     assert await parts_of("calc: 17*23\ncalc: 17*23") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [
+        ("planning2: monta um plano que eu consiga seu consiga seu consiga seu consiga seu", True),
+        ("reasoning3: por que ao ao ao ao", True),
+        ("writing1: very, very, very, very", True),
+        ("calc: 1" + " + 1" * 60, True),
+        ("calc: avg(1, 1, 1, 1, 1, 2)", False),
+        ("writing1: write a poem\nwriting1: write a story\nwriting1: write a song", False),
+        ("", False),
+    ],
+)
+def test_a_plan_that_repeats_itself_is_stopped(text: str, is_lost: bool) -> None:
+    assert is_astray(text) == is_lost
+
+
+async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
+    assert await parts_of("calc: 17*23\nwriting1: say ao ao ao ao") is None
 
 
 def test_one_sum_asks_for_more_certainty_than_several_parts() -> None:

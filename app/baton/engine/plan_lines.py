@@ -47,6 +47,23 @@ class PlanPart:
         return self.text == WHOLE and not self.tool
 
 
+_REPEATED = re.compile(r"(?<!\S)(\S+(?: \S+){0,3})(?:,? \1){3}\S*$")
+
+
+def is_astray(text: str) -> bool:
+    """Tell whether a plan that is being written has begun to repeat itself: no more comes of it.
+
+    A sum may have the same number several times.
+    """
+    line = text.rpartition("\n")[2]
+    if line.partition(":")[0] in TOOL_HEADS:
+        return len(line) > MAX_EXPRESSION_CHARS
+    return _REPEATED.search(line) is not None
+
+
+MAX_EXPRESSION_CHARS = 120
+
+
 def parse_lines(text: str) -> tuple[PlanPart, ...]:
     """Return the parts that a plan's lines name. Raises PlanError."""
     lines = text.strip("\n").split("\n")

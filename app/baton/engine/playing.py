@@ -7,7 +7,7 @@ that fails is given to the next suitable worker; what can't be had is left to th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -351,16 +351,22 @@ class Playing:
         conductor = self.stage.house.trained
         if conductor is None:
             return None
+        from baton.engine.plan_lines import is_astray
         from baton.engine.request_parts import split
 
         async def write(request: Request) -> Written:
             await self.stage.emit(ev.Planning(0, conductor.worker.card.id))
-            return await self._written(conductor.worker, request)
+            return await self._written(conductor.worker, request, is_astray)
 
         return await split(conductor, self.situation, write)
 
-    async def _written(self, worker: Worker, request: Request) -> Written:
-        """Return what a worker writes apart from any step, metered and recorded."""
+    async def _written(
+        self, worker: Worker, request: Request, is_enough: Callable[[str], bool] | None = None
+    ) -> Written:
+        """Return what a worker writes apart from any step, metered and recorded.
+
+        It is stopped once what it wrote `is_enough`.
+        """
         stage = self.stage
         metered = Metered(worker, stage.purse, partial(self.record, 0))
         pieces: list[str] = []
@@ -370,6 +376,8 @@ class Playing:
                 match chunk:
                     case Text(text=text):
                         pieces.append(text)
+                        if is_enough is not None and is_enough("".join(pieces)):
+                            break
                     case Sent(destination=destination, size=size):
                         await stage.emit(ev.Sent(0, 0, worker.card.id, destination, size))
                     case Usage():

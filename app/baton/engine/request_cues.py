@@ -73,6 +73,23 @@ _OPENING = re.compile(rf"^\W*(?:{_JOINED})(?!\w)", re.IGNORECASE)
 """A joint that a request begins with joins it to what was said before."""
 
 
+_REASONED = re.compile(
+    r"(?<!\w)(?:prove(?! me)|proof|show that|riddles?|puzzle|trick question|"
+    r"beweise?n?|zeige?,? dass|rätsel|scherzfrage|"
+    r"démontrer?|démontrez|prouver?|prouvez|montrer? que|montrez que|devinette|énigme|"
+    r"demuestra|demostrar|demuestre|adivinanza|acertijo|"
+    r"dimostra(?:re)?|indovinello|"
+    r"demonstr[ae]|mostr[ae] que|adivinha|charada|enigma)(?!\w)",
+    re.IGNORECASE,
+)
+"""What such a request says of numbers is not to be computed."""
+
+
+def wants_reasoning(request: str) -> bool:
+    """Tell whether a request is for a proof, or is a riddle: a computed number is no answer."""
+    return _REASONED.search(_QUOTED.sub(" ", request)) is not None
+
+
 def may_have_parts(request: str) -> bool:
     """Tell whether the trained conductor should look at a request."""
     request = request.strip()

@@ -14,9 +14,9 @@ from typing import Protocol
 from baton.domain.chat import Message, Purpose, Request, Role
 from baton.domain.errors import PlanError
 from baton.domain.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
-from baton.engine.plan_lines import PlanPart, parse_lines
+from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
 from baton.engine.ports import Situation, Worker
-from baton.engine.request_cues import may_have_parts
+from baton.engine.request_cues import may_have_parts, wants_reasoning
 from baton.engine.router import text_need
 
 MAX_PLAN_TOKENS = 160
@@ -24,13 +24,13 @@ MIN_CONFIDENCE = -0.025
 """The mean log-probability of a plan's tokens below which it isn't followed: of 200 single requests
 197 then stay whole, with -0.05 190; of 150 with parts 2 fewer get a step for each."""
 
-MIN_COMPUTED_CONFIDENCE = -0.045
-"""The same for one sum, in one line or more. Of 390 that tools can answer, 318 are then computed
-rightly and 14 wrongly; with -0.1 329 and 26, with -0.03 305 and 10."""
+MIN_COMPUTED_CONFIDENCE = -0.038
+"""The same for one sum, in one line or more. Of 390 that tools can answer, 314 are then computed
+rightly and 11 wrongly; with -0.05 320 and 16, with -0.1 329 and 26."""
 
-MIN_MIXED_CONFIDENCE = -0.12
+MIN_MIXED_CONFIDENCE = -0.1
 """The same for several parts, one of them computed: longer plans hold more that could be otherwise.
-Of 150 requests with parts 6 more get a step for each than with -0.08, of 600 others one.
+Of 150 requests with parts 4 more get a step for each than with -0.08, of 1,500 others 4.
 """
 
 MAX_COMPUTED_CHARS = 200
@@ -116,6 +116,8 @@ async def split(conductor: TrainedConductor, situation: Situation, write: Write)
             label=situation.limits.label,
         )
     )
+    if is_astray(written.text):
+        return None
     try:
         parts = parse_lines(written.text)
     except PlanError:
@@ -159,6 +161,8 @@ def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | Non
     if len(tasks) < len(parts):
         return False
     has_tool = any(part.tool for part in parts)
+    if has_tool and wants_reasoning(request):
+        return False
     if len(parts) == 1 and not (has_tool and len(request) <= MAX_COMPUTED_CHARS):
         return False
     return confidence is None or confidence >= least_confidence(parts)

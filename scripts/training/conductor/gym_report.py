@@ -29,7 +29,7 @@ from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import mark
 from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
-from baton.domain.plan import KINDS, Need
+from baton.domain.plan import KINDS
 from baton.engine.plan_lines import PlanPart, parse_lines
 
 HELD_OUT = Path(__file__).parent / "held_out"
@@ -77,7 +77,7 @@ def believed(
     try:
         parts: Sequence[PlanPart] = parse_lines(text)
     except PlanError:
-        parts = (PlanPart("*", "", Need("chat", 3)),)
+        parts = (score_episodes.WHOLE,)
     found = []
     likely = iter(spreads)
     steps = score_episodes.as_steps(row["prompt"], parts, has_tool, confidence)

@@ -24,7 +24,7 @@ from baton.adapters.local import starter
 from baton.children.exact.lexicon import LANGUAGES
 from baton.children.exact.marked_text import mark
 from baton.domain.errors import PlanError
-from baton.engine.plan_lines import PlanPart, parse_lines
+from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
 from baton.engine.request_cues import may_have_parts
 from baton.engine.request_parts import is_followed, is_one_sum, sound_parts
 
@@ -40,7 +40,7 @@ def rows(name: str, languages: Sequence[str]) -> list[Row]:
 
 def followed(written: Written) -> Sequence[PlanPart] | None:
     """Return the parts that the product would play, None where one worker answers all of it."""
-    if not may_have_parts(written.prompt):
+    if not may_have_parts(written.prompt) or is_astray(written.text):
         return None
     try:
         parts = parse_lines(written.text)

@@ -15,7 +15,7 @@ from baton.children.exact.marked_text import MarkedText, mark
 from baton.children.native import c
 from baton.domain.plan import KINDS
 from baton.domain.sampling import Sampling
-from baton.engine.plan_lines import plan_grammar
+from baton.engine.plan_lines import is_astray, plan_grammar
 
 PROMPT = "Task: {prompt}\nPlan:\n"
 MAX_TOKENS = 160
@@ -68,7 +68,8 @@ class Planner:
                     if written in KINDS:  # this token is its difficulty
                         spreads.append(self._digits())
                     pieces.append(self._model.piece(token))
-                    if len(pieces) >= MAX_TOKENS:
+                    text = b"".join(pieces).decode("utf-8", "replace")
+                    if len(pieces) >= MAX_TOKENS or is_astray(text):
                         break
             confidence = sampler.sureness.mean or 0.0
         text = b"".join(pieces).decode("utf-8", "replace")

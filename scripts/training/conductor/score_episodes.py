@@ -25,7 +25,7 @@ from plan_check import check_plan
 from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import DIRECT, Need
-from baton.engine.plan_lines import PlanPart, parse_lines
+from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
 from baton.engine.request_parts import least_confidence
 from baton.engine.router import text_need
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from turn_head import Head
 
 Spreads = Sequence[tuple[float, ...]]
+
+WHOLE = PlanPart("*", "", Need("chat", 3))
+"""What is believed of a request where nothing can be read."""
 
 _READS = ("summary", "extraction", "rewriting", "translation", "knowledge", "reasoning", "code")
 """The kinds of parts that are about an attachment where there is one."""
@@ -72,14 +75,14 @@ def read_parts(
     written = planner.plan(prompt)
     valid = True
     try:
-        parts = parse_lines(written.text)
+        parts = (WHOLE,) if is_astray(written.text) else parse_lines(written.text)
     except PlanError:
         valid = False
         try:
             written = planner.plan(prompt, grammar=True)
             parts = parse_lines(written.text)
         except PlanError:
-            parts = (PlanPart("*", "", Need("chat", 3)),)
+            parts = (WHOLE,)
     likely = [() if part.tool else spread for part, spread in _paired(parts, written.spreads)]
     read = as_steps(prompt, parts, has_tool, written.confidence)
     return read, [*likely, *([()] * (len(read) - len(likely)))], valid

@@ -28,6 +28,14 @@ from baton.children.exact.marked_text import mark
             "",
         ),
         ("from 9:15 to 17:40", "clock: span(09:15, 17:45)", "17:45"),
+        ("distancia entre Lima y Madrid", "clock: diff(Lima, Madrid)", "a time difference"),
+        (
+            "Quantas horas de voo de Lima a Madrid?",
+            "clock: diff(Lima, Madrid)",
+            "a time difference",
+        ),
+        ("How many hours is Lima behind Madrid?", "clock: diff(Lima, Madrid)", ""),
+        ("Zeitverschiebung Lima Madrid", "clock: diff(Lima, Madrid)", ""),
     ],
 )
 def test_what_the_request_does_not_hold_is_found(request_: str, line: str, foreign: str) -> None:

@@ -58,6 +58,23 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
     return ""
 
 
+_TIME = re.compile(
+    r"(?<!\w)(?:times?|time ?zones?|hours?|ahead|behind|\w*zeit\w*|uhr|stunden?|später|früher|"
+    r"heures?|décalage|fuseau\w*|horas?|horari[oa]|husos?|fuso|ora|ore|orari[oa]|avanti|indietro)(?!\w)",
+    re.IGNORECASE,
+)
+_JOURNEY = re.compile(
+    r"(?<!\w)(?:fl(?:y|ying|ights?)|drive|journey|trip|flug|\w*flug\w*|fliegen?|fahrt?|fahren|reise|"
+    r"vol|vols|trajet|route|vuelo|viaje|volo|viaggio|voo|viagem)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def _is_about_time(request: str) -> bool:
+    """Tell whether a request with two cities asks for their times, not for a journey."""
+    return _TIME.search(request) is not None and _JOURNEY.search(request) is None
+
+
 def _lost_sign(expression: str, request: str) -> str | None:
     """Return a negative number of the request that an expression has without its sign."""
     for number in _NEGATIVE.findall(request):
@@ -146,7 +163,9 @@ def _foreign_unit(expression: str, request: MarkedText) -> str:
 
 
 def _foreign_name(expression: str, request: MarkedText) -> str:
-    """Return a holiday, weekday or city that the request doesn't name."""
+    """Return a holiday, weekday, city or time difference that the request doesn't name."""
+    if expression.startswith("diff(") and not _is_about_time(request.text):
+        return "a time difference"
     words = lexicon(request.language)
     said = request.text.casefold()
     known = {
