@@ -208,12 +208,12 @@ class Generator:
                 else f"{filled.plan.partition(':')[0]}: {mark(text, language).text}"
             )
         if depends:
-            after = "after_number" if _TOOL_LINE.match(plan[-1]) else "after_text"
+            number = rng.randint(1, len(plan))
+            after = "after_number" if _TOOL_LINE.match(plan[number - 1]) else "after_text"
             template = rng.choice(self._usable(list(source.follow[after])))
             filled = templates.fill(template, rng)
-            number = len(plan)
-            texts[-1] = f"{texts[-1]} {filled.text}".replace(" ,", ",")
-            plan.append(_dependent(filled.plan, number, language))
+            texts[number - 1] = _followed(texts[number - 1], filled.text, rng)
+            plan.insert(number, _dependent(filled.plan, number, language))
         if len(texts) == 1:
             text = texts[0]
         else:
@@ -270,6 +270,26 @@ class Generator:
         if rng.random() < 0.1:
             text = _typo(text, surfaces, rng)
         return text
+
+
+_JOINT = re.compile(
+    r"^(?:and then|and|then|und dann|und|dann|et puis|et|puis|ensuite|y luego|y|luego|e poi|"
+    r"e depois|e|poi|depois) +",
+    re.IGNORECASE,
+)
+
+
+def _followed(text: str, follow_up: str, rng: random.Random) -> str:
+    """Return a part with a follow-up behind it, joined by its own joint or in another way."""
+    bare = _JOINT.sub("", follow_up)
+    if bare == follow_up or rng.random() < 0.4:
+        return f"{text} {follow_up}".replace(" ,", ",")
+    joint = rng.choice((", ", "; ", ". ", "? ", "\n", " + "))
+    if rng.random() < 0.25:
+        bare = follow_up
+    if joint in (". ", "? ", "\n") and rng.random() < 0.7:
+        bare = bare[:1].upper() + bare[1:]
+    return text + joint + bare
 
 
 def _typo(text: str, surfaces: tuple[str, ...], rng: random.Random) -> str:

@@ -97,3 +97,16 @@ def test_a_lexicon_knows_every_unit_and_says_every_result(language: str) -> None
     assert (len(words.months), len(words.weekdays)) == (12, 7)
     assert set(words.answers) == set(lexicon("de").answers)
     assert unit_code(words.units["km"][1], language) == "km"
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("già che ci sei somma sei e 3", "già che ci sei somma 6 e 3"),
+        ("tu sei bravo, chi sei?", "tu sei bravo, chi sei?"),
+        ("sei un genio", "sei un genio"),
+        ("sei mele e sei pere", "6 mele e 6 pere"),
+    ],
+)
+def test_you_are_is_no_number_in_italian(text: str, marked: str) -> None:
+    assert mark(text, "it").text == marked
