@@ -165,7 +165,7 @@ def test_one_sum_asks_for_more_certainty_than_several_parts() -> None:
     assert is_followed(TWO, tasks, -0.02)
     assert not is_followed(TWO, tasks, -0.07)
     assert is_followed(TWO, mixed, -0.07)
-    assert is_followed(TWO, mixed[:1], -0.04)
+    assert is_followed(TWO, mixed[:1], -0.03)
     assert not is_followed(TWO, mixed[:1], -0.07)
     assert not is_followed(TWO, tasks[:1], 0.0)
 
@@ -227,6 +227,16 @@ async def test_a_sum_that_can_not_be_computed_is_answered_by_a_model() -> None:
 
     played = await play(Hybrid(), desk(SUM, TINY, TOOL), say)
     assert (played.workers, played.text) == (["calculator", "tiny"], "391, perhaps")
+
+
+async def test_a_sum_that_a_model_works_out_is_said_to_be_unsure() -> None:
+    doubted = Step("", "17 times 23", (), IN_DOUBT)
+    one = Plan((*PLAN.steps[:1], doubted), (1, 2))
+    proposal = await Hybrid().first(desk(one, TINY, TOOL))
+    said = "Step 2 couldn't be computed for certain: a model's result may be wrong."
+    assert proposal.why.endswith(said)
+    two = Plan((doubted, doubted), (1, 2))
+    assert "Steps 1 and 2 couldn't" in (await Hybrid().first(desk(two, TINY, TOOL))).why
 
 
 async def test_parts_that_all_fail_leave_the_request_to_one_worker() -> None:

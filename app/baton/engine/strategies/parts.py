@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from baton.domain.errors import BatonError, StoreError
 from baton.domain.plan import Outcome, Plan
 from baton.engine.ports import Desk, Proposal
+from baton.engine.request_parts import IN_DOUBT
 from baton.engine.strategies.drafts import answered_by, is_lost
 from baton.engine.strategies.templated import rescued
 
@@ -22,7 +25,8 @@ class InParts:
             name = desk.situation.card(steps[0].worker).name
             return Proposal(self._plan, "local", f"{name} computes this exactly.")
         why = f"You ask for {len(steps)} things, so each is a step of its own."
-        return Proposal(self._plan, "plan", why)
+        in_doubt = [n for n, step in enumerate(steps, start=1) if step.need == IN_DOUBT]
+        return Proposal(self._plan, "plan", f"{why} {_unsure_of(in_doubt)}".strip())
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where nothing came of the plan."""
@@ -30,6 +34,16 @@ class InParts:
             return rescued(desk.situation, outcome) if len(self._plan.steps) > 1 else None
         step = answered_by(desk.situation, desk.situation.worker)
         return Proposal(outcome.plan.grown((step,), (2,)), why="That couldn't be computed.")
+
+
+def _unsure_of(steps: Sequence[int]) -> str:
+    """Say which steps a model works out though they are sums, and may get wrong."""
+    if not steps:
+        return ""
+    named = " and ".join(map(str, steps))
+    if len(steps) == 1:
+        return f"Step {named} couldn't be computed for certain: a model's result may be wrong."
+    return f"Steps {named} couldn't be computed for certain: a model's results may be wrong."
 
 
 async def in_parts(desk: Desk) -> InParts | None:
