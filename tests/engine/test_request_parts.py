@@ -63,13 +63,14 @@ async def parts_of(
     roster: Sequence[Card] = (TINY, TOOL, UNITS),
     confidence: float | None = -0.01,
     tools: FakeTools | None = None,
+    alone: str = "no plan",
 ) -> Plan | None:
-    """Return the plan that comes of what the conductor writes."""
+    """Return the plan that comes of what the conductor writes, and writes of a part `alone`."""
 
     async def write(request: Request) -> Written:
         assert (request.purpose, request.temperature) == (Purpose.PLAN, 0.0)
-        assert request.messages[0].text == prompt.upper()
-        return Written(text, confidence)
+        is_whole = request.messages[0].text == prompt.upper()
+        return Written(text if is_whole else alone, confidence)
 
     conductor = TrainedConductor(ScriptedWorker(card=TINY), tools or FakeTools())
     return await split(conductor, situation(*roster, prompt=prompt), write)
@@ -121,6 +122,25 @@ async def test_a_part_in_doubt_is_a_models_in_the_persons_words() -> None:
     in_doubt = [step for step in plan.steps if step.subtask.startswith("say ")]
     assert [(step.worker, step.need) for step in in_doubt] == [("", IN_DOUBT)]
     assert await parts_of("calc: 17 * 7", tools=FakeTools("7 isn't in the request.")) is None
+
+
+class Doubting(FakeTools):
+    """Doubts the sums of a whole request, and none of a part's."""
+
+    async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
+        self.wrong = "23 isn't in the request." if request == TWO else ""
+        self.left = ["Is 127 prime?"] if request == TWO else []
+        return await super().check(request, parts)
+
+
+async def test_what_is_in_doubt_is_shown_to_the_conductor_by_itself() -> None:
+    plan = await parts_of(LINES, tools=Doubting(), alone="calc: 17 * 24")
+    assert plan is not None
+    assert [(s.worker, s.subtask) for s in plan.steps[1:]] == [("calculator", "17 * 24")] * 2
+    for text in (LINES, "writing1: say it", "calc: 17 * 24\nwriting1: say 17", "calc"):
+        left = await parts_of(LINES, tools=Doubting(), alone=text)
+        assert left is not None
+        assert [(s.worker, s.need == IN_DOUBT) for s in left.steps[1:]] == [("", True), ("", False)]
 
 
 async def test_what_the_plan_leaves_out_is_a_part_too() -> None:

@@ -6,6 +6,7 @@ reads, checks every part after it, and chooses the workers. Whatever is in doubt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from baton.domain.chat import Message, Purpose, Request, Role
 from baton.domain.errors import PlanError
+from baton.domain.labels import Label
 from baton.domain.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
 from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
 from baton.engine.ports import Situation, Worker
@@ -101,34 +103,50 @@ Write = Callable[[Request], Awaitable[Written]]
 async def split(conductor: TrainedConductor, situation: Situation, write: Write) -> Plan | None:
     """Return the plan of a request that has parts or can be computed, None for any other.
 
-    Steps that no tool does have no worker yet. Raises BatonError where the conductor fails.
+    A part that is left to a model though it may be a sum is shown to the conductor once more, by
+    itself. Steps that no tool does have no worker yet. Raises BatonError where the conductor fails.
     """
-    request = situation.material.prompt
-    if not may_have_parts(request):
-        return None
-    marked = await conductor.tools.mark(request)
+    there = {card.id for card in situation.roster if card.is_tool}
+
+    async def read(request: str) -> tuple[Sequence[PlanPart], int]:
+        """Return a request's parts, and how many of them the conductor wrote."""
+        if not may_have_parts(request):
+            return (), 0
+        parts = await _written(conductor, request, situation.limits.label, write)
+        if any(part.tool and part.tool not in there for part in parts):
+            return (), 0
+        return sound_parts(parts, await conductor.tools.check(request, parts)), len(parts)
+
+    found, count = await read(situation.material.prompt)
+    parts = list(found)
+    for place, part in enumerate(parts if len(parts) > 1 else ()):
+        is_open = place >= count or part.need == IN_DOUBT
+        if is_open and not (part.tool or part.inputs) and _NUMBER.search(part.text):
+            alone, _ = await read(part.text)
+            if len(alone) == 1 and alone[0].tool:
+                parts[place] = alone[0]
+    return plan_of(parts, situation.material) if parts else None
+
+
+_NUMBER = re.compile(r"\d")
+"""What a sum is told by; number words are rare where a plan left something out."""
+
+
+async def _written(
+    conductor: TrainedConductor, request: str, label: Label, write: Write
+) -> Sequence[PlanPart]:
+    """Return what the conductor writes about a request, () where it isn't followed."""
+    messages = (Message(Role.USER, await conductor.tools.mark(request)),)
     written = await write(
-        Request(
-            (Message(Role.USER, marked),),
-            Purpose.PLAN,
-            MAX_PLAN_TOKENS,
-            temperature=0.0,
-            label=situation.limits.label,
-        )
+        Request(messages, Purpose.PLAN, MAX_PLAN_TOKENS, temperature=0.0, label=label)
     )
     if is_astray(written.text):
-        return None
+        return ()
     try:
         parts = parse_lines(written.text)
     except PlanError:
-        return None
-    if not is_followed(request, parts, written.confidence):
-        return None
-    there = {card.id for card in situation.roster if card.is_tool}
-    if any(part.tool and part.tool not in there for part in parts):
-        return None
-    parts = sound_parts(parts, await conductor.tools.check(request, parts))
-    return plan_of(parts, situation.material) if parts else None
+        return ()
+    return parts if is_followed(request, parts, written.confidence) else ()
 
 
 def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[PlanPart, ...]:

@@ -85,7 +85,22 @@ def read_parts(
             parts = (WHOLE,)
     likely = [() if part.tool else spread for part, spread in _paired(parts, written.spreads)]
     read = as_steps(prompt, parts, has_tool, written.confidence)
+    for place, step in enumerate(read if has_tool and len(read) > 1 else ()):
+        is_open = place >= len(parts) or bool(parts[place].tool and not step.tool)
+        if is_open and not step.inputs and any(map(str.isdigit, step.text)):
+            read[place] = _as_sum(planner, step.text) or step
     return read, [*likely, *([()] * (len(read) - len(likely)))], valid
+
+
+def _as_sum(planner: Planner, words: str) -> PlanPart | None:
+    """Return the sum that a part in doubt is by itself, as the product asks once more."""
+    written = planner.plan(words)
+    try:
+        parts = parse_lines(written.text)
+    except PlanError:
+        return None
+    (*others, part) = as_steps(words, parts, True, written.confidence)
+    return part if part.tool and not others and not is_astray(written.text) else None
 
 
 def as_steps(
