@@ -21,6 +21,7 @@ from baton.engine.request_parts import (
     TrainedConductor,
     Written,
     is_followed,
+    linked,
     plan_of,
     split,
 )
@@ -141,6 +142,14 @@ async def test_what_is_in_doubt_is_shown_to_the_conductor_by_itself() -> None:
         left = await parts_of(LINES, tools=Doubting(), alone=text)
         assert left is not None
         assert [(s.worker, s.need == IN_DOUBT) for s in left.steps[1:]] == [("", True), ("", False)]
+
+
+def test_what_speaks_of_a_result_sees_the_part_before() -> None:
+    parts = parse_lines("calc: 1\nwriting1: double the result\nwriting1: say it <- 1\nchat1: hello")
+    checked = [CheckedPart(part.text, "", part.text, refers=True) for part in parts]
+    assert [part.inputs for part in linked(parts, checked)] == [(), (1,), (1,), (3,)]
+    checked = [CheckedPart(part.text, "", part.text) for part in parts]
+    assert linked(parts, checked) == parts
 
 
 async def test_what_the_plan_leaves_out_is_a_part_too() -> None:

@@ -47,12 +47,13 @@ IN_DOUBT = Need("calculation", 2)
 @dataclass(frozen=True, slots=True)
 class CheckedPart:
     """A part as a step's subtask, what is wrong with it ("" for nothing), and the person's words
-    that it stands for.
+    that it stands for. `refers`: they speak of an earlier result.
     """
 
     text: str
     problem: str
     words: str
+    refers: bool = False
 
 
 class RequestTools(Protocol):
@@ -169,8 +170,18 @@ def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tu
         else replace(part, text=check.text)
         for part, check in zip(parts, checked, strict=False)
     )
-    omitted = [check.text for check in checked[len(parts) :]]
-    return (*sound, *(PlanPart(text, need=text_need(text)) for text in omitted))
+    omitted = [PlanPart(one.text, need=text_need(one.text)) for one in checked[len(parts) :]]
+    return linked((*sound, *omitted), checked)
+
+
+def linked(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[PlanPart, ...]:
+    """Return parts of which each that speaks of a result, and names none, sees the one before."""
+    return tuple(
+        replace(part, inputs=(number,))
+        if number and check.refers and not (part.tool or part.inputs)
+        else part
+        for number, (part, check) in enumerate(zip(parts, checked, strict=True))
+    )
 
 
 def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | None) -> bool:

@@ -26,7 +26,7 @@ from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import DIRECT, Need
 from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
-from baton.engine.request_parts import least_confidence
+from baton.engine.request_parts import least_confidence, linked
 from baton.engine.router import text_need
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ def as_steps(
                 part.inputs,
             )
         )
-    omitted = found[len(parts) :]
-    return [*read, *(PlanPart(check.text, need=text_need(check.text)) for check in omitted)]
+    omitted = [PlanPart(one.text, need=text_need(one.text)) for one in found[len(parts) :]]
+    return list(linked([*read, *omitted], found))
 
 
 def _difficulty(expression: str) -> int:

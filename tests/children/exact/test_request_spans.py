@@ -87,6 +87,25 @@ def test_each_part_stands_for_its_own_words(
             ["Explain what tax is."],
         ),
         (
+            "Cuánto es 38 por 46, cuál es el río más largo de África?",
+            parts("=38 * 46"),
+            ["cuál es el río más largo de África?"],
+        ),
+        (
+            "Divide 434 entre 14 y en qué país está Samarcanda?",
+            parts("=434 / 14"),
+            ["en qué país está Samarcanda?"],
+        ),
+        ("143 è un numero primo, chi ha dipinto la Gioconda?", parts("=isprime(143)"),
+         ["chi ha dipinto la Gioconda?"]),
+        ("A jacket for 140 with 35% off, what is the price then?", parts("=140 - 35%"), []),
+        ("How much is 140 with 35% off, and why?", parts("=140 - 35%"), []),
+        (
+            "Il film inizia alle 20:15 e dura 110 min, a che ora finisce?",
+            parts("=20:15 + 110 min"),
+            [],
+        ),
+        (
             "Teile 187 durch 11. Was ist das Gegenteil von 'neu'?",
             parts("=187 / 11"),
             ["Was ist das Gegenteil von 'neu'?"],

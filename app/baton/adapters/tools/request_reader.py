@@ -44,6 +44,11 @@ class RequestReader:
         if len(found) < len(parts):
             raise WorkerError("The tools' process gave an invalid reply.")
         return [
-            CheckedPart(str(part["text"]), str(part["problem"]), str(part["words"]))
+            CheckedPart(
+                str(part["text"]),
+                str(part["problem"]),
+                str(part["words"]),
+                bool(part["refers"]),
+            )
             for part in found
         ]

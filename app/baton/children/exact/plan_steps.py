@@ -50,12 +50,13 @@ class Part(TypedDict):
 
 class CheckedPart(TypedDict):
     """A part as a step's subtask, what is wrong with it ("" for nothing), and the person's words
-    that it stands for.
+    that it stands for. `refers`: they speak of an earlier result.
     """
 
     text: str
     problem: str
     words: str
+    refers: bool
 
 
 def prepare() -> None:
@@ -94,12 +95,17 @@ def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
             values[number] = _UNKNOWN
             why, text = _as_text(part["text"], words, marked)
         said = marked.restored(words) or text
-        checked.append({"text": text, "problem": why, "words": said})
-    for text in map(marked.restored, division.omitted):
-        checked.append({"text": text, "problem": "", "words": text})
+        checked.append(_checked(text, why, said))
+    checked += [_checked(text) for text in map(marked.restored, division.omitted)]
     if text := marked.restored(division.background):
-        checked.append({"text": text, "problem": "The plan leaves it out.", "words": text})
+        checked.append(_checked(text, "The plan leaves it out."))
     return checked
+
+
+def _checked(text: str, problem: str = "", words: str = "") -> CheckedPart:
+    words = words or text
+    refers = _ASKS_RESULT.search(words) is not None
+    return {"text": text, "problem": problem, "words": words, "refers": refers}
 
 
 def _missing(words: str, parts: Sequence[Part], all_words: Sequence[str]) -> str:

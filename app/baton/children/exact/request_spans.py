@@ -26,12 +26,25 @@ _JOINT = re.compile(rf",|{_WORD_JOINT.pattern}", re.IGNORECASE)
 _POINT = r"\(?(?:\d{1,2}|[a-e])[.)](?=\s|$)"
 _BEFORE = re.compile(rf"^(?:[\s,.;:?!)]+|{_POINT}|{_JOINTS}(?=[\s,:]))+", re.IGNORECASE)
 _AFTER = re.compile(rf"(?:[\s,;:(]+|(?<=\n){_POINT}|(?<=[\s,.?!;]){_JOINTS})+$", re.IGNORECASE)
-_NO_NUMBER = re.compile(
-    r"^¿?(?:who|whose|why|where|wer|wessen|warum|wieso|weshalb|wo|qui|pourquoi|où|quién(?:es)?"
-    r"|por qué|dónde|chi|perché|dove|quem|por que|onde)(?!\w)",
+_UNCOUNTED = (
+    r"who|whose|why|where|wer|wessen|warum|wieso|weshalb|wo|qui|pourquoi|où|quién(?:es)?"
+    r"|por qué|dónde|chi|perché|dove|quem|por que|onde|in (?:which|what)|in welche[mnr]"
+    r"|dans quel(?:le)?|en qué país|in (?:che|quale) paese|em que país"
+)
+_NO_NUMBER = re.compile(rf"^¿?(?:{_UNCOUNTED})(?!\w)", re.IGNORECASE)
+"""How a question begins that no number answers."""
+_WHICH = (
+    r"which|what(?:'s| is| are)|welche[rs]?|was ist|quel(?:le)?s? (?:est|sont)|cuál(?:es)?"
+    r"|qual(?:e|i|is)?(?: è| é|'è)?"
+)
+_ASKING = re.compile(
+    rf"(?<!\w)(?:{_UNCOUNTED}|{_WHICH}|how|when|wie|wann|wieviel|combien|quand|cuánt[oa]s?|cuándo|quant[oiae]|quando)(?!\w)",
     re.IGNORECASE,
 )
-"""How a question begins that no number answers."""
+_NEXT_QUESTION = re.compile(
+    rf"(?:[,;]|(?<!\w){_JOINTS})\s+¿?(?:(?P<uncounted>{_UNCOUNTED})|{_WHICH})(?!\w)", re.IGNORECASE
+)
+"""A question in the same sentence as a sum, behind it."""
 _QUOTE = re.compile("[\"\u201c\u201e\u00ab]|(?<!\\w)['\u2018\u201a]")
 _OPENING = re.compile(r"^(?:[^\W\d]+\W+){1,4}(?<=[,:!\n]) *\n?")
 """Up to four words before the first part: a greeting, or "two things:"."""
@@ -59,6 +72,13 @@ def divide(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
     for sentence in sentences:
         words = [part.replace(request[sentence.start : sentence.end], " ") for part in words]
     start = min((anchor.start for anchor in anchors if anchor), default=0)
+    questions: list[str] = []
+    for place, ((_, is_expression), anchor) in enumerate(zip(parts, anchors, strict=True)):
+        if is_expression and anchor:
+            words[place], question = _without_question(
+                words[place], request[anchor.start : anchor.end]
+            )
+            questions += [question] if question else []
     omitted: list[str] = []
     background = ""
     for sentence in sentences:
@@ -70,7 +90,25 @@ def divide(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
     words = [_trimmed(part) for part in words]
     if anchors[0] and not parts[0][1] and (opening := _OPENING.match(words[0])):
         words[0] = _without(words[0], opening.end(), request[anchors[0].start : anchors[0].end])
-    return Division(words, omitted, background)
+    return Division(words, [*questions, *omitted], background)
+
+
+def _without_question(words: str, anchor: str) -> tuple[str, str]:
+    """Return a sum's words, and the question behind it that is another one ("" for none).
+
+    After who, why or where no number is asked for. Which and what begin another question only where
+    the sum has one of its own: else it is the question to the sum.
+    """
+    sum_end = words.find(anchor) + len(anchor)
+    match = _NEXT_QUESTION.search(words, sum_end)
+    if match is None or words.find(anchor) < 0:
+        return words, ""
+    if not match["uncounted"] and not _ASKING.search(words[:sum_end]):
+        return words, ""
+    question = _trimmed(words[match.start() :])
+    if len(_WORD.findall(question)) + ("?" in question) < MIN_WORDS:
+        return words, ""
+    return words[: match.start()], question
 
 
 def _without(words: str, opening: int, anchor: str) -> str:
