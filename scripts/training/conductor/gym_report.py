@@ -85,6 +85,8 @@ def believed(
         written = parts[number] if number < len(parts) else step
         spread = next(likely, ()) if number < len(parts) and not written.tool else ()
         need = step.need
+        if not step.tool:
+            spread = score_episodes.calibrated(spread, need.difficulty)
         task = gym.Task(
             need.kind, need.difficulty, step.inputs, computable=bool(step.tool), spread=spread
         )

@@ -16,6 +16,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +110,13 @@ def as_steps(
     """Return a plan's parts as subtasks, then what it omits.
 
     A tool computes what the product would have it compute; the rest is a model's, in the person's
-    words. A whole request is one step, however many sentences it has.
+    words. A whole request is one step, however many sentences it has, and so are tasks of which
+    the model wasn't sure.
     """
     if parts[0].is_whole:
         return list(parts)
+    if confidence < least_confidence(parts) and not any(part.tool for part in parts):
+        return [replace(max(parts, key=lambda part: part.need.difficulty), text="*", inputs=())]
     found = check_plan(prompt, parts)
     has_tool = has_tool and confidence >= least_confidence(parts)
     read = []
@@ -152,8 +156,26 @@ def _task(part: PlanPart, attached: bool, likely: Iterator[tuple[float, ...]]) -
         part.inputs,
         reads,
         bool(part.tool),
-        next(likely, ()),
+        () if part.tool else calibrated(next(likely, ()), part.need.difficulty),
     )
+
+
+def calibrated(spread: tuple[float, ...], difficulty: int) -> tuple[float, ...]:
+    """Return how likely each difficulty is: the model is surer of them than it is right.
+
+    Where it gave no `spread`, it said one difficulty.
+    """
+    spread = spread or tuple(float(difficulty == number) for number in range(1, 6))
+    tempered = [chance**0.5 for chance in spread]
+    total = sum(tempered)
+    return tuple(
+        0.7 * chance / total + 0.3 * usual
+        for chance, usual in zip(tempered, USUAL_DIFFICULTIES, strict=True)
+    )
+
+
+USUAL_DIFFICULTIES = (0.2, 0.35, 0.28, 0.13, 0.04)
+"""How often each difficulty occurs in the training texts, about."""
 
 
 def _written(
