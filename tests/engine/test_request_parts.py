@@ -95,8 +95,10 @@ async def test_one_sum_is_one_step_and_one_task_is_no_plan() -> None:
     plan = await parts_of("calc: 17 * 23", prompt="what is 17*23")
     assert plan is not None
     assert [(s.worker, s.subtask) for s in plan.steps] == [("calculator", "17 * 23")]
+    tools = FakeTools()
     for whole in ("translation1: *", "translation1: good morning"):
-        assert await parts_of(whole) is None
+        assert await parts_of(whole, tools=tools) is None
+    assert tools.seen == []
 
 
 async def test_a_plain_question_is_not_shown_to_the_conductor() -> None:

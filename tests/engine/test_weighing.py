@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,9 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
         assert [one.gain for one in past] == [0.2] + [0.6] * 30
         assert [one.ok for one in past][-1] == before.ok
         assert len({one.conversation for one in past}) == 31
-        fresh, again = Pacing(), Pacing(memory=store.weighed)
+        morning = datetime.now().replace(hour=9, minute=0) + timedelta(days=1)
+        clock = morning.timestamp  # just before midnight there is nothing still to come
+        fresh, again = Pacing(clock=clock), Pacing(memory=store.weighed, clock=clock)
         money = Standing((Room(Scope.DAY, NANO // 200),))
         known = await again.weigh(0.4, first.cost, money)
         unknown = await fresh.weigh(0.4, first.cost, money)

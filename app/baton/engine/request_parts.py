@@ -114,7 +114,7 @@ async def split(conductor: TrainedConductor, situation: Situation, write: Write)
         if not may_have_parts(request):
             return (), 0
         parts = await _written(conductor, request, situation.limits.label, write)
-        if any(part.tool and part.tool not in there for part in parts):
+        if not parts or any(part.tool and part.tool not in there for part in parts):
             return (), 0
         return sound_parts(parts, await conductor.tools.check(request, parts)), len(parts)
 

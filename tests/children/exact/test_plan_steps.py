@@ -108,6 +108,17 @@ def test_a_part_about_a_result_has_to_use_it_and_no_other_parts_numbers() -> Non
     )
 
 
+def test_a_text_without_words_of_its_own_is_never_an_empty_task() -> None:
+    request = "How does a starter differ from ordinary yeast, in plain words?"
+    first = part("", "how does a starter differ from ordinary yeast, in plain words")
+    assert all(one["text"] for one in check_parts(request, [first, part("", "yeast")]))
+
+
+def test_no_parts_leave_all_of_a_request() -> None:
+    (left,) = check_parts("How old is the oldest oak?", [])
+    assert (left["text"], left["problem"]) == ("How old is the oldest oak?", "")
+
+
 def test_how_many_things_are_asked_for_is_no_number_of_theirs() -> None:
     request = "Two things: what is 68 °F in Celsius, and who was Bach?"
     checked = check_parts(request, [part("units", "68 F -> C"), part("", "who was Bach?")])

@@ -134,7 +134,7 @@ def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:
     """Return what is wrong with a text, and the text in words of the request."""
     there = set(_WORD.findall(words.casefold()))
     its_words = _WORD.findall(text.casefold())
-    if sum(word not in there for word in its_words) <= max(1, len(its_words) // 5):
+    if there and sum(word not in there for word in its_words) <= max(1, len(its_words) // 5):
         return "", marked.restored(words)
     foreign = foreign_word(text, marked)
     return (f"{foreign} isn't in the request." if foreign else ""), marked.restored(text)

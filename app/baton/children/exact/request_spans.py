@@ -88,7 +88,7 @@ def divide(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
         else:
             omitted.append(text)
     words = [_trimmed(part) for part in words]
-    if anchors[0] and not parts[0][1] and (opening := _OPENING.match(words[0])):
+    if anchors and anchors[0] and not parts[0][1] and (opening := _OPENING.match(words[0])):
         words[0] = _without(words[0], opening.end(), request[anchors[0].start : anchors[0].end])
     return Division(words, [*questions, *omitted], background)
 
