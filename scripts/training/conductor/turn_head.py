@@ -339,6 +339,9 @@ def alone(pool: Pool, how: str) -> Floats:
             chosen = np.where(pool.there & ~pool.tools, pool.cost, np.inf).argmin(1)
         case "likeliest":
             chosen = np.where(pool.there, pool.figures[:, :, 1], -1).argmax(1)
+        case "priced":  # a rule of one line
+            believed = pool.figures[:, :, 1] - pool.cost
+            chosen = np.where(pool.there, believed, -np.inf).argmax(1)
         case _:
             chosen = np.random.default_rng(1).integers(0, pool.there.sum(1))
     found: Floats = value[rows, chosen]
@@ -347,7 +350,10 @@ def alone(pool: Pool, how: str) -> Floats:
 
 def compare(pool: Pool, heads: dict[str, Floats], rounds: int = 8) -> Iterator[str]:
     """Yield what each comes to on episodes kept back, with 95 % bootstrap intervals, paired."""
-    found = {name: alone(pool, name) for name in ("random", "cheapest", "likeliest", "best single")}
+    found = {
+        name: alone(pool, name)
+        for name in ("random", "cheapest", "likeliest", "priced", "best single")
+    }
     for name, weights in heads.items():
         played = [rewards(weights, pool, np.random.default_rng(n)) for n in range(rounds)]
         found[name] = np.mean(played, axis=0)
@@ -355,11 +361,11 @@ def compare(pool: Pool, heads: dict[str, Floats], rounds: int = 8) -> Iterator[s
     drawn = rng.integers(0, len(pool.vectors), (1000, len(pool.vectors)))
     for name, values in found.items():
         low, high = np.quantile(values[drawn].mean(1), (0.025, 0.975))
-        ahead = values - found["likeliest"]
+        ahead = values - found["priced"]
         less, more = np.quantile(ahead[drawn].mean(1), (0.025, 0.975))
         yield (
-            f"{name}: {values.mean():.3f} [{low:.3f}, {high:.3f}], against the likeliest worker "
-            f"{ahead.mean():+.3f} [{less:+.3f}, {more:+.3f}]"
+            f"{name}: {values.mean():.4f} [{low:.4f}, {high:.4f}], against the rule with prices "
+            f"{ahead.mean():+.4f} [{less:+.4f}, {more:+.4f}]"
         )
 
 
