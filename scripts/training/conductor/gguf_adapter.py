@@ -1,4 +1,4 @@
-"""Writes a LoRA adapter as GGUF, for llama.cpp.
+"""Writes a LoRA adapter as GGUF, for llama.cpp, and reads one, to train it further.
 
 llama.cpp's Llama models rotate pairs of neighbours where transformers rotates halves, so that its
 files hold the query and key matrices with permuted rows. `lora_b` of those two has to be permuted
@@ -66,6 +66,21 @@ def write_adapter(
     writer.close()
 
 
+def read_adapter(path: Path, config: Any) -> dict[str, np.ndarray]:
+    """Return the tensors that `write_adapter` wrote, named and ordered as `lora.state` does."""
+    modules = {short: name for name, short in NAMES.items()}
+    state = {}
+    for tensor in gguf.GGUFReader(path).tensors:
+        _, layer, module, _, factor = tensor.name.split(".")
+        values = np.array(tensor.data, dtype=np.float32)
+        heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+        part = factor.removeprefix("lora_")
+        if part == "b" and module in heads and config.model_type in PERMUTED:
+            values = unpermuted(values, heads[module])
+        state[f"model.layers.{layer}.{modules[module]}.{part}"] = values
+    return state
+
+
 def _parts(name: str) -> tuple[int, str, str]:
     """Return layer, llama.cpp's name of the matrix, and which of the two factors a tensor is."""
     layer, _, rest = name.partition(".layers.")[2].partition(".")
@@ -77,6 +92,12 @@ def permuted(rows: np.ndarray, heads: int) -> np.ndarray:
     """Return rows in llama.cpp's order: of each head the two halves interleaved."""
     count, width = rows.shape
     return rows.reshape(heads, 2, count // heads // 2, width).swapaxes(1, 2).reshape(count, width)
+
+
+def unpermuted(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Return rows as they were before `permuted`."""
+    count, width = rows.shape
+    return rows.reshape(heads, count // heads // 2, 2, width).swapaxes(1, 2).reshape(count, width)
 
 
 def sha256(path: Path) -> str:

@@ -74,11 +74,11 @@ def put_on(model: Any, seed: int) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
-def take(parameters: Mapping[str, nn.Parameter], saved: Mapping[str, torch.Tensor]) -> None:
+def take(parameters: Mapping[str, nn.Parameter], saved: Mapping[str, Any]) -> None:
     """Set an adapter's parameters to saved ones. Raises KeyError for another model's."""
     with torch.no_grad():
         for name, parameter in parameters.items():
-            parameter.copy_(saved[name])
+            parameter.copy_(torch.as_tensor(saved[name]))
 
 
 def state(parameters: Mapping[str, nn.Parameter]) -> dict[str, torch.Tensor]:

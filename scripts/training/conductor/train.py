@@ -14,7 +14,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,8 +146,15 @@ class Training:
         if self._checkpoint.is_file():
             self._take(torch.load(self._checkpoint, weights_only=False))
         elif args.start:
-            lora.take(self._adapter, torch.load(args.start, weights_only=False)["adapter"])
+            lora.take(self._adapter, self._started(args.start))
         self._start = time.monotonic()
+
+    def _started(self, path: Path) -> Mapping[str, Any]:
+        """Return the adapter in another run's state, or in a GGUF file."""
+        if path.suffix == ".gguf":
+            return gguf_adapter.read_adapter(path, self._model.config)
+        saved: Mapping[str, Any] = torch.load(path, weights_only=False)["adapter"]
+        return saved
 
     def _take(self, saved: dict[str, Any]) -> None:
         lora.take(self._adapter, saved["adapter"])
@@ -244,7 +251,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rate", type=float, default=1.0)
-    parser.add_argument("--start", type=Path)
+    parser.add_argument(
+        "--start", type=Path, help="begin with this adapter: another run's .pt, or a .gguf"
+    )
     parser.add_argument("--data", type=Path, help="the routing data, ../shared/data/routing")
     parser.add_argument(
         "--everything", action="store_true", help="train on the templates kept back, too"
