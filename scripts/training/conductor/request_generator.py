@@ -30,7 +30,10 @@ LANGUAGE_WEIGHTS = {"en": 34, "de": 14, "fr": 13, "es": 13, "it": 13, "pt": 13}
 """How often each language is drawn, of those that somebody has written texts for."""
 
 TOOL, NONE, TEXT, COMPOUND, HAND, REAL = "tool", "none", "text", "compound", "hand", "real"
+OWN = "own"
 KIND_WEIGHTS = {TOOL: 40, NONE: 13, TEXT: 9, COMPOUND: 32, HAND: 6, REAL: 6}
+OWN_SHARE = 0.1
+"""The share of the person's own requests among what is drawn, where there are any."""
 
 _TOOL_LINE = re.compile(r"(?:calc|units|clock): ")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
@@ -73,7 +76,7 @@ class Generator:
     """Draws examples: the same seed draws the same ones.
 
     With `held_out` only from the templates kept back, with `everything` from all of them. `real`
-    are questions of public sets, which stay whole.
+    are questions of public sets, which stay whole; `own` are sound examples of the person's own.
     """
 
     def __init__(
@@ -82,9 +85,11 @@ class Generator:
         held_out: bool = False,
         everything: bool = False,
         real: Sequence[RealText] = (),
+        own: Sequence[Example] = (),
     ) -> None:
         self._random = random.Random(seed)
         self._real = real
+        self._own = own
         self._held_out = held_out
         self._everything = everything
         self.dropped = 0
@@ -101,7 +106,9 @@ class Generator:
 
     def __iter__(self) -> Iterator[Example]:
         weights = {language: LANGUAGE_WEIGHTS[language] for language in templates.written()}
-        kinds = {k: weight for k, weight in KIND_WEIGHTS.items() if k != REAL or self._real}
+        kinds = {k: float(w) for k, w in KIND_WEIGHTS.items() if k != REAL or self._real}
+        if self._own:
+            kinds[OWN] = sum(kinds.values()) * OWN_SHARE / (1 - OWN_SHARE)
         while True:
             kind = self._random.choices(tuple(kinds), tuple(kinds.values()))[0]
             language = self._random.choices(tuple(weights), tuple(weights.values()))[0]
@@ -118,11 +125,10 @@ class Generator:
             COMPOUND: self._compound,
             HAND: self._hand,
             REAL: lambda _: self._real_text(),
+            OWN: lambda _: self._random.choice(self._own),
         }
         example = maker[kind](language)
-        if example is None or not (
-            _holds_numbers(example) and _holds_words(example) and _is_computable(example)
-        ):
+        if example is None or not is_sound(example):
             self.dropped += 1
             return None
         return example
@@ -322,6 +328,11 @@ def _dependent(line: str, number: int, language: str) -> str:
     return f"{head}: {body.replace('#1', f'#{number}')} <- {number}"
 
 
+def is_sound(example: Example) -> bool:
+    """Tell whether a plan can be read and computed, and holds what its request says."""
+    return _is_computable(example) and _holds_numbers(example) and _holds_words(example)
+
+
 def _is_computable(example: Example) -> bool:
     """Tell whether every expression of the plan has a value, and the plan can be read."""
     results: dict[int, Any] = {}
@@ -338,8 +349,8 @@ def _is_computable(example: Example) -> bool:
 
 
 def _holds_words(example: Example) -> bool:
-    """Tell whether a hand-written plan's texts are said in words of the request."""
-    if example.kind != HAND:
+    """Tell whether a hand-written or own plan's texts are said in words of the request."""
+    if example.kind not in (HAND, OWN):
         return True
     there = set(_WORD.findall(example.prompt.casefold()))
     texts = [line.partition(": ")[2] for line in example.plan if not _TOOL_LINE.match(line)]

@@ -12,17 +12,22 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import history_examples
 import real_texts
 import torch
 from learner import PROMPT, Learner, starter
 from request_generator import Example, Generator
 from torch.nn import functional
+
+from baton.domain.errors import BatonError
+from baton.settings import find_paths
 
 WARM_UP = 0.03
 DECAY = 0.3
@@ -104,12 +109,12 @@ def loss_of(model: Any, batch: Sequence[Encoded]) -> tuple[torch.Tensor, float]:
 class Training:
     """A run in a folder: it goes on from its checkpoint, and draws the same with the same seed."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, own: Sequence[Example] = ()) -> None:
         args.out.mkdir(parents=True, exist_ok=True)
         self._args = args
         self._learner = Learner(args.base, args.seed, args.threads)
         real = real_texts.read(args.data) if args.data else ()
-        self._generator = Generator(args.seed, everything=args.everything, real=real)
+        self._generator = Generator(args.seed, everything=args.everything, real=real, own=own)
         self._rng = random.Random(args.seed)
         self._done = self._seen = self._step = 0
         self._spent = 0.0
@@ -204,7 +209,22 @@ def main() -> None:
     parser.add_argument(
         "--everything", action="store_true", help="train on the templates kept back, too"
     )
-    Training(parser.parse_args()).run()
+    parser.add_argument(
+        "--from-history",
+        type=Path,
+        nargs="?",
+        const=find_paths().database,
+        metavar="FILE",
+        help="learn from your own runs that you marked good, too (default: Baton's history)",
+    )
+    args = parser.parse_args()
+    try:
+        own = history_examples.read(args.from_history) if args.from_history else ()
+    except BatonError as error:
+        sys.exit(str(error))
+    if own:
+        print(f"Learning from {len(own)} of your own requests as well.", flush=True)
+    Training(args, own).run()
 
 
 if __name__ == "__main__":
