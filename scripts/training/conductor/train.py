@@ -3,8 +3,8 @@
     scripts/train_conductor --out DIR --seed N [--base MODEL] [--examples N] [--minutes M]
 
 MODEL is a GGUF file or a folder in transformers' format (default: the starter model). DIR gets a
-checkpoint every few minutes, from which the same command goes on, `log.jsonl` with the loss, and in
-the end `adapter.gguf`.
+checkpoint every few minutes, from which the same command goes on, `log.jsonl` with the loss,
+`curve.svg` that shows it, and in the end `adapter.gguf`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import history_examples
+import learning_curve
 import real_texts
 import torch
 from learner import PROMPT, Learner, starter
@@ -165,8 +166,10 @@ class Training:
                     print(json.dumps(self._line(average)), file=log, flush=True)
                 if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
                     self._save(self._checkpoint)
+                    learning_curve.write(args.out / "log.jsonl")
                     saved_at = time.monotonic()
         self._save(self._checkpoint)
+        learning_curve.write(args.out / "log.jsonl")
         self._learner.export(args.out / "adapter.gguf")
 
     def _line(self, loss: float) -> dict[str, float]:
