@@ -24,8 +24,10 @@ NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+ARCHITECTURES = {"qwen3_5_text": "qwen35"}
+"""What llama.cpp calls an architecture, where transformers calls it otherwise."""
 PERMUTED = {"llama"}
-"""Architectures whose query and key rows llama.cpp reorders."""
+"""Architectures whose query and key rows llama.cpp reorders: Qwen's files have them as they are."""
 
 BASE_HASH = "baton.conductor.base_sha256"
 FORMAT = "baton.conductor.format"
@@ -41,10 +43,13 @@ def write_adapter(
 ) -> None:
     """Write an adapter's tensors (as `lora.state` names them). `config` is the base model's.
 
+    Of a model for pictures too, that of its language model counts.
+
     The SHA-256 of the base's GGUF file, where there is one, is written along, so that the product
     refuses another one.
     """
-    architecture = config.model_type
+    config = config.get_text_config()
+    architecture = ARCHITECTURES.get(config.model_type, config.model_type)
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
