@@ -12,12 +12,11 @@ pytest.importorskip("gguf", reason="only scripts/train_conductor installs gguf")
 
 import gguf_adapter
 
-CONFIG = SimpleNamespace(model_type="llama", num_attention_heads=3, num_key_value_heads=1)
-
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
 def test_what_is_written_is_read(tmp_path: Path, architecture: str) -> None:
-    config = SimpleNamespace(**{**vars(CONFIG), "model_type": architecture})
+    config = SimpleNamespace(model_type=architecture, num_attention_heads=3, num_key_value_heads=1)
+    config.get_text_config = lambda: config
     rng = np.random.default_rng(1)
     state = {
         f"model.layers.6.{module}.{factor}": rng.normal(size=size).astype(np.float16)
@@ -26,7 +25,7 @@ def test_what_is_written_is_read(tmp_path: Path, architecture: str) -> None:
     }
     path = tmp_path / "adapter.gguf"
     gguf_adapter.write_adapter(path, {k: Tensor(v) for k, v in state.items()}, config, 32, None, {})
-    found = gguf_adapter.read_adapter(path, config)
+    found = gguf_adapter.read_adapter(path, state, config)
     assert found.keys() == state.keys()
     assert all(np.array_equal(found[name], values) for name, values in state.items())
 

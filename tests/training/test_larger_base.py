@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("torch", reason="needs scripts/training/requirements.lock")
 pytest.importorskip("gguf", reason="needs scripts/training/requirements.lock")
 
+import learner
 import lora
 import numpy as np
 import torch
@@ -59,7 +60,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def in_transformers(trained: Trained, texts: list[str], adapted: bool) -> list[Any]:
     """Return each text's tokens and logits (tokens, vocabulary), in single precision."""
-    model, tokenizer = train.load_base(trained.base)
+    model, tokenizer = learner.load_base(trained.base)
     model.float()
     if adapted:
         adapter = lora.put_on(model, 0)
@@ -102,7 +103,7 @@ def correlation(one: Any, other: Any) -> float:
 
 
 def test_llama_computes_with_the_adapter_what_transformers_does(trained: Trained) -> None:
-    texts = [train.PROMPT.format(prompt=prompt) for prompt in PROMPTS]
+    texts = [learner.PROMPT.format(prompt=prompt) for prompt in PROMPTS]
     ours = [in_transformers(trained, texts, adapted) for adapted in (False, True)]
     theirs = [in_llama(trained, texts, adapted) for adapted in (False, True)]
     same = positions = 0

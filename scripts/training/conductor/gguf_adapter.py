@@ -8,7 +8,7 @@ in the same way; left out, the adapter looks plausible and is wrong.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +71,21 @@ def write_adapter(
     writer.close()
 
 
-def read_adapter(path: Path, config: Any) -> dict[str, np.ndarray]:
-    """Return the tensors that `write_adapter` wrote, named and ordered as `lora.state` does."""
-    modules = {short: name for name, short in NAMES.items()}
+def read_adapter(path: Path, names: Iterable[str], config: Any) -> dict[str, np.ndarray]:
+    """Return the tensors of these names (as `lora.state` has them) that `write_adapter` wrote.
+
+    Raises KeyError for another model's adapter.
+    """
+    config = config.get_text_config()
+    there = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     state = {}
-    for tensor in gguf.GGUFReader(path).tensors:
-        _, layer, module, _, factor = tensor.name.split(".")
-        values = np.array(tensor.data, dtype=np.float32)
-        heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
-        part = factor.removeprefix("lora_")
+    for name in names:
+        layer, module, part = _parts(name)
+        values = there[f"blk.{layer}.{module}.weight.lora_{part}"].astype(np.float32)
         if part == "b" and module in heads and config.model_type in PERMUTED:
             values = unpermuted(values, heads[module])
-        state[f"model.layers.{layer}.{modules[module]}.{part}"] = values
+        state[name] = values
     return state
 
 

@@ -9,8 +9,9 @@ clipped; the loss is a mean over tokens, so that long plans don't weigh less. Re
 plans are drawn anew in every round. A group whose plans are all worth the same teaches nothing and
 isn't read again.
 
-DIR gets `log.jsonl`, a checkpoint from which the same command goes on, `adapter.gguf`, and
-`judged.json`: the greedy plans' mean reward on requests kept back, before and after, paired.
+DIR gets `log.jsonl` and its `curve.svg`, a checkpoint from which the same command goes on,
+`adapter.gguf`, and `judged.json`: the greedy plans' mean reward on requests kept back, before and
+after, paired.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import gym
+import learning_curve
 import lora
 import plan_reward
 import real_texts
@@ -226,6 +228,7 @@ class Reinforcement:
                 line = self._one_round()
                 print(json.dumps(line), file=log, flush=True)
                 self._save()
+        learning_curve.write(args.out / "log.jsonl")
         self._learner.export(args.out / "adapter.gguf")
         found = json.dumps(compared(self._before, self._judge(), args.seed))
         (args.out / "judged.json").write_text(found + "\n")
@@ -255,6 +258,7 @@ class Reinforcement:
         everything = [reward for group in rewards for reward in group]
         return {
             "step": self._round,
+            "examples": self._round * REQUESTS * GROUP,
             "reward": round(statistics.fmean(everything), 4),
             "best": round(statistics.fmean(map(max, rewards)), 4),
             "told_apart": sum(max(group) - min(group) > LEAST_SPREAD for group in rewards),

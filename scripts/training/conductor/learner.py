@@ -72,7 +72,9 @@ class Learner:
     def begin(self, path: Path) -> None:
         """Take the adapter of another run's state, or of a GGUF file."""
         if path.suffix == ".gguf":
-            saved: Mapping[str, Any] = gguf_adapter.read_adapter(path, self.model.config)
+            saved: Mapping[str, Any] = gguf_adapter.read_adapter(
+                path, self.adapter, self.model.config
+            )
         else:
             saved = torch.load(path, weights_only=False, map_location="cpu")["adapter"]
         lora.take(self.adapter, saved)
