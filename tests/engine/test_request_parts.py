@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from baton.domain.chat import Card, Purpose, Request
 from baton.domain.errors import BatonError, StoreError, WorkerError
 from baton.domain.plan import KINDS, Need, Outcome, Plan, Step
 from baton.engine.plan_lines import PlanPart, is_astray, parse_lines, written
+from baton.engine.ports import Funds
 from baton.engine.request_parts import (
     IN_DOUBT,
     CheckedPart,
@@ -27,7 +28,7 @@ from baton.engine.request_parts import (
 )
 from baton.engine.strategies.hybrid import Hybrid
 from baton.engine.strategies.parts import InParts
-from engine.small_desk import CLOUD, TALE, TINY, TOOL, Desk, play, situation
+from engine.small_desk import CLOUD, GEMMA, LLAMA, TALE, TINY, TOOL, Desk, play, situation
 
 UNITS = Card("units", "tool", "Units")
 TWO = "Translate 'good morning' to German and tell me what 17*23 is"
@@ -310,3 +311,58 @@ async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
 async def test_a_resumed_plan_is_not_split_again() -> None:
     outcome = Outcome(PLAN, {1: "guten Morgen", 2: "391"})
     assert await InParts(PLAN).next(desk(None, TINY, TOOL), outcome) is None
+
+
+THREE = Plan(
+    (
+        Step("", "Work out 17 minus 8 by hand", (), Need("math", 1)),
+        Step("calculator", "17 * 23", ("prompt",), Need("calculation", 1)),
+        Step("", "Write about it", ("1",), Need("writing", 1)),
+    ),
+    (1, 2, 3),
+)
+
+
+def who(number: int, step: Step) -> str:
+    return f"{step.worker} {step.inputs}"
+
+
+async def test_what_a_check_finds_wrong_another_does_again_with_what_follows_from_it() -> None:
+    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_.wrong = {1: "2 + 2 = 5"}
+    played = await play(Hybrid(), desk_, who)
+    assert not played.proposals[0].final
+    first, tool, writer, again, written_again = played.workers
+    assert tool == "calculator"
+    assert {first, again} == {"llama", "gemma"}
+    assert writer == written_again
+    assert played.answer == (4, 2, 5)
+    assert played.outcome.plan.steps[4].inputs == (4,)
+    assert "does that again" in played.why
+
+
+async def test_what_is_right_stays_and_a_tools_result_is_no_models() -> None:
+    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_.wrong = {2: "a tool's"}
+    assert (await play(Hybrid(), desk_, who)).answer == (1, 2, 3)
+    alone = await Hybrid().first(desk(THREE, TINY, TOOL))
+    assert alone.final  # there is nobody else
+
+
+async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> None:
+    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_.wrong = {1: "2 + 2 = 5"}
+
+    def say(number: int, step: Step) -> str | BatonError:
+        return WorkerError("No.") if number == 4 else "something"
+
+    assert (await play(Hybrid(), desk_, say)).answer == (1, 2, 5)
+
+
+@pytest.mark.parametrize("left", [10**9, 0])
+async def test_who_costs_something_corrects_only_where_there_is_money_for_it(left: int) -> None:
+    desk_ = desk(replace(THREE, steps=THREE.steps[:2], answer=(1, 2)), LLAMA, TOOL, CLOUD)
+    desk_.wrong = {1: "2 + 2 = 5"}
+    desk_.money = Funds(left, 0.0)
+    workers = (await play(Hybrid(), desk_, who)).workers
+    assert workers == ["llama", "calculator", *(["gpt"] if left else [])]

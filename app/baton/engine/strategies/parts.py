@@ -8,12 +8,16 @@ from baton.domain.errors import BatonError, StoreError
 from baton.domain.plan import Outcome, Plan
 from baton.engine.ports import Desk, Proposal
 from baton.engine.request_parts import IN_DOUBT
+from baton.engine.strategies.corrected import corrected, kept, may_be_corrected
 from baton.engine.strategies.drafts import answered_by, is_lost
 from baton.engine.strategies.templated import rescued
 
 
 class InParts:
-    """Plays a plan whose answer is all of its parts; if it comes to nothing, one worker answers."""
+    """Plays a plan whose answer is all of its parts, and corrects what is wrong in it, once.
+
+    If it comes to nothing, one worker answers.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -26,12 +30,21 @@ class InParts:
             return Proposal(self._plan, "local", f"{name} computes this exactly.")
         why = f"You ask for {len(steps)} things, so each is a step of its own."
         in_doubt = [n for n, step in enumerate(steps, start=1) if step.need == IN_DOUBT]
-        return Proposal(self._plan, "plan", f"{why} {_unsure_of(in_doubt)}".strip())
+        final = not may_be_corrected(desk.situation, self._plan)
+        return Proposal(self._plan, "plan", f"{why} {_unsure_of(in_doubt)}".strip(), final)
 
     async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
-        """Propose that the default worker answers where nothing came of the plan."""
-        if len(self._plan.steps) > 1 or not is_lost(outcome, 1) or len(outcome.plan.steps) > 1:
-            return rescued(desk.situation, outcome) if len(self._plan.steps) > 1 else None
+        """Propose what corrects the plan, or one worker's answer where nothing came of it."""
+        played = len(outcome.plan.steps)
+        if len(self._plan.steps) > 1:
+            again = None
+            if played == len(self._plan.steps) and may_be_corrected(desk.situation, self._plan):
+                again = await corrected(desk, outcome)
+            elif len(outcome.plan.answer) == len(self._plan.answer):
+                again = kept(self._plan, outcome)
+            return again or rescued(desk.situation, outcome)
+        if not is_lost(outcome, 1) or played > 1:
+            return None
         step = answered_by(desk.situation, desk.situation.worker)
         return Proposal(outcome.plan.grown((step,), (2,)), why="That couldn't be computed.")
 
