@@ -128,7 +128,7 @@ def tokens_read(episode: Episode, tasks: Iterable[Task]) -> float:
 
 def reward(episode: Episode, steps: Sequence[Step], curve: Curve = CURVE) -> float:
     """Return a plan's expected reward; a part that no step does has none."""
-    chances, spent = _chances(episode, steps, curve)
+    chances, spent = prospects(episode, steps, curve)
     return _mean_success(episode, chances) - spent
 
 
@@ -136,7 +136,7 @@ def outcome(
     episode: Episode, steps: Sequence[Step], rng: random.Random, curve: Curve = CURVE
 ) -> float:
     """Return a drawn reward: every part goes well or it doesn't. Its mean is `reward`."""
-    chances, spent = _chances(episode, steps, curve)
+    chances, spent = prospects(episode, steps, curve)
     drawn = {part: float(rng.random() < chance) for part, chance in chances.items()}
     return _mean_success(episode, drawn) - spent
 
@@ -149,8 +149,8 @@ def _mean_success(episode: Episode, chances: Mapping[int, float]) -> float:
     return total / len(episode.tasks)
 
 
-def _chances(
-    episode: Episode, steps: Sequence[Step], curve: Curve
+def prospects(
+    episode: Episode, steps: Sequence[Step], curve: Curve = CURVE
 ) -> tuple[Mapping[int, float], float]:
     """Return how likely each part goes well, and what the steps cost."""
     workers = {worker.id: worker for worker in episode.workers}
