@@ -4,19 +4,22 @@
 
 What it counts is what the product would do: computable prompts are right, wrong, split or not
 computed; others whole, split, or given to a tool. Of compounds it counts plans with the right
-number of parts, tools, values, dependences, and texts that hold what they must.
+number of parts, tools, values, dependences, and texts that hold what they must. With `--visible`,
+a sample of the routing data's questions, each of which is one thing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import real_texts
 from plan_check import HEADS, check_plan, is_same
 from planner import Planner, Written
 
@@ -126,6 +129,19 @@ def judge(
     }
 
 
+def judge_visible(
+    plan: Callable[[str], Written], texts: Sequence[str], verbose: bool
+) -> dict[str, int]:
+    """Return what becomes of questions that are one thing; most are no candidates for a plan."""
+    counted: Counter[str] = Counter()
+    for text in texts:
+        (found,) = grade_whole(plan(text), {}) if may_have_parts(text) else ("whole",)
+        counted.update([found, "prompts"])
+        if verbose and found != "whole":
+            print(found, repr(text))
+    return dict(counted)
+
+
 class Kept:
     """Plans written before, kept in a file of JSON lines: thresholds are tried without the model.
 
@@ -172,13 +188,22 @@ def main() -> None:
     parser.add_argument("--languages", default=",".join(LANGUAGES))
     parser.add_argument("--grammar", action="store_true")
     parser.add_argument("--plans", type=Path, help="a file in which the plans are kept")
+    parser.add_argument(
+        "--visible", type=Path, help="judge questions of the routing data in this folder instead"
+    )
+    parser.add_argument("--sample", type=int, default=1000, help="how many of them")
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
     planner = Planner(args.base, args.adapter, grammar=args.grammar)
     plan: Callable[[str], Written] = planner.plan
     if args.plans:
         plan = Kept(args.plans, planner.plan, args.adapter)
-    found = judge(plan, args.languages.split(","), args.verbose)
+    if args.visible:
+        texts = [text.prompt for text in real_texts.read(args.visible)]
+        some = random.Random(1).sample(texts, min(args.sample, len(texts)))
+        found = judge_visible(plan, some, args.verbose)
+    else:
+        found = judge(plan, args.languages.split(","), args.verbose)
     print(json.dumps(found, indent=1))
 
 
