@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from baton.settings import find_paths
 from cli.calling import Call
+from support.cloud import Cloud, Received, Reply
 
 pytestmark = pytest.mark.local_model
 
@@ -95,3 +97,37 @@ def test_without_tools_and_in_mini_nothing_is_split(
     assert len(json.loads(call("plan", request, "--json", "--mode", "mini").out)["plan"]) == 1
     monkeypatch.setenv("BATON_TOOLS", "false")
     assert [step["worker"] for step in planned(call, request)] == ["small"]
+
+
+SERVER = """
+[[workers]]
+id = "{id}"
+kind = "server"
+model = "{id}"
+base_url = "{url}"
+privacy = "local"
+skills = {{ code = {skill} }}
+"""
+ADDING = (
+    "```python\ndef add(a, b):\n    return a {sign} b\n\nassert add(1, 2) == 3\n```\n"
+    "This adds two numbers."
+)
+
+
+def test_code_that_fails_its_own_test_is_written_again_by_another(call: Call) -> None:
+    def write(received: Received) -> Reply:
+        return Reply(ADDING.format(sign="-" if received.json["model"] == "hasty" else "+"))
+
+    with Cloud(write=write, models=("hasty", "careful")) as cloud:
+        file = find_paths().config_file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        url = cloud.base("server")
+        skills = {"hasty": 4.9, "careful": 4.5}
+        servers = [SERVER.format(id=id, url=url, skill=skill) for id, skill in skills.items()]
+        file.write_text("".join(servers))
+        found = asked(call, "write a python function that adds two numbers and compute 15% of 240")
+    assert [step["worker"] for step in found["plan"]] == ["hasty", "calculator", "careful"]
+    assert "a + b" in found["answer"]
+    assert "a - b" not in found["answer"]
+    assert found["answer"].index("a + b") < found["answer"].index("= 36")
+    assert "careful does that again" in call("why").out
