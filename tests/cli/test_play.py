@@ -418,6 +418,21 @@ def test_a_terminal_is_shown_the_draft_and_told_who_answers_instead() -> None:
     assert screen.out == "Hm\nParis\n"
 
 
+def test_of_several_parts_the_one_that_is_done_again_names_who_does_it() -> None:
+    parts = (Step("a", "One."), Step("b", "Two."))
+    both, again = Plan(parts, (1, 2)), Plan((*parts, Step("x", "One.")), (3, 2))
+    with shown(to_terminal=True) as (screen, form):
+        first = [*begun(1), ev.StepText(0.1, 1, "Hm"), done(1)]
+        second = [*begun(2), ev.StepText(0.2, 2, "36"), done(2)]
+        view = fed(form, ev.Planned(0.0, both, False), *first, *second)
+        view = fed(form, ev.Planned(0.3, again), *begun(3), view=view)
+        form.end(fed(form, ev.StepText(0.4, 3, "Paris"), done(3), ev.Finished(0.5), view=view))
+    assert [text for kind, text in screen.put if kind == "err"] == [
+        "baton: That was a draft; x does a part of it again."
+    ]
+    assert screen.out == "Hm\n\n36\nParis\n\n36\n"
+
+
 def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
     with shown(to_terminal=True) as (screen, form):
         events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]

@@ -102,9 +102,17 @@ class AsText:
     def _catch_up(self, text: str, view: RunView) -> None:
         """Show the rest of a text; a draft gives way once what replaces it has a word."""
         if self._is_replaced and text:
-            self._begin_again(f"{view.steps[self._answer[-1] - 1].worker} answers")
+            self._begin_again(self._instead(view))
         if not self._is_replaced:
             self._put(text[self._shown :])
+
+    def _instead(self, view: RunView) -> str:
+        """Say who answers now, or does a part of the answer again."""
+        new = [n for n in self._answer if n not in self._standing] or self._answer[-1:]
+        names = list(dict.fromkeys(view.steps[n - 1].worker for n in new))
+        if len(self._answer) == 1:
+            return f"{names[0]} answers"
+        return f"{' and '.join(names)} {'do' if len(names) > 1 else 'does'} a part of it again"
 
     def _put(self, text: str) -> None:
         self._shown += len(text)
