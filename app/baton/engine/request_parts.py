@@ -16,6 +16,7 @@ from baton.domain.chat import Message, Purpose, Request, Role
 from baton.domain.errors import PlanError
 from baton.domain.labels import Label
 from baton.domain.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
+from baton.engine.operation_words import names_operations
 from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
 from baton.engine.ports import Situation, Worker
 from baton.engine.request_cues import may_have_parts, wants_reasoning
@@ -29,6 +30,10 @@ MIN_CONFIDENCE = -0.025
 MIN_COMPUTED_CONFIDENCE = -0.038
 """The same for one sum, in one line or more. Of 390 that tools can answer, 314 are then computed
 rightly and 11 wrongly; with -0.05 320 and 16, with -0.1 329 and 26."""
+
+MIN_NAMED_CONFIDENCE = -0.1
+"""The same where the request's own words name what the expression does: 13 more of the 390 are then
+right and none wrong."""
 
 MIN_MIXED_CONFIDENCE = -0.1
 """The same for several parts, one of them computed: longer plans hold more that could be otherwise.
@@ -194,13 +199,14 @@ def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | Non
         return False
     if len(parts) == 1 and not (has_tool and len(request) <= MAX_COMPUTED_CHARS):
         return False
-    return confidence is None or confidence >= least_confidence(parts)
+    return confidence is None or confidence >= least_confidence(request, parts)
 
 
-def least_confidence(parts: Sequence[PlanPart]) -> float:
+def least_confidence(request: str, parts: Sequence[PlanPart]) -> float:
     """Return how sure the model must have been of a plan for it to be followed."""
     if is_one_sum(parts):
-        return MIN_COMPUTED_CONFIDENCE
+        is_named = all(names_operations(request, part.tool, part.text) for part in parts)
+        return MIN_NAMED_CONFIDENCE if is_named else MIN_COMPUTED_CONFIDENCE
     return MIN_MIXED_CONFIDENCE if any(part.tool for part in parts) else MIN_CONFIDENCE
 
 

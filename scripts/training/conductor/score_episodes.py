@@ -115,10 +115,10 @@ def as_steps(
     """
     if parts[0].is_whole:
         return list(parts)
-    if confidence < least_confidence(parts) and not any(part.tool for part in parts):
+    if confidence < least_confidence(prompt, parts) and not any(part.tool for part in parts):
         return [replace(max(parts, key=lambda part: part.need.difficulty), text="*", inputs=())]
     found = check_plan(prompt, parts)
-    has_tool = has_tool and confidence >= least_confidence(parts)
+    has_tool = has_tool and confidence >= least_confidence(prompt, parts)
     read = []
     for part, check in zip(parts, found, strict=False):
         is_computed = bool(part.tool) and has_tool and not check.problem

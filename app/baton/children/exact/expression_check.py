@@ -90,7 +90,7 @@ def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
     """Return the first number, date or time of some marked words that no part of a plan holds.
 
     Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
-    point, how many things are asked for.
+    point, how many things are asked for, the hundred that a percentage is of ("por 100").
     """
     said = " ; ".join([*expressions, *texts])
     held = Counter(map(_plain, _SHAPE.findall(said)))
@@ -103,7 +103,7 @@ def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
 
 
 _UNSAID = re.compile(
-    r"(?<![\w.])1(?=/\d)|base 10\b|(?:^|(?<=\s))\d{1,2}[.)](?=\s)"
+    r"(?<![\w.])1(?=/\d)|base 10\b|\b(?:pour|por|per) 100\b|(?:^|(?<=\s))\d{1,2}[.)](?=\s)"
     r"|\b\d (?:\w+ )?(?:things?|questions?|tasks?|dinge|sachen|fragen|choses|cosas|preguntas|cose"
     r"|domande|coisas|perguntas)\b",
     re.IGNORECASE,
