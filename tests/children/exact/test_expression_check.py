@@ -36,6 +36,13 @@ from baton.children.exact.marked_text import mark
         ),
         ("How many hours is Lima behind Madrid?", "clock: diff(Lima, Madrid)", ""),
         ("Zeitverschiebung Lima Madrid", "clock: diff(Lima, Madrid)", ""),
+        ("how many full years from 1987-05-05 to today", "clock: days(1987-05-05, today)", "y"),
+        ("how many full years from 1987-05-05 to today", "clock: age(1987-05-05, today)", ""),
+        ("how many days until new year", "clock: days(today, newyear)", ""),
+        ("time left until new year", "clock: days(today, newyear)", ""),
+        ("combien d'années depuis le 5 mai 1987 ?", "clock: days(1987-05-05, today)", "y"),
+        ("Wie viele Wochen bis Weihnachten?", "clock: days(today, christmas)", "w"),
+        ("quantos meses faltam até o natal", "clock: months(today, christmas)", ""),
     ],
 )
 def test_what_the_request_does_not_hold_is_found(request_: str, line: str, foreign: str) -> None:

@@ -54,7 +54,7 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
         case "units":
             return _foreign_unit(expression, request)
         case "clock":
-            return _foreign_name(expression, request)
+            return _other_count(expression, request) or _foreign_name(expression, request)
     return ""
 
 
@@ -160,6 +160,29 @@ def _foreign_unit(expression: str, request: MarkedText) -> str:
         ):
             return code
     return ""
+
+
+def _other_count(expression: str, request: MarkedText) -> str:
+    """Return the unit in which a request wants a time counted that an expression counts otherwise.
+
+    So many years are not computed as days.
+    """
+    if (counted := _COUNTED.fullmatch(expression)) is None:
+        return ""
+    units = lexicon(request.language).units
+    for code in _COUNTS.values():
+        forms = "|".join(map(re.escape, units[code]))
+        if re.search(rf"{_HOW_MANY}(?:{forms})(?!\w)", request.text, re.IGNORECASE):
+            return "" if code == _COUNTS[counted[1]] else code
+    return ""
+
+
+_COUNTS = {"days": "d", "weeks": "w", "months": "mo", "age": "y"}
+_COUNTED = re.compile(rf"({'|'.join(_COUNTS)})\(.*\)")
+_HOW_MANY = (
+    r"(?<!\w)(?:how many|wie ?viele?|combien (?:de |d['\u2019])|cu[aá]nt[oa]s|quant[oaie]s?)"
+    r"\s*(?:[^\W\d_]+ ){0,1}"
+)
 
 
 def _foreign_name(expression: str, request: MarkedText) -> str:
