@@ -44,7 +44,8 @@ REQUESTS, GROUP = 8, 8
 
 MINI_BATCHES = 2
 CLIP = 0.2
-MAX_TOKENS = 96
+MAX_TOKENS = 160
+"""As planner.py has it: 1.8 % of the compound requests' plans are longer than 96 tokens."""
 LONGEST_REQUEST = 400
 """Characters: longer requests are few, and take a round's time."""
 
@@ -86,7 +87,8 @@ def write(
 ) -> list[list[Tried]]:
     """Return `count` plans for each request: drawn with a seed, or without one the likeliest.
 
-    Requests are padded on the left, and each is read once for all of its plans.
+    Requests are padded on the left, and each is read once for all of its plans. A plan that is over
+    leaves the batch: two rounds' plans were drawn in 23 and 21 s of a core instead of 39 and 43.
     """
     model, where = learner.model, learner.model.device
     chance = None if seed is None else torch.Generator(where).manual_seed(seed)
@@ -100,7 +102,7 @@ def write(
         logits, seen = logits.repeat_interleave(count, 0), seen.repeat_interleave(count, 0)
         written: list[list[int]] = [[] for _ in range(len(logits))]
         logs: list[list[float]] = [[] for _ in written]
-        is_over = torch.zeros(len(written), dtype=torch.bool, device=where)
+        places = list(range(len(written)))
         for _ in range(MAX_TOKENS):
             chances = functional.log_softmax(logits.float(), -1)
             if chance is None:
@@ -108,12 +110,16 @@ def write(
             else:
                 new = torch.multinomial(chances.exp(), 1, generator=chance)
             likely = chances.gather(1, new)[:, 0].tolist()
-            for row in (~is_over).nonzero()[:, 0].tolist():
-                written[row].append(int(new[row]))
-                logs[row].append(likely[row])
-            is_over |= new[:, 0] == learner.tokenizer.eos_token_id
-            if is_over.all():
+            for place, token, log in zip(places, new[:, 0].tolist(), likely, strict=True):
+                written[place].append(token)
+                logs[place].append(log)
+            left = (new[:, 0] != learner.tokenizer.eos_token_id).nonzero()[:, 0]
+            if not len(left):
                 break
+            if len(left) < len(places):
+                places = [places[row] for row in left.tolist()]
+                cache.batch_select_indices(left)
+                new, seen = new[left], seen[left]
             seen = torch.cat([seen, torch.ones_like(new)], 1)
             logits = _next(model, new, seen, cache)
     rows = zip(written, logs, strict=True)
