@@ -73,7 +73,7 @@ def evaluate_quantities(text: str, names: Mapping[str, Any]) -> Result:
     codes = target.split()
     if not 1 <= len(codes) <= 3 or not all(_TARGET.fullmatch(code) for code in codes):
         raise CannotCompute("This names no unit to convert to.")
-    if isinstance(value, Fraction):
+    if not hasattr(value, "to"):  # a number, a percentage, or a function that isn't called
         raise CannotCompute("There is nothing to convert.")
     return Result(Amount(_split(value, codes), text.partition("->")[0].strip()))
 
@@ -81,7 +81,7 @@ def evaluate_quantities(text: str, names: Mapping[str, Any]) -> Result:
 def _without_unit(value: Any) -> Fraction:
     if isinstance(value, Fraction):
         return numbers.bounded(value)
-    if not getattr(value, "unitless", True) and not value.dimensionless:
+    if not getattr(value, "dimensionless", False):
         raise CannotCompute("This names no unit to convert to.")
     return numbers.bounded(Fraction(value.to("dimensionless").magnitude))
 
@@ -104,10 +104,12 @@ def _converted(value: Any, code: str) -> Fraction:
     try:
         return numbers.bounded(Fraction(value.to(_unit(code)).magnitude))
     except pint.errors.DimensionalityError as error:
+        if (value.units**-1).dimensionality != _unit(code).dimensionality:
+            raise CannotCompute("These units measure different things.") from error
+        if not value.magnitude:
+            raise CannotCompute("This would divide by zero.") from error
         inverse = 1 / value  # litres for 100 km into miles per gallon
-        if inverse.check(_unit(code).dimensionality):
-            return numbers.bounded(Fraction(inverse.to(_unit(code)).magnitude))
-        raise CannotCompute("These units measure different things.") from error
+        return numbers.bounded(Fraction(inverse.to(_unit(code)).magnitude))
 
 
 def _dimensionless(value: Any) -> Any:
