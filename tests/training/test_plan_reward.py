@@ -70,6 +70,22 @@ def test_a_dropped_part_a_wrong_sum_and_nonsense_are_worth_less() -> None:
     assert worth(*[CAPITAL] * 5) == plan_reward.UNREADABLE
 
 
+def test_a_sum_that_cant_be_computed_is_worth_more_than_a_wrong_one_and_less_than_none() -> None:
+    written = (CAPITAL, "calc: 480 - 15%")
+    dropped, broken, wrong = (
+        worth(*written, *more) for more in ((), ("calc: lcm(1.5, 2)",), ("calc: 480 + 15%",))
+    )
+    assert dropped > broken > wrong
+    assert broken - wrong == pytest.approx(plan_reward.WRONG + plan_reward.UNREADABLE)
+
+
+def test_numbers_that_no_float_holds_are_compared() -> None:
+    large = drawn(Example(TOOL, "en", "what is 10 to the power 400", ("calc: 10 ^ 400",)))
+    assert plan_reward.reward(large, "calc: 10 ^ 200 * 10 ^ 200") > 0.9
+    assert plan_reward.reward(large, "calc: 10 ^ 401") < 0
+    assert worth("calc: 3 ^ 993") < 0
+
+
 def test_a_tool_for_what_wants_none_is_worth_less_than_any_answer() -> None:
     plain = drawn(Example("none", "en", "Write a poem about 1984 and 42", ("writing2: *",)))
     assert plan_reward.reward(plain, "calc: 1984 + 42") < plan_reward.reward(plain, "chat5: *")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
 from fractions import Fraction
@@ -47,7 +48,7 @@ def comparable(tool: str, expression: str) -> Any:
     value = evaluate(tool, expression, now=NOON, results=RESULTS).value
     match value:
         case Amount():
-            return tuple(round(float(amount), 6) for amount, _ in value.parts)
+            return tuple(round(_number(amount), 6) for amount, _ in value.parts)
         case ClockTime():
             return value.text()
         case Duration():
@@ -59,5 +60,10 @@ def comparable(tool: str, expression: str) -> Any:
         case date():
             return value.isoformat()
         case Fraction():
-            return float(value)
+            return _number(value)
     return value
+
+
+def _number(value: Fraction) -> float | Fraction:
+    """Return a number as a float, or as it is where none is as large."""
+    return float(value) if abs(value) <= sys.float_info.max else value

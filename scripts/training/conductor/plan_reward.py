@@ -2,7 +2,8 @@
 
 The gym plays the plan as the product would: code gives its parts to a roster's workers by what the
 plan says they need, and the reward is what that comes to for the parts that the request truly has.
-An expression that computes anything else than was asked for costs WRONG besides.
+An expression that computes anything else than was asked for costs WRONG besides. One that can't be
+computed costs less, as the product notices it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from dataclasses import dataclass, replace
 
 import gym
 from gym_report import Believed, played
-from plan_check import HEADS, is_same
+from plan_check import HEADS, comparable, is_same
 from request_generator import Example
 
+from baton.children.exact import CannotCompute
 from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
@@ -25,7 +27,8 @@ WRONG = 0.5
 """What an expression costs that wasn't asked for, or computes something else."""
 
 UNREADABLE = -0.25
-"""What a text is worth that is no plan: less than leaving the request to one worker."""
+"""What a text is worth that is no plan: less than leaving the request to one worker. An expression
+that can't be computed costs as much."""
 
 MIN_SHARED = 0.75
 """The share of a part's words that make another text the same task."""
@@ -101,14 +104,27 @@ def reward(
     covers = [
         tuple(_covered(part, number, drawn, is_alone)) for number, part in enumerate(parts, start=1)
     ]
-    wrong = sum(bool(part.tool) and not those for part, those in zip(parts, covers, strict=True))
+    lost = sum(
+        _cost_of_wrong(part)
+        for part, those in zip(parts, covers, strict=True)
+        if part.tool and not those
+    )
     believed = [Believed(_task(part), those) for part, those in zip(parts, covers, strict=True)]
     steps = played(believed, drawn.episode, curve=curve)
     if rng is None:
         found = gym.reward(drawn.episode, steps, curve)
     else:
         found = gym.outcome(drawn.episode, steps, rng, curve)
-    return found - WRONG * wrong
+    return found - lost
+
+
+def _cost_of_wrong(part: PlanPart) -> float:
+    """Return what an expression costs that computes nothing that was asked for."""
+    try:
+        comparable(HEADS[part.tool], part.text)
+    except CannotCompute:
+        return -UNREADABLE
+    return WRONG
 
 
 def _covered(part: PlanPart, place: int, drawn: Drawn, is_alone: bool) -> list[int]:
