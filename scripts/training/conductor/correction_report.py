@@ -2,7 +2,7 @@
 
     PYTHONPATH=app .venv/bin/python scripts/training/conductor/correction_report.py --plans FILE
 
-As `baton.engine.strategies.corrected` does it: a part of a kind that can be checked, and that a
+As `baton.engine.strategies.correction` does it: a part of a kind that can be checked, and that a
 check finds wrong, is done once more by another worker, where that is worth its price. Which parts
 go well is drawn. A check finds a wrong part with gym.CHECK_STRENGTH, and takes a right one for
 wrong with FALSE_ALARM; both are assumed. FILE holds plans as judge.py keeps them.
@@ -21,7 +21,7 @@ from pathlib import Path
 import gym
 from gym_report import Row, Steps, believed, episodes, played
 
-from baton.engine.strategies.corrected import CHECKED_KINDS
+from baton.engine.strategies.correction import CHECKED_KINDS
 
 FALSE_ALARM = 0.02
 FAILED = 100
@@ -53,11 +53,11 @@ def correct(episode: gym.Episode, steps: Steps, rng: random.Random) -> Corrected
     before = worth(episode, right) - spent(episode, steps)
     redone = right | drawn(episode, again, rng)
     after = worth(episode, redone) - spent(episode, [*steps, *again])
-    return Corrected(before, after, all(right.values()) and bool(right), bool(again))
+    return Corrected(before, after, worth(episode, right) == 1, bool(again))
 
 
 def another(episode: gym.Episode, part: int, failed: str) -> str:
-    """Return who else does a part best, "" where nobody is worth the price."""
+    """Return the best other worker for a part, "" where none is worth its price."""
     task = episode.tasks[part - 1]
     read = gym.tokens_read(episode, [task])
     values = {}

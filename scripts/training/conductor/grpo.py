@@ -6,7 +6,7 @@ GRPO (Shao et al. 2024, arXiv 2402.03300) without the KL term, as the RL Conduct
 request GROUP plans are drawn, and a plan's advantage is its reward (plan_reward.py) less the
 group's mean, divided by the group's spread. The ratio to the probability that it was drawn with is
 clipped; the loss is a mean over tokens, so that long plans don't weigh less. Requests, rosters and
-plans are drawn anew in every round. A group whose plans are all worth the same teaches nothing and
+plans are new in every round. A group whose plans are all worth the same teaches nothing and
 isn't read again.
 
 DIR gets `log.jsonl` and its `curve.svg`, a checkpoint from which the same command goes on,
@@ -267,7 +267,7 @@ class Reinforcement:
             "examples": self._round * REQUESTS * GROUP,
             "reward": round(statistics.fmean(everything), 4),
             "best": round(statistics.fmean(map(max, rewards)), 4),
-            "told_apart": sum(max(group) - min(group) > LEAST_SPREAD for group in rewards),
+            "varied": sum(max(group) - min(group) > LEAST_SPREAD for group in rewards),
             "tokens": round(statistics.fmean(len(t.tokens) for g in groups for t in g), 1),
             "seconds": round(self._spent + time.monotonic() - self._start, 1),
         }

@@ -8,7 +8,11 @@ from baton.domain.errors import BatonError, StoreError
 from baton.domain.plan import Outcome, Plan
 from baton.engine.ports import Desk, Proposal
 from baton.engine.request_parts import IN_DOUBT
-from baton.engine.strategies.corrected import corrected, kept, may_be_corrected
+from baton.engine.strategies.correction import (
+    corrective_proposal,
+    may_be_corrected,
+    restored_proposal,
+)
 from baton.engine.strategies.drafts import answered_by, is_lost
 from baton.engine.strategies.templated import rescued
 
@@ -39,9 +43,9 @@ class InParts:
         if len(self._plan.steps) > 1:
             again = None
             if played == len(self._plan.steps) and may_be_corrected(desk.situation, self._plan):
-                again = await corrected(desk, outcome)
+                again = await corrective_proposal(desk, outcome)
             elif len(outcome.plan.answer) == len(self._plan.answer):
-                again = kept(self._plan, outcome)
+                again = restored_proposal(self._plan, outcome)
             return again or rescued(desk.situation, outcome)
         if not is_lost(outcome, 1) or played > 1:
             return None

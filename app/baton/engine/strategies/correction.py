@@ -1,7 +1,7 @@
-"""A plan that was played is looked at once, and what is wrong in it is given to somebody else.
+"""One correction of a finished plan: another worker repeats each part that is provably wrong.
 
-The recursion of the RL Conductor (arXiv 2512.04388) for a conductor that can't judge texts: wrong
-is only what needs nobody's judgement, so that what is right stays as it is and costs no call.
+The recursion of the RL Conductor (arXiv 2512.04388) for a conductor that can't judge texts: only
+free checks decide, so a correct part stays as it is and costs no call.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ CHECKED_KINDS = {"calculation", "math", "code", "extraction"}
 
 
 def may_be_corrected(situation: Situation, plan: Plan) -> bool:
-    """Tell whether a model does a part that can be checked, and somebody else could do it."""
+    """Tell whether a model does a part that can be checked, and another worker is configured."""
     tools = {card.id for card in situation.roster if card.is_tool}
     checked = any(s.need.kind in CHECKED_KINDS and s.worker not in tools for s in plan.steps)
     return checked and len(talkers(situation)) > 1
 
 
-async def corrected(desk: Desk, outcome: Outcome) -> Proposal | None:
+async def corrective_proposal(desk: Desk, outcome: Outcome) -> Proposal | None:
     """Propose the plan with another worker for each part that is wrong, None where none is.
 
     Wrong is a part without a word, a refusal, an answer that was cut off, and a sum, code or JSON
-    that a check finds wrong. What a part was wrong for is done again from what is new. Somebody who
-    costs something is asked only where that is worth its price.
+    that a check finds wrong. Steps that use a wrong part are repeated with the new one. A worker
+    with a price is asked only where the gain is worth it.
     """
     situation, plan = desk.situation, outcome.plan
     steps: list[Step] = []
@@ -59,7 +59,7 @@ async def corrected(desk: Desk, outcome: Outcome) -> Proposal | None:
     return Proposal(grown, "plan", why, final=False)
 
 
-def kept(first: Plan, outcome: Outcome) -> Proposal | None:
+def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
     """Propose what a part was before, where its correction came to nothing."""
     before = dict(zip(outcome.plan.answer, first.answer, strict=True))
     answer = tuple(
@@ -86,7 +86,7 @@ def _talking(situation: Situation) -> set[str]:
 
 
 async def _affordable(desk: Desk, step: Step) -> str:
-    """Return who else does a part that went wrong, "" where nobody can or is worth it."""
+    """Return another worker for a wrong part, "" where none is able or worth its price."""
     situation, left = desk.situation, (await desk.funds()).left
     others = talkers(situation)
     other = substitute(step, others, {step.worker}, left, material=situation.material)
