@@ -20,7 +20,6 @@ import asyncio
 import hashlib
 import json
 import os
-import random
 import re
 import statistics
 import sys
@@ -41,6 +40,7 @@ from baton.domain.money import NANO, parse_usd  # noqa: E402
 from baton.domain.plan import KINDS  # noqa: E402
 from baton.domain.prices import Price, Rates  # noqa: E402
 from baton.domain.view import RunView  # noqa: E402
+from baton.engine.conductor_score import bootstrap_interval  # noqa: E402
 from baton.engine.orchestra import Orchestra  # noqa: E402
 from baton.engine.policy import Limits  # noqa: E402
 from baton.engine.ports import Worker  # noqa: E402
@@ -299,7 +299,7 @@ def report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Iterable
             ahead = _signed([a - b for a, b in zip(scores, rule, strict=True)])
         cost = sum(row["cost"] for row in found) / NANO
         away = sum("cloud" in row["calls"] for row in found) / len(found)
-        low, high = interval(scores)
+        low, high = bootstrap_interval(scores, SEED)
         yield (
             f"| {way} | ${ceiling} | {statistics.fmean(scores):.1%} | {low:.1%} to {high:.1%} | "
             f"{ahead} | ${cost:.3f} | {away:.0%} |"
@@ -324,15 +324,8 @@ def _score(row: Mapping[str, Any]) -> float:
     return statistics.fmean(row["right"])
 
 
-def interval(values: Sequence[float], rounds: int = 2000) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a mean."""
-    rng = random.Random(SEED)
-    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(rounds))
-    return means[round(0.025 * rounds)], means[round(0.975 * rounds) - 1]
-
-
 def _signed(differences: Sequence[float]) -> str:
-    low, high = interval(differences)
+    low, high = bootstrap_interval(differences, SEED)
     return f"{statistics.fmean(differences):+.1%} [{low:+.1%}, {high:+.1%}]"
 
 
@@ -382,7 +375,7 @@ def frontier(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Plot:
     points = []
     for (way, ceiling), found in _by_way(rows, tasks).items():
         scores = [_score(row) for row in found]
-        low, high = interval(scores)
+        low, high = bootstrap_interval(scores, SEED)
         cost = sum(row["cost"] for row in found)
         name = f"{way}, ceiling ${ceiling}"
         points.append(Point(name, cost, statistics.fmean(scores), low, high, curve=way))

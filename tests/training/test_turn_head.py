@@ -30,12 +30,14 @@ def drawn() -> turn_head.Pool:
     return pool()
 
 
-def test_the_rule_has_the_likeliest_worker_work_once(drawn: turn_head.Pool) -> None:
+def test_the_rule_has_the_worker_with_the_best_chance_for_its_price_work_once(
+    drawn: turn_head.Pool,
+) -> None:
     found = [
         turn_head.rewards(TurnHead.plain().weights, drawn, np.random.default_rng(n)).mean()
         for n in range(4)
     ]
-    expected = turn_head.alone(drawn, "likeliest").mean()
+    expected = turn_head.alone(drawn, "priced").mean()
     assert np.mean(found) == pytest.approx(expected, abs=0.01)
     assert expected < turn_head.alone(drawn, "best single").mean()
     assert expected > turn_head.alone(drawn, "random").mean()

@@ -84,10 +84,17 @@ def worker_figures(worker: Seen, place: int, position: Position) -> list[float]:
     ]
 
 
+CHANCE, DOLLARS = 1, 3
+"""The places of a worker's chance and of its price among its figures."""
+DOLLARS_WEIGHT = 0.4
+"""What the figure of the price weighs against a chance: $0.05 outweighs a certain success."""
+
+
 def scores_by_rule(workers: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return scores by which whoever likely does it well works, and nobody else speaks."""
+    """Return scores by which the worker with the highest chance less its price works, once."""
     silent = [-1.0] * len(workers)
-    return [silent, [figures[1] for figures in workers], silent]
+    works = [figures[CHANCE] - DOLLARS_WEIGHT * figures[DOLLARS] for figures in workers]
+    return [silent, works, silent]
 
 
 def is_allowed(role: TurnRole, place: int, position: Position, workers: Sequence[Seen]) -> bool:

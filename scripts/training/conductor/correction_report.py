@@ -21,6 +21,7 @@ from pathlib import Path
 import gym
 from gym_report import Row, Steps, believed, episodes, played
 
+from baton.engine.conductor_score import bootstrap_interval
 from baton.engine.strategies.correction import CHECKED_KINDS
 
 FALSE_ALARM = 0.02
@@ -127,10 +128,8 @@ def main() -> None:
             corrected += found.was_changed
         if len(failed) == FAILED:
             break
-    rng = random.Random(args.seed)
-    means = sorted(statistics.fmean(rng.choices(failed, k=FAILED)) for _ in range(2000))
     print(f"{FAILED} episodes whose first plan failed, {corrected} of them corrected")
-    gain, low, high = statistics.fmean(failed), means[49], means[1949]
+    gain, (low, high) = statistics.fmean(failed), bootstrap_interval(failed, args.seed)
     print(f"after minus before: {gain:+.3f} [{low:+.3f}, {high:+.3f}]")
     share = statistics.fmean(accepted)
     print(f"accepted unchanged where all was right: {share:.1%} of {len(accepted)}")

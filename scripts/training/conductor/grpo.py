@@ -39,6 +39,8 @@ from request_generator import Generator
 from torch.nn import functional
 from transformers import DynamicCache
 
+from baton.engine.conductor_score import bootstrap_interval
+
 REQUESTS, GROUP = 8, 8
 """Requests in a round, and plans drawn of each."""
 
@@ -316,15 +318,13 @@ def compared(before: Sequence[float], after: Sequence[float], seed: int) -> dict
     if not before:
         return {}
     differences = [new - old for old, new in zip(before, after, strict=True)]
-    rng = random.Random(seed)
-    count = len(differences)
-    means = sorted(statistics.fmean(rng.choices(differences, k=count)) for _ in range(2000))
+    low, high = bootstrap_interval(differences, seed)
     return {
-        "requests": count,
+        "requests": len(differences),
         "before": round(statistics.fmean(before), 4),
         "after": round(statistics.fmean(after), 4),
         "difference": round(statistics.fmean(differences), 4),
-        "interval": [round(means[49], 4), round(means[1949], 4)],
+        "interval": [round(low, 4), round(high, 4)],
     }
 
 

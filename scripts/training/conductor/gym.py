@@ -195,6 +195,12 @@ def best_plan(
     return best, best_reward
 
 
+def best_split(episode: Episode, curve: Curve = CURVE) -> list[Step]:
+    """Return the best plan of those with a step for each part and no checks."""
+    plans = _split_plans(episode, curve, False)
+    return max(plans, key=lambda steps: reward(episode, steps, curve))
+
+
 def _plans(episode: Episode, curve: Curve, checks: bool) -> Iterator[list[Step]]:
     everything = tuple(range(1, len(episode.tasks) + 1))
     for worker in episode.workers:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import baselines
 import gym
@@ -116,17 +116,24 @@ def _covered(step: PlanPart, part: PlanPart, row: Row, is_alone: bool) -> Iterat
             yield number
 
 
+class Assigner(Protocol):
+    """Names the workers of an episode's parts, whose texts these are."""
+
+    def steps(self, episode: gym.Episode, texts: Sequence[str]) -> list[gym.Step]:
+        """Return a step for each part, and checks behind them."""
+
+
 def played(
     parts: Sequence[Believed],
     truth: gym.Episode,
-    head: Head | None = None,
+    assigner: Assigner | None = None,
     curve: gym.Curve = gym.CURVE,
 ) -> Steps:
-    """Return the steps as the truth sees them: assigned by what was believed, or by a head."""
+    """Return the steps as the truth sees them: assigned by what was believed, or by an assigner."""
     tasks = tuple(part.task for part in parts)
     guess = gym.Episode(tasks, truth.workers, truth.prompt_tokens)
     texts = [part.text for part in parts]
-    chosen = head.steps(guess, texts) if head else gym.best_plan(guess, curve)[0]
+    chosen = assigner.steps(guess, texts) if assigner else gym.best_plan(guess, curve)[0]
     steps: list[gym.Step] = []
     taken: set[int] = set()
     for step in chosen:

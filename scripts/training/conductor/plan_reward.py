@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import gym
-from gym_report import Believed, played
+from gym_report import Assigner, Believed, played
 from plan_check import HEADS, comparable, is_same
 from request_generator import Example
 
@@ -91,9 +91,18 @@ def _inlined(match: re.Match[str], before: Sequence[PlanPart]) -> str:
 
 
 def reward(
-    drawn: Drawn, text: str, curve: gym.Curve = gym.CURVE, rng: random.Random | None = None
+    drawn: Drawn,
+    text: str,
+    curve: gym.Curve = gym.CURVE,
+    rng: random.Random | None = None,
+    spreads: Sequence[tuple[float, ...]] = (),
+    assigner: Assigner | None = None,
 ) -> float:
-    """Return what a plan is worth, at most 1; with `rng` its parts' outcomes are drawn, 0 or 1."""
+    """Return what a plan is worth, at most 1; with `rng` its parts' outcomes are drawn, 0 or 1.
+
+    `spreads` say how likely each difficulty is, for each part that no tool does. An exact search
+    assigns the workers where there is no other `assigner`.
+    """
     try:
         parts = written_out(parse_lines(text))
     except PlanError:
@@ -109,8 +118,12 @@ def reward(
         for part, those in zip(parts, covers, strict=True)
         if part.tool and not those
     )
-    believed = [Believed(_task(part), those) for part, those in zip(parts, covers, strict=True)]
-    steps = played(believed, drawn.episode, curve=curve)
+    likely = iter(spreads)
+    believed = []
+    for part, those in zip(parts, covers, strict=True):
+        task = _task(part) if part.tool else replace(_task(part), spread=next(likely, ()))
+        believed.append(Believed(task, those))
+    steps = played(believed, drawn.episode, assigner, curve)
     if rng is None:
         found = gym.reward(drawn.episode, steps, curve)
     else:

@@ -14,8 +14,8 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from request_generator import Example, Generator
 from torch.nn import functional
 
 from baton.domain.errors import BatonError
+from baton.engine.plan_lines import TOOL_HEADS
 from baton.settings import find_paths
 
 WARM_UP = 0.03
@@ -45,40 +46,57 @@ LONGEST = 512
 
 @dataclass(frozen=True)
 class Encoded:
-    """One example's tokens; `weights` is 0 for the prompt."""
+    """One example's tokens; `weights` is 0 for the prompt.
+
+    `soft` names, by place, the tokens that may stand there and each one's share of the target.
+    """
 
     tokens: tuple[int, ...]
     weights: tuple[float, ...]
+    soft: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
 
 
-def encode(tokenizer: Any, example: Example) -> Encoded:
-    """Return an example's tokens and what each counts for."""
-    prompt = tokenizer.encode(PROMPT.format(prompt=example.prompt))
-    tokens, weights = list(prompt), [0.0] * len(prompt)
-    lines = example.plan
+Piece = tuple[str, float]
+"""A piece of a plan's line, and what its tokens count for."""
+
+
+def pieces(line: str) -> list[Piece]:
+    """Return a plan line's pieces: head and first letter, which isn't copied; body; inputs."""
+    head, _, body = line.partition(": ")
+    is_text = head not in TOOL_HEADS and body != "*"
+    text, arrow, inputs = body.partition(" <- ")
+    after = f" <- {inputs}" if arrow else ""
+    counts = COPIED_WEIGHT if is_text else 1.0
+    return [(f"{head}: {text[:1]}", 1.0), (text[1:], counts), (after, 1.0)]
+
+
+def encode(tokenizer: Any, prompt: str, lines: Sequence[Sequence[Piece]]) -> Encoded:
+    """Return the tokens of a prompt, of the plan's lines behind it, and of their end."""
+    read = tokenizer.encode(prompt)
+    tokens, weights = list(read), [0.0] * len(read)
     for number, line in enumerate(lines):
-        head, _, body = line.partition(": ")
-        is_text = head not in ("calc", "units", "clock") and body != "*"
-        text, arrow, inputs = body.partition(" <- ")
-        pieces = [(f"{head}:", 1.0), (f" {text}", COPIED_WEIGHT if is_text else 1.0)]
-        pieces.append(
-            ((f" <- {inputs}" if arrow else "") + ("\n" if number < len(lines) - 1 else ""), 1.0)
+        line = [*line, ("\n" if number < len(lines) - 1 else "", 1.0)]
+        of_character = [weight for piece, weight in line for _ in piece]
+        encoded = tokenizer(
+            "".join(piece for piece, _ in line),
+            return_offsets_mapping=True,
+            add_special_tokens=False,
         )
-        joined = "".join(piece for piece, _ in pieces)
-        encoded = tokenizer(joined, return_offsets_mapping=True, add_special_tokens=False)
-        text_start, text_end = len(pieces[0][0]) + 2, len(pieces[0][0]) + len(pieces[1][0])
-        for token, (start, _) in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
-            tokens.append(token)
-            weights.append(COPIED_WEIGHT if is_text and text_start <= start < text_end else 1.0)
+        tokens += encoded["input_ids"]
+        weights += [of_character[start] for start, _ in encoded["offset_mapping"]]
     return Encoded((*tokens, tokenizer.eos_token_id), (*weights, 1.0))
 
 
-def batches(
-    examples: Iterator[Example], tokenizer: Any, rng: random.Random
-) -> Iterator[list[Encoded]]:
+def encode_example(tokenizer: Any, example: Example) -> Encoded:
+    """Return an example's tokens and what each counts for."""
+    lines = [pieces(line) for line in example.plan]
+    return encode(tokenizer, PROMPT.format(prompt=example.prompt), lines)
+
+
+def batches(examples: Iterator[Encoded], rng: random.Random) -> Iterator[list[Encoded]]:
     """Yield batches of examples of about the same length."""
     while True:
-        pool = [encode(tokenizer, next(examples)) for _ in range(POOL)]
+        pool = [next(examples) for _ in range(POOL)]
         pool = sorted((e for e in pool if len(e.tokens) <= LONGEST), key=lambda e: len(e.tokens))
         cut: list[list[Encoded]] = [[]]
         for encoded in pool:
@@ -103,6 +121,12 @@ def loss_of(model: Any, batch: Sequence[Encoded]) -> tuple[torch.Tensor, float]:
     wanted = weights[:, 1:] > 0
     logits = model.lm_head(hidden[wanted])
     losses = functional.cross_entropy(logits.float(), tokens[:, 1:][wanted], reduction="none")
+    for row, e in enumerate(batch):
+        for place, shares in e.soft.items():
+            at = int(wanted.view(-1)[: row * (longest - 1) + place].sum()) - 1
+            share = torch.tensor(list(shares.values()), device=logits.device)
+            chances = functional.log_softmax(logits[at].float(), -1)[list(shares)]
+            losses[at] = -(share * chances).sum()
     total = weights[:, 1:][wanted]
     return (losses * total).sum() / total.sum(), float(total.sum())
 
@@ -153,7 +177,8 @@ class Training:
         saved_at = time.monotonic()
         average = 0.0
         with (args.out / "log.jsonl").open("a") as log:
-            for batch in batches(iter(self._generator), self._learner.tokenizer, self._rng):
+            examples = (encode_example(self._learner.tokenizer, e) for e in self._generator)
+            for batch in batches(examples, self._rng):
                 share = self._done / args.examples
                 is_late = time.monotonic() - self._start > 60 * args.minutes
                 if share >= 1 or (args.minutes and is_late):
