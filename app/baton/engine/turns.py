@@ -87,11 +87,11 @@ def worker_figures(worker: Seen, place: int, position: Position) -> list[float]:
 CHANCE, DOLLARS = 1, 3
 """The places of a worker's chance and of its price among its figures."""
 DOLLARS_WEIGHT = 0.4
-"""What the figure of the price weighs against a chance: $0.05 outweighs a certain success."""
+"""What the figure of the price weighs against a chance: a dollar weighs 20, up to $0.02."""
 
 
 def scores_by_rule(workers: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return scores by which the worker with the highest chance less its price works, once."""
+    """Return scores that let the worker with the highest chance less its price answer, once."""
     silent = [-1.0] * len(workers)
     works = [figures[CHANCE] - DOLLARS_WEIGHT * figures[DOLLARS] for figures in workers]
     return [silent, works, silent]

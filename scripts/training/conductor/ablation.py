@@ -4,7 +4,7 @@
 
 A design says how a request is put to the model and what the model writes; all else is the same:
 English requests of `texts/`, the base, the adapter, the batches. Requests of wordings that were
-kept back, with rosters drawn anew, are then planned greedily, and a plan is worth what
+kept back, with random rosters, are then planned greedily, and a plan is worth what
 plan_reward.py says. `--report` prints the table of what DIR holds, each design against `lines` on
 the same requests, paired. A run that is there already isn't made again.
 """
@@ -60,7 +60,7 @@ class Request:
 
 
 def requests(seed: int, held_out: bool) -> Iterator[Request]:
-    """Yield English requests, each with a roster drawn anew; the same seed yields the same."""
+    """Yield English requests, each with a random roster; the same seed yields the same."""
     generator = Generator(seed, held_out=held_out)
     rng = random.Random(seed)
     rosters = gym.Rosters(rng)
@@ -140,7 +140,7 @@ class Json(Lines):
 
 
 class Table(Lines):
-    """The model reads the roster, a row for each kind, and names a worker in the place of a tag."""
+    """The model reads a roster with a row for each kind, and writes a worker instead of a tag."""
 
     def prompt(self, request: Request) -> str:
         """Return the roster and the request."""
