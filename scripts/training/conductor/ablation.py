@@ -1,6 +1,9 @@
-"""Compares designs of the plan: each is trained alone, with the same minutes and the same seeds.
+"""Compares designs of the plan: each is trained alone, for the same processor time and seeds.
 
     PYTHONPATH=app python scripts/training/conductor/ablation.py --out DIR [--minutes M] [--report]
+
+Minutes are the processor's, all threads together: what else runs meanwhile takes nothing from a
+design, and two seeds can be trained side by side, with one thread each.
 
 A design says how a request is put to the model and what the model writes; all else is the same:
 English requests of `texts/`, the base, the adapter, the batches. Requests of wordings that were
@@ -38,7 +41,8 @@ from baton.engine.plan_lines import TOOL_HEADS
 
 LANGUAGE = "en"
 SEEDS = (1, 2)
-MINUTES = 12.0
+MINUTES = 15.0
+"""Of the processor, for each run."""
 JUDGED, JUDGED_AT_ONCE = 150, 10
 MOST_MODELS = 5
 """Of a roster that the model reads."""
@@ -267,11 +271,11 @@ def _difficulties(
 
 
 def train_design(learner: Learner, design: Lines, seed: int, minutes: float) -> int:
-    """Train for so many minutes; return how many examples were read."""
+    """Train for so many minutes of the processor; return how many examples were read."""
     examples = (encoded(learner, design, request) for request in requests(seed, held_out=False))
-    began, done = time.monotonic(), 0
+    began, done = time.process_time(), 0
     for batch in train.batches(examples, random.Random(seed)):
-        share = (time.monotonic() - began) / (60 * minutes)
+        share = (time.process_time() - began) / (60 * minutes)
         if share >= 1:
             break
         loss, _ = train.loss_of(learner.model, batch)
@@ -351,7 +355,7 @@ def main() -> None:
     parser.add_argument("--base", type=Path, default=starter())
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=MINUTES)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--designs", nargs="+", choices=DESIGNS, default=list(DESIGNS))
     parser.add_argument("--judge", type=int, default=JUDGED, help="how many requests")
