@@ -55,7 +55,8 @@ class Worker:
 class Task:
     """One part of a request; `inputs` are earlier parts, from 1.
 
-    `spread` is how likely each difficulty from 1 to 5 is, where it is only believed.
+    `spread` is how likely each difficulty from 1 to 5 is, where it is only believed, and `kinds`
+    how likely each kind is.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Task:
     reads_attachment: bool = False
     computable: bool = False
     spread: tuple[float, ...] = ()
+    kinds: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,12 @@ def success(worker: Worker, task: Task, read: float, curve: Curve = CURVE) -> fl
     """Return how likely a worker does a part well that reads so many tokens."""
     if worker.is_tool:
         return TOOL_SUCCESS if task.computable else TOOL_MISUSE
-    skill = worker.skills.get(task.kind, SKILLS_UNKNOWN)
-    believed = enumerate(task.spread, start=1) if task.spread else ((task.difficulty, 1.0),)
+    spread = tuple(enumerate(task.spread, start=1)) or ((task.difficulty, 1.0),)
     chance = sum(
-        likely / (1 + math.exp(-(curve.slope * (skill - difficulty) + OFFSET)))
-        for difficulty, likely in believed
+        share * likely / (1 + math.exp(-(curve.slope * (skill - difficulty) + OFFSET)))
+        for kind, share in task.kinds or ((task.kind, 1.0),)
+        for skill in (worker.skills.get(kind, SKILLS_UNKNOWN),)
+        for difficulty, likely in spread
     )
     fits = worker.context_k <= 0 or read + WRITTEN_TOKENS[task.kind] <= 1000 * worker.context_k
     return chance if fits else chance * CONTEXT_FACTOR

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import baselines
 import gym
 import score_episodes
+from likely_kinds import KindReader
 from plan_check import is_same
 from turn_head import Head
 
@@ -71,7 +72,12 @@ def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
 
 
 def believed(
-    row: Row, text: str, spreads: score_episodes.Spreads, confidence: float, has_tool: bool
+    row: Row,
+    text: str,
+    spreads: score_episodes.Spreads,
+    confidence: float,
+    has_tool: bool,
+    reader: KindReader | None = None,
 ) -> list[Believed]:
     """Return what the conductor wrote about a row's prompt, as the product reads it."""
     try:
@@ -91,6 +97,8 @@ def believed(
             need.kind, need.difficulty, step.inputs, computable=bool(step.tool), spread=spread
         )
         text = row["prompt"] if step.is_whole else step.text
+        if reader is not None:
+            (task,) = reader.tasks([task], [text])
         found.append(Believed(task, tuple(_covered(step, written, row, len(steps) == 1)), text))
     return found
 
@@ -278,11 +286,11 @@ def main() -> None:
         row["prompt"]: (row["text"], tuple(map(tuple, row.get("spreads", ()))), row["confidence"])
         for row in map(json.loads, args.plans.read_text(encoding="utf-8").splitlines())
     }
-    report = Report(args.seed)
+    report, reader = Report(args.seed), KindReader()
     for row, truth in episodes(args.seed, args.per_set):
         if row["prompt"] in plans:
             has_tool = any(worker.is_tool for worker in truth.workers)
-            report.add(row, believed(row, *plans[row["prompt"]], has_tool), truth)
+            report.add(row, believed(row, *plans[row["prompt"]], has_tool, reader), truth)
     rewards = report.rewards
     print(f"{len(rewards['oracle'])} episodes")
     for name in ("cheapest", "dearest", "best single", "rule", "conductor", MODEL):

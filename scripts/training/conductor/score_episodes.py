@@ -31,6 +31,7 @@ from baton.engine.request_parts import least_confidence, linked
 from baton.engine.router import text_need
 
 if TYPE_CHECKING:
+    from likely_kinds import KindReader
     from planner import Planner
     from turn_head import Head
 
@@ -43,7 +44,9 @@ _READS = ("summary", "extraction", "rewriting", "translation", "knowledge", "rea
 """The kinds of parts that are about an attachment where there is one."""
 
 
-def answer(planner: Planner, row: Mapping[str, Any], head: Head | None) -> dict[str, Any]:
+def answer(
+    planner: Planner, reader: KindReader, row: Mapping[str, Any], head: Head | None
+) -> dict[str, Any]:
     """Return an episode's plan; a head names the workers, without one an exact search does."""
     start = time.perf_counter()
     workers = tuple(
@@ -53,11 +56,12 @@ def answer(planner: Planner, row: Mapping[str, Any], head: Head | None) -> dict[
     has_tool = any(worker.is_tool for worker in workers)
     parts, spreads, valid = read_parts(planner, row["prompt"], has_tool)
     likely = iter(spreads)
-    tasks = tuple(_task(part, bool(row.get("attachment_tokens")), likely) for part in parts)
+    texts = [row["prompt"] if part.is_whole else part.text for part in parts]
+    read = [_task(part, bool(row.get("attachment_tokens")), likely) for part in parts]
+    tasks = tuple(reader.tasks(read, texts))
     episode = gym.Episode(
         tasks, workers, about_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
     )
-    texts = [row["prompt"] if part.is_whole else part.text for part in parts]
     steps = head.steps(episode, texts) if head else gym.best_plan(episode)[0]
     return {
         "id": row["id"],
@@ -206,6 +210,7 @@ def _written(
 
 def main() -> None:
     """Read the arguments, plan, and write the answers."""
+    from likely_kinds import KindReader
     from planner import Planner  # loads llama.cpp, which training doesn't have
     from turn_head import Head
 
@@ -226,13 +231,14 @@ def main() -> None:
         sys.exit("There is no trained conductor here: models/conductor/adapter.gguf is missing.")
     head = Head() if args.assign == "model" else None
     planner = Planner(starter().path, args.adapter, threads=args.threads)
+    reader = KindReader()
     try:
         rows = [json.loads(line) for line in args.episodes.read_text("utf-8").splitlines() if line]
     except (OSError, ValueError) as error:
         sys.exit(f"{args.episodes} can't be read as JSON lines: {error}")
     with args.out.open("w", encoding="utf-8") as out:
         for row in rows:
-            print(json.dumps(answer(planner, row, head), ensure_ascii=False), file=out)
+            print(json.dumps(answer(planner, reader, row, head), ensure_ascii=False), file=out)
 
 
 if __name__ == "__main__":
