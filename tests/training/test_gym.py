@@ -131,3 +131,11 @@ def test_the_rule_cuts_at_joints() -> None:
         ("What is 17*23", True),
         ("write a poem about it", False),
     ]
+
+
+def test_a_part_of_likely_kinds_goes_as_well_as_its_kinds_do() -> None:
+    kinds = (("math", 0.75), ("writing", 0.25))
+    part = gym.Task("math", 3, spread=(0.0, 0.5, 0.0, 0.5, 0.0), kinds=kinds)
+    alone = [gym.success(SMALL, replace(part, kind=kind, kinds=()), 60) for kind, _ in kinds]
+    assert gym.success(SMALL, part, 60) == pytest.approx(0.75 * alone[0] + 0.25 * alone[1])
+    assert alone[0] < alone[1]
