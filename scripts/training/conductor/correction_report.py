@@ -20,6 +20,7 @@ from pathlib import Path
 
 import gym
 from gym_report import Row, Steps, believed, episodes, played
+from likely_kinds import KindReader
 
 from baton.engine.conductor_score import bootstrap_interval
 from baton.engine.strategies.correction import CHECKED_KINDS
@@ -97,14 +98,14 @@ def spent(episode: gym.Episode, steps: Sequence[gym.Step]) -> float:
 
 def results(plans: Mapping[str, Row], seed: int) -> Iterator[Corrected]:
     """Yield what became of each episode; prompts come again with other rosters and other luck."""
-    rng = random.Random(seed)
+    rng, reader = random.Random(seed), KindReader()
     while True:
         for row, truth in episodes(rng.randrange(1 << 30), 150):
             if (plan := plans.get(row["prompt"])) is None:
                 continue
             has_tool = any(worker.is_tool for worker in truth.workers)
             spreads = tuple(map(tuple, plan.get("spreads", ())))
-            parts = believed(row, plan["text"], spreads, plan["confidence"], has_tool)
+            parts = believed(row, plan["text"], spreads, plan["confidence"], has_tool, reader)
             yield correct(truth, played(parts, truth), rng)
 
 

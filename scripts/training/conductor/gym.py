@@ -104,11 +104,12 @@ def success(worker: Worker, task: Task, read: float, curve: Curve = CURVE) -> fl
     """Return how likely a worker does a part well that reads so many tokens."""
     if worker.is_tool:
         return TOOL_SUCCESS if task.computable else TOOL_MISUSE
+    kinds = task.kinds or ((task.kind, 1.0),)
+    skills = [(worker.skills.get(kind, SKILLS_UNKNOWN), share) for kind, share in kinds]
     spread = tuple(enumerate(task.spread, start=1)) or ((task.difficulty, 1.0),)
     chance = sum(
         share * likely / (1 + math.exp(-(curve.slope * (skill - difficulty) + OFFSET)))
-        for kind, share in task.kinds or ((task.kind, 1.0),)
-        for skill in (worker.skills.get(kind, SKILLS_UNKNOWN),)
+        for skill, share in skills
         for difficulty, likely in spread
     )
     fits = worker.context_k <= 0 or read + WRITTEN_TOKENS[task.kind] <= 1000 * worker.context_k

@@ -77,7 +77,7 @@ def believed(
     spreads: score_episodes.Spreads,
     confidence: float,
     has_tool: bool,
-    reader: KindReader | None = None,
+    reader: KindReader,
 ) -> list[Believed]:
     """Return what the conductor wrote about a row's prompt, as the product reads it."""
     try:
@@ -97,8 +97,7 @@ def believed(
             need.kind, need.difficulty, step.inputs, computable=bool(step.tool), spread=spread
         )
         text = row["prompt"] if step.is_whole else step.text
-        if reader is not None:
-            (task,) = reader.tasks([task], [text])
+        task = reader.task(task, text)
         found.append(Believed(task, tuple(_covered(step, written, row, len(steps) == 1)), text))
     return found
 

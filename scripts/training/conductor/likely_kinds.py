@@ -1,12 +1,11 @@
 """How likely each task kind is for a part: what the plan says, mixed with what its words look like.
 
 The plan is right about the kind of three parts in four. The router's kind head alone is right less
-often, but tells which other kinds are likely, so a worker isn't chosen for one kind alone.
+often, but shows which other kinds are likely, so a worker isn't chosen for one kind alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import gym
@@ -22,7 +21,7 @@ SAID = 0.65
 """The share of the kind that the plan says."""
 
 LEAST = 0.02
-"""A kind less likely than this isn't looked at."""
+"""A kind less likely than this is left out."""
 
 
 class KindReader:
@@ -32,14 +31,15 @@ class KindReader:
         folder = shipped()
         self._encoder, self._head = Encoder(folder), KindHead.load(folder)
 
-    def tasks(self, tasks: Sequence[gym.Task], texts: Sequence[str]) -> Iterator[gym.Task]:
-        """Yield the tasks with how likely each kind is; these are their texts."""
-        for task, text in zip(tasks, texts, strict=True):
-            yield task if task.computable else replace(task, kinds=self._likely(task.kind, text))
+    def task(self, task: gym.Task, text: str) -> gym.Task:
+        """Return a task, whose text this is, with how likely each kind is."""
+        return task if task.computable else replace(task, kinds=self._likely(task.kind, text))
 
     def _likely(self, said: str, text: str) -> tuple[tuple[str, float], ...]:
         vectors = self._encoder.vectors([text]).astype(np.float64)
         (chances,) = self._head.chances([text], vectors, np.array([features(text)], np.float64))
         mixed = zip(KINDS, (1 - SAID) * chances, strict=True)
         shares = [(kind, float(share) + SAID * (kind == said)) for kind, share in mixed]
-        return tuple((kind, share) for kind, share in shares if share >= LEAST)
+        kept = [(kind, share) for kind, share in shares if share >= LEAST]
+        total = sum(share for _, share in kept)
+        return tuple((kind, share / total) for kind, share in kept)

@@ -57,8 +57,10 @@ def answer(
     parts, spreads, valid = read_parts(planner, row["prompt"], has_tool)
     likely = iter(spreads)
     texts = [row["prompt"] if part.is_whole else part.text for part in parts]
-    read = [_task(part, bool(row.get("attachment_tokens")), likely) for part in parts]
-    tasks = tuple(reader.tasks(read, texts))
+    tasks = tuple(
+        reader.task(_task(part, bool(row.get("attachment_tokens")), likely), text)
+        for part, text in zip(parts, texts, strict=True)
+    )
     episode = gym.Episode(
         tasks, workers, about_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
     )
