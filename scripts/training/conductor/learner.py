@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import gguf_adapter
 import lora
@@ -42,12 +39,13 @@ def starter() -> Path | None:
 
 def load_base(path: Path) -> tuple[Any, Any]:
     """Return a base model, ready to train here, and its tokenizer."""
+    where: dict[str, Any] = {"local_files_only": True}
+    quantised: dict[str, Any] = {}
+    folder = path
     if path.is_file():
-        where: dict[str, Any] = {"gguf_file": path.name}
-        folder = str(path.parent)
-        quantised: dict[str, Any] = {"quantization_config": GgufConfig(dequantize=True)}
-    else:
-        where, folder, quantised = {}, str(path), {}
+        folder = path.parent
+        where["gguf_file"] = path.name
+        quantised["quantization_config"] = GgufConfig(dequantize=True)
     tokenizer = AutoTokenizer.from_pretrained(folder, **where)
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=precision(), attn_implementation="eager", **where, **quantised
