@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from baton.children.exact.dates import WEEKDAYS
-from baton.children.exact.lexicon import lexicon
+from baton.children.exact.lexicon import Lexicon, alternatives, lexicon
 from baton.children.exact.marked_text import MarkedText
 from baton.children.exact.quantities import PINT_NAMES
 
@@ -38,6 +38,8 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
     expression = expression.replace("l/100km", "")
     if (lost := _lost_sign(expression, request.text)) is not None:
         return lost
+    if foreign := _made_up(expression, request.text):
+        return foreign
     for match in _LITERAL.finditer(expression):
         value = match[0]
         match match.lastgroup:
@@ -81,6 +83,23 @@ def _lost_sign(expression: str, request: str) -> str | None:
         if re.search(rf"(?<![\d.-]){re.escape(number)}(?![\d.])", expression.replace(" ", "")):
             return f"-{number}"
     return None
+
+
+def _made_up(expression: str, request: str) -> str:
+    """Return a percentage, or a quantity of more than one, that a request doesn't hold as such.
+
+    The 8 of 08:15 is no 8 h, and "75 por 16" no 75%.
+    """
+    there = {"".join(pair).replace(" ", "") for pair in _MEASURED.findall(request)}
+    numbers = request_literals(request)
+    for number, unit in _MEASURED.findall(expression):
+        is_said = f"{number}{unit}" in there or (unit != "%" and number in numbers)
+        if not (is_said or _plain(number) == "1"):
+            return f"{number}{'' if unit == '%' else ' '}{unit}"
+    return ""
+
+
+_MEASURED = re.compile(rf"(?<![\w.#:])(\d+(?:\.\d+)?) ?(%|(?:{_CODES})(?![\w(]))")
 
 
 _NEGATIVE = re.compile(r"(?:^|[\s(])[-\u2212](\d+(?:\.\d+)?)(?![\d.]|-\d)")
@@ -192,16 +211,25 @@ def _foreign_name(expression: str, request: MarkedText) -> str:
     words = lexicon(request.language)
     said = request.text.casefold()
     known = {
-        **words.holidays,
         **dict(zip(WEEKDAYS, words.weekdays, strict=True)),
         "tomorrow": words.tomorrow,
         "yesterday": words.yesterday,
     }
+    named = named_holidays(request.text, words)
     for name in _NAME.findall(expression):
+        if name in words.holidays and name not in named:
+            return str(name)
         forms = known.get(name, (name,) if name[0].isupper() else ())
         if forms and not any(form.casefold() in said for form in forms):
             return str(name)
     return ""
+
+
+def named_holidays(text: str, words: Lexicon) -> frozenset[str]:
+    """Return the holidays that a text names: of New Year's Eve, New Year isn't one."""
+    names = {form.casefold(): name for name, forms in words.holidays.items() for form in forms}
+    found = re.findall(rf"(?<!\w)(?:{alternatives(names)})(?!\w)", text.casefold())
+    return frozenset(names[form] for form in found)
 
 
 _NAME = re.compile(r"[^\W\d_](?:[^\W\d_]|[ .'-](?=[^\W\d_]))*")

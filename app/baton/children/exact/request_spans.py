@@ -30,11 +30,13 @@ _UNCOUNTED = (
     r"who|whose|why|where|wer|wessen|warum|wieso|weshalb|wo|qui|pourquoi|où|quién(?:es)?"
     r"|por qué|dónde|chi|perché|dove|quem|por que|onde|in (?:which|what)|in welche[mnr]"
     r"|dans quel(?:le)?|en qué país|in (?:che|quale) paese|em que país"
+    r"|how (?:to|(?:do|should|can|could|would) (?:i|we|you))|wie (?:kann|soll\w*) (?:ich|man|wir)"
+    r"|comment|cómo|come|como"
 )
 _NO_NUMBER = re.compile(rf"^¿?(?:{_UNCOUNTED})(?!\w)", re.IGNORECASE)
 """How a question begins that no number answers."""
 _WHICH = (
-    r"which|what(?:'s| is| are)|welche[rs]?|was ist|quel(?:le)?s? (?:est|sont)|cuál(?:es)?"
+    r"which|what(?:'s| is| are| \w+ (?:is|are) (?:that|this|it))|welche[rs]?|was ist|quel(?:le)?s? (?:est|sont)|cuál(?:es)?"
     r"|qual(?:e|i|is)?(?: è| é|'è)?"
 )
 _ASKING = re.compile(
@@ -231,13 +233,18 @@ def _omitted(
         if length < MIN_WORDS or any(map(sentence.overlaps, held)):
             continue
         beside = [s for s in sentences[max(0, place - 1) : place + 2] if s in numbers]
-        asks_for_number = "?" in text and not (_NO_NUMBER.search(text) or _QUOTE.search(text))
-        if asks_for_number and any("?" not in request[s.start : s.end] for s in beside):
+        asks_for_number = _asks(text) and not (_NO_NUMBER.search(text) or _QUOTE.search(text))
+        if asks_for_number and not all(_asks(request[s.start : s.end]) for s in beside):
             continue
         if not (beside and stems & _stems(request, sentence)):
             omitted.append(sentence)
     # What a part without any word of the request is about, as a holiday, can't be found.
     return omitted[list(anchors).count(None) :]
+
+
+def _asks(sentence: str) -> bool:
+    """Tell whether a sentence is a question, with its mark or without."""
+    return "?" in sentence or _ASKING.match(sentence.lstrip("¿ ")) is not None
 
 
 def _sentences(request: str) -> list[_Span]:
