@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -106,6 +107,16 @@ def test_of_a_long_text_each_fourth_token_tells(desk: Desk, model: llama.Model) 
     counted = [one for n, one in enumerate(told, start=1) if n <= FIRST or n % EVERY == 0]
     assert len(told) > len(counted) > FIRST
     assert mean == pytest.approx(sum(counted) / len(counted), abs=1e-4)
+
+
+def test_each_line_tells_how_sure_the_model_was_of_it(desk: Desk, model: llama.Model) -> None:
+    with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}", 60)) as sampler:
+        first = [*desk.watch(sampler, most=20)]
+        sampler.sureness.end_line()
+        second = desk.watch(sampler, most=40)
+        sampler.sureness.end_line()
+        lines = sampler.sureness.lines
+    assert lines == pytest.approx([fmean(first), fmean(second)], abs=1e-4)
 
 
 def test_within_a_form_the_model_is_as_sure_as_it_was_of_the_words(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -66,13 +67,14 @@ async def parts_of(
     confidence: float | None = -0.01,
     tools: FakeTools | None = None,
     alone: str = "no plan",
+    lines: Sequence[float] = (),
 ) -> Plan | None:
     """Return the plan that comes of what the conductor writes, and writes of a part `alone`."""
 
     async def write(request: Request) -> Written:
         assert (request.purpose, request.temperature) == (Purpose.PLAN, 0.0)
         is_whole = request.messages[0].text == prompt.upper()
-        return Written(text if is_whole else alone, confidence)
+        return Written(text, confidence, lines) if is_whole else Written(alone, -0.01)
 
     conductor = TrainedConductor(ScriptedWorker(card=TINY), tools or FakeTools())
     return await split(conductor, situation(*roster, prompt=prompt), write)
@@ -192,20 +194,49 @@ async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
     assert await parts_of("calc: 17*23\nwriting1: say ao ao ao ao") is None
 
 
-def test_one_sum_asks_for_more_certainty_than_several_parts() -> None:
-    tasks, mixed = parse_lines("writing1: a\nwriting1: b"), parse_lines("calc: 1\nwriting1: b")
-    assert is_followed(TWO, tasks, -0.02)
-    assert not is_followed(TWO, tasks, -0.07)
-    assert is_followed(TWO, mixed, -0.07)
-    assert is_followed(TWO, mixed[:1], -0.03)
-    assert not is_followed(TWO, mixed[:1], -0.07)
-    assert not is_followed(TWO, tasks[:1], 0.0)
+def is_played(lines: str, *confidence: float, request: str = TWO) -> bool:
+    """Tell whether a plan is followed of whose lines, all as long, the model was so sure."""
+    return is_followed(request, parse_lines(lines), Written(lines, fmean(confidence), confidence))
+
+
+def test_a_sure_sum_carries_a_plan_that_texts_alone_would_not() -> None:
+    assert is_played("writing1: a\nwriting1: b", -0.02, -0.02)
+    assert not is_played("writing1: a\nwriting1: b", -0.07, -0.07)
+    assert is_played("calc: 17 * 23\nwriting1: b", -0.0, -0.14)
+    assert not is_played("calc: 17 * 23\nwriting1: b", -0.2, -0.14)
+    assert is_played("calc: 17 * 23\nwriting1: b", -0.2, -0.02)
+    assert is_played("calc: 17 * 23\ncalc: 40 * 8", -0.0, -0.3)
+    assert not is_played("calc: 17 / 23\ncalc: 40 * 8", -0.2, -0.3)
+    assert not is_played("writing1: a", 0.0)
+
+
+def test_one_sum_needs_less_certainty_where_the_words_name_it() -> None:
+    assert is_played("calc: 40 * 8", -0.03)
+    assert not is_played("calc: 40 * 8", -0.07, request="40 chairs, 8 in a row")
+    assert is_played("calc: 40 * 8", -0.07, request="40 times 8")
+    assert is_played("calc: 40 * 8", -0.07, request="what's 40*8")
+    assert is_played("calc: 2 ^ 20", -0.07, request="tell me what 2^20 is")
+
+
+async def test_a_sum_that_the_model_is_unsure_of_is_in_doubt_and_the_others_stay() -> None:
+    lines = "calc: 17*23\ncalc: 40 * 8\ncalc: #2 + 1 <- 2\ncalc: #1 + 1 <- 1"
+    plan = await parts_of(lines, lines=(0.0, -0.2, 0.0, 0.0))
+    assert plan is not None
+    assert [step.worker for step in plan.steps] == ["calculator", "", "", "calculator"]
+    assert [step.need == IN_DOUBT for step in plan.steps] == [False, True, True, False]
+
+
+async def test_a_sum_that_the_model_is_unsure_of_is_shown_to_it_by_itself() -> None:
+    lines = "calc: 17*23\ncalc: 40 * 8"
+    plan = await parts_of(lines, lines=(0.0, -0.2), alone="calc: 40 / 8")
+    assert plan is not None
+    assert [(s.worker, s.subtask) for s in plan.steps][1] == ("calculator", "40 / 8")
 
 
 def test_a_story_with_numbers_is_not_one_sum() -> None:
-    (only,) = parse_lines("calc: 3 * 60")
-    assert is_followed("what is 3 * 60", (only,), -0.01)
-    assert not is_followed("James runs 3 sprints of 60 metres. " * 8, (only,), -0.01)
+    assert is_played("calc: 3 * 60", -0.01, request="what is 3 * 60")
+    story = "James runs 3 sprints of 60 metres. " * 8
+    assert not is_played("calc: 3 * 60", -0.01, request=story)
 
 
 @given(

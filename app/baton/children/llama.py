@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from baton.children.native import LlamaError, c, gpu_kinds, load_backends
-from baton.children.sampling import Constrained, Sampler
+from baton.children.sampling import FIRST, Constrained, Sampler
 from baton.domain.fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
 from baton.domain.sampling import Sampling
 
@@ -241,11 +241,14 @@ class Model:
             parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
         return c.llama_init_from_model(self._model, parameters)
 
-    def sampler(self, how: Sampling, grammar: str | None = None) -> Sampler:
-        """Return what chooses the tokens of one answer, within a grammar if there is one."""
+    def sampler(self, how: Sampling, grammar: str | None = None, first: int = FIRST) -> Sampler:
+        """Return what chooses the tokens of one answer, within a grammar if there is one.
+
+        How sure the model is counts for all of the `first` tokens, and for some of the others.
+        """
         if grammar is None:
-            return Sampler(self.vocabulary, how)
-        return Constrained(self._vocab, self.vocabulary, how, grammar)
+            return Sampler(self.vocabulary, how, first)
+        return Constrained(self._vocab, self.vocabulary, how, grammar, first)
 
 
 class Context:

@@ -213,7 +213,7 @@ class Runner:
 
     def _answer(self, frame: framing.Frame) -> None:
         from baton.children.native import LlamaError
-        from baton.children.sampling import GrammarRefused
+        from baton.children.sampling import FIRST, GrammarRefused
         from baton.domain.sampling import recommended, suited
 
         self._ask = frame["id"]
@@ -225,11 +225,13 @@ class Runner:
             self._context.adapt(self._adapters.get(frame["adapter"]), frame["adapter_scale"])
             file = recommended(self._model.metadata)
             how = suited(frame, file, self._model.parameters)
-            sampler = self._model.sampler(how, frame["grammar"])
+            first = cap if form else FIRST
+            sampler = self._model.sampler(how, frame["grammar"], first)
             with contextlib.closing(sampler):
                 known = self._context.read(prompt, self._every(0, "reading", "done", "total"))
                 written = self._write(sampler, prompt, cap)
                 confidence = sampler.sureness.mean
+                lines = sampler.sureness.lines if form else []
         except GrammarRefused as error:
             raise Failure(
                 "WorkerError",
@@ -248,6 +250,7 @@ class Runner:
             cached=known,
             context=self._limit,
             confidence=confidence,
+            lines=lines,
         )
 
     def _is_cancelled(self) -> bool:
@@ -355,7 +358,10 @@ class Runner:
                 for token in itertools.islice(new, cap - text.written):
                     tokens.append(token)
                     mused = self._thoughts.thinking
-                    text.add(self._model.piece(token, token in self._mark_tokens))
+                    piece = self._model.piece(token, token in self._mark_tokens)
+                    text.add(piece)
+                    if b"\n" in piece:
+                        sampler.sureness.end_line()
                     if mused and not self._thoughts.thinking:
                         sampler.sureness.forget()  # it is of the answer, not of the way to it
                     elif mused and text.thought >= most:

@@ -163,8 +163,9 @@ class Usage:
     Tokens: `tokens_in` is the whole prompt, `cached` the part of it reused from the turn before,
     `cache_written` the part of it that a provider charges for keeping, `context` the size of the
     worker's context. `reported` is a cost in nano-dollars that the provider itself named.
-    `confidence` is the mean log-probability of the tokens that were written, where that is known.
-    Without `is_confirmed` the worker gave no plausible count, and these are the most it can be.
+    `confidence` is the mean log-probability of the tokens that were written, where that is known,
+    and `lines`, of a plan, that of each line's. Without `is_confirmed` the worker gave no plausible
+    count, and these are the most it can be.
     """
 
     tokens_in: int
@@ -176,6 +177,7 @@ class Usage:
     reported: int | None = None
     confidence: float | None = None
     is_confirmed: bool = True
+    lines: tuple[float, ...] = ()
 
 
 Chunk = Queued | Loading | Reading | Retrying | Sent | Declined | Thinking | Text | Writing | Usage

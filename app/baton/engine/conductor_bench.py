@@ -140,14 +140,15 @@ class EpisodeDesk:
         metered = Metered(worker, Purse(NO_MONEY, None, _TERMS, _LIMITS), self._record)
         pieces: list[str] = []
         confidence: float | None = None
+        lines: tuple[float, ...] = ()
         async with aclosing(metered.stream(request)) as chunks:
             async for chunk in chunks:
                 match chunk:
                     case Text(text=text):
                         pieces.append(text)
                     case Usage():
-                        confidence = chunk.confidence
-        return Written("".join(pieces), confidence)
+                        confidence, lines = chunk.confidence, chunk.lines
+        return Written("".join(pieces), confidence, lines)
 
     async def _record(self, tally: Tally) -> None:
         self.calls.append(tally)

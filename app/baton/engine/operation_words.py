@@ -66,8 +66,24 @@ def names_operations(request: str, tool: str, expression: str) -> bool:
         return False
     operations = {_operation(found) for found in _OPERATION.findall(expression)}
     return bool(operations) and all(
-        name in _SAID and _SAID[name].search(request) for name in operations
+        name in _SAID and (_SAID[name].search(request) or _is_written(name, request))
+        for name in operations
     )
+
+
+def _is_written(operation: str, request: str) -> bool:
+    """Tell whether a request has an operation's sign between two numbers."""
+    signs = _SIGNS.get(operation)
+    return signs is not None and re.search(rf"\d\s*(?:{signs})\s*\d", request) is not None
+
+
+_SIGNS = {
+    "+": r"\+",
+    "-": "[-\u2212]",
+    "*": r"\*|[x\u00d7\u00b7]",
+    "/": "[/:\u00f7]",
+    "^": r"\^|\*\*",
+}
 
 
 def _operation(written: str) -> str:

@@ -371,6 +371,7 @@ class Playing:
         metered = Metered(worker, stage.purse, partial(self.record, 0))
         pieces: list[str] = []
         confidence: float | None = None
+        lines: tuple[float, ...] = ()
         async with stage.house.slots.of(worker.card), aclosing(metered.stream(request)) as chunks:
             async for chunk in chunks:
                 match chunk:
@@ -381,8 +382,8 @@ class Playing:
                     case Sent(destination=destination, size=size):
                         await stage.emit(ev.Sent(0, 0, worker.card.id, destination, size))
                     case Usage():
-                        confidence = chunk.confidence
-        return Written("".join(pieces), confidence)
+                        confidence, lines = chunk.confidence, chunk.lines
+        return Written("".join(pieces), confidence, lines)
 
     async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""

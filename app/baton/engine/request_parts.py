@@ -7,9 +7,10 @@ reads, checks every part after it, and chooses the workers. Whatever is in doubt
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from statistics import fmean
 from typing import Protocol
 
 from baton.domain.chat import Message, Purpose, Request, Role
@@ -23,7 +24,7 @@ from baton.engine.request_cues import may_have_parts, wants_reasoning
 from baton.engine.router import text_need
 
 MAX_PLAN_TOKENS = 160
-MIN_CONFIDENCE = -0.025
+MIN_CONFIDENCE = -0.03
 """The mean log-probability of a plan's tokens below which it isn't followed: of 200 single requests
 197 then stay whole, with -0.05 190; of 150 with parts 2 fewer get a step for each."""
 
@@ -35,10 +36,9 @@ MIN_NAMED_CONFIDENCE = -0.1
 """The same where the request's own words name what the expression does: 13 more of the 390 are then
 right and none wrong."""
 
-MIN_MIXED_CONFIDENCE = -0.1
-"""The same for several parts, one of them computed: longer plans hold more that could be otherwise.
-Of 150 requests with parts 4 more get a step for each than with -0.08, of 1,500 others 4.
-"""
+MIN_MIXED_CONFIDENCE = -0.12
+"""The same for several parts, one of them a sum that is beyond doubt: the mean of all lines but
+those of sums in doubt."""
 
 MAX_COMPUTED_CHARS = 200
 """A longer request for one thing is a story with numbers in it, which an expression seldom tells
@@ -96,10 +96,13 @@ class TrainedConductor:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a worker wrote, and the mean log-probability of its tokens, where that is known."""
+    """What a worker wrote, and the mean log-probability of its tokens, of all and of each line's,
+    where that is known.
+    """
 
     text: str
     confidence: float | None = None
+    lines: Sequence[float] = ()
 
 
 Write = Callable[[Request], Awaitable[Written]]
@@ -109,50 +112,72 @@ Write = Callable[[Request], Awaitable[Written]]
 async def split(conductor: TrainedConductor, situation: Situation, write: Write) -> Plan | None:
     """Return the plan of a request that has parts or can be computed, None for any other.
 
-    A part that is left to a model though it may be a sum is shown to the conductor once more, by
-    itself. Steps that no tool does have no worker yet. Raises BatonError where the conductor fails.
+    Steps that no tool does have no worker yet. Raises BatonError where the conductor fails.
     """
-    there = {card.id for card in situation.roster if card.is_tool}
+    tools = frozenset(card.id for card in situation.roster if card.is_tool)
+    reader = RequestReader(conductor.tools, tools, write, situation.limits.label)
+    parts = await reader.parts(situation.material.prompt)
+    return plan_of(parts, situation.material) if parts else None
 
-    async def read(request: str) -> tuple[Sequence[PlanPart], int]:
+
+@dataclass(frozen=True, slots=True)
+class RequestReader:
+    """Reads a request's parts with the conductor and with the tools that are in the roster."""
+
+    tools: RequestTools
+    roster: Collection[str]
+    write: Write
+    label: Label = Label.LOCAL
+
+    async def parts(self, request: str) -> Sequence[PlanPart]:
+        """Return a request's parts as subtasks, () for a request that is one thing for a model.
+
+        A part that is left to a model though it may be a sum is shown to the conductor once more,
+        by itself. Raises BatonError.
+        """
+        found, count = await self._read(request)
+        parts = list(found)
+        for place, part in enumerate(parts if len(parts) > 1 else ()):
+            is_open = place >= count or part.need == IN_DOUBT
+            if is_open and not (part.tool or part.inputs) and _NUMBER.search(part.text):
+                alone, _ = await self._read(part.text)
+                if len(alone) == 1 and alone[0].tool:
+                    parts[place] = alone[0]
+        return parts
+
+    async def _read(self, request: str) -> tuple[Sequence[PlanPart], int]:
         """Return a request's parts, and how many of them the conductor wrote."""
         if not may_have_parts(request):
             return (), 0
-        parts = await _written(conductor, request, situation.limits.label, write)
-        if not parts or any(part.tool and part.tool not in there for part in parts):
+        written = await self.write(await self._prompt(request))
+        parts = self._parsed(written.text)
+        if not parts or not is_followed(request, parts, written):
             return (), 0
-        return sound_parts(parts, await conductor.tools.check(request, parts)), len(parts)
+        checked = await self.tools.check(request, parts)
+        doubtful = doubtful_parts(request, parts, written)
+        checked = [
+            replace(check, problem=check.problem or "The model isn't sure of it.")
+            if place in doubtful
+            else check
+            for place, check in enumerate(checked)
+        ]
+        return sound_parts(parts, checked), len(parts)
 
-    found, count = await read(situation.material.prompt)
-    parts = list(found)
-    for place, part in enumerate(parts if len(parts) > 1 else ()):
-        is_open = place >= count or part.need == IN_DOUBT
-        if is_open and not (part.tool or part.inputs) and _NUMBER.search(part.text):
-            alone, _ = await read(part.text)
-            if len(alone) == 1 and alone[0].tool:
-                parts[place] = alone[0]
-    return plan_of(parts, situation.material) if parts else None
+    async def _prompt(self, request: str) -> Request:
+        messages = (Message(Role.USER, await self.tools.mark(request)),)
+        return Request(messages, Purpose.PLAN, MAX_PLAN_TOKENS, temperature=0.0, label=self.label)
+
+    def _parsed(self, text: str) -> Sequence[PlanPart]:
+        """Return the parts in what the conductor wrote, () where they can't be read or played."""
+        try:
+            parts = () if is_astray(text) else parse_lines(text)
+        except PlanError:
+            return ()
+        return parts if all(not part.tool or part.tool in self.roster for part in parts) else ()
 
 
 _NUMBER = re.compile(r"\d")
 """What a sum is told by; number words are rare where a plan left something out."""
-
-
-async def _written(
-    conductor: TrainedConductor, request: str, label: Label, write: Write
-) -> Sequence[PlanPart]:
-    """Return what the conductor writes about a request, () where it isn't followed."""
-    messages = (Message(Role.USER, await conductor.tools.mark(request)),)
-    written = await write(
-        Request(messages, Purpose.PLAN, MAX_PLAN_TOKENS, temperature=0.0, label=label)
-    )
-    if is_astray(written.text):
-        return ()
-    try:
-        parts = parse_lines(written.text)
-    except PlanError:
-        return ()
-    return parts if is_followed(request, parts, written.confidence) else ()
 
 
 def sound_parts(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[PlanPart, ...]:
@@ -189,7 +214,7 @@ def linked(parts: Sequence[PlanPart], checked: Sequence[CheckedPart]) -> tuple[P
     )
 
 
-def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | None) -> bool:
+def is_followed(request: str, parts: Sequence[PlanPart], written: Written) -> bool:
     """Tell whether there is anything to a plan, and the model was sure enough of it."""
     tasks = {(part.tool, part.text.casefold()) for part in parts}
     if len(tasks) < len(parts):
@@ -199,15 +224,38 @@ def is_followed(request: str, parts: Sequence[PlanPart], confidence: float | Non
         return False
     if len(parts) == 1 and not (has_tool and len(request) <= MAX_COMPUTED_CHARS):
         return False
-    return confidence is None or confidence >= least_confidence(request, parts)
-
-
-def least_confidence(request: str, parts: Sequence[PlanPart]) -> float:
-    """Return how sure the model must have been of a plan for it to be followed."""
+    if written.confidence is None:
+        return True
     if is_one_sum(parts):
-        is_named = all(names_operations(request, part.tool, part.text) for part in parts)
-        return MIN_NAMED_CONFIDENCE if is_named else MIN_COMPUTED_CONFIDENCE
-    return MIN_MIXED_CONFIDENCE if any(part.tool for part in parts) else MIN_CONFIDENCE
+        return is_sure(request, parts, written.confidence)
+    doubtful = doubtful_parts(request, parts, written)
+    sure = [line for place, line in enumerate(written.lines) if place not in doubtful]
+    confidence = fmean(sure) if doubtful and sure else written.confidence
+    has_sum = any(part.tool and place not in doubtful for place, part in enumerate(parts))
+    return confidence >= (MIN_MIXED_CONFIDENCE if has_sum else MIN_CONFIDENCE)
+
+
+def is_sure(request: str, sums: Sequence[PlanPart], confidence: float | None) -> bool:
+    """Tell whether the model was sure enough of sums for them to be computed."""
+    is_named = all(names_operations(request, part.tool, part.text) for part in sums)
+    least = MIN_NAMED_CONFIDENCE if is_named else MIN_COMPUTED_CONFIDENCE
+    return confidence is None or confidence >= least
+
+
+def doubtful_parts(request: str, parts: Sequence[PlanPart], written: Written) -> Collection[int]:
+    """Return the places of the sums, among several parts, of which the model wasn't sure enough.
+
+    What uses such a result isn't sure either.
+    """
+    doubtful: set[int] = set()
+    if is_one_sum(parts) or len(written.lines) < len(parts):
+        return doubtful
+    for place, (part, line) in enumerate(zip(parts, written.lines, strict=False)):
+        if part.tool and (
+            not is_sure(request, [part], line) or doubtful & {n - 1 for n in part.inputs}
+        ):
+            doubtful.add(place)
+    return doubtful
 
 
 def is_one_sum(parts: Sequence[PlanPart]) -> bool:

@@ -104,8 +104,7 @@ def results(plans: Mapping[str, Row], seed: int) -> Iterator[Corrected]:
             if (plan := plans.get(row["prompt"])) is None:
                 continue
             has_tool = any(worker.is_tool for worker in truth.workers)
-            spreads = tuple(map(tuple, plan.get("spreads", ())))
-            parts = believed(row, plan["text"], spreads, plan["confidence"], has_tool, reader)
+            parts = believed(row, plan, has_tool, reader)
             yield correct(truth, played(parts, truth), rng)
 
 

@@ -98,6 +98,9 @@ class Curve:
 
 
 CURVE = Curve()
+BELIEVED = Curve(cost_weight=1.7 * COST_WEIGHT)
+"""By which workers are chosen where kinds and difficulties are only believed: the highest of
+several guesses is mostly too high a guess, so a dearer worker must be better by more."""
 
 
 def success(worker: Worker, task: Task, read: float, curve: Curve = CURVE) -> float:

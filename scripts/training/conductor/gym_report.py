@@ -32,6 +32,7 @@ from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import KINDS
 from baton.engine.plan_lines import PlanPart, parse_lines
+from baton.engine.request_parts import Written
 
 HELD_OUT = Path(__file__).parent / "held_out"
 
@@ -71,25 +72,22 @@ def episode_of(row: Row, workers: tuple[gym.Worker, ...]) -> gym.Episode:
     return gym.Episode(tuple(tasks), workers, about_tokens(row["prompt"]), id=row["id"])
 
 
-def believed(
-    row: Row,
-    text: str,
-    spreads: score_episodes.Spreads,
-    confidence: float,
-    has_tool: bool,
-    reader: KindReader,
-) -> list[Believed]:
-    """Return what the conductor wrote about a row's prompt, as the product reads it."""
+def believed(row: Row, plan: Row, has_tool: bool, reader: KindReader) -> list[Believed]:
+    """Return what the conductor's plan for a row's prompt says, as the product reads it.
+
+    The plan is a row of those that judge.py keeps.
+    """
     try:
-        parts: Sequence[PlanPart] = parse_lines(text)
+        parts: Sequence[PlanPart] = parse_lines(plan["text"])
     except PlanError:
         parts = (score_episodes.WHOLE,)
     found = []
-    likely = iter(spreads)
-    steps = score_episodes.as_steps(row["prompt"], parts, has_tool, confidence)
+    likely = iter(plan["spreads"])
+    written = Written(plan["text"], plan["confidence"], plan["lines"])
+    steps = score_episodes.as_steps(row["prompt"], parts, has_tool, written)
     for number, step in enumerate(steps):
-        written = parts[number] if number < len(parts) else step
-        spread = next(likely, ()) if number < len(parts) and not written.tool else ()
+        part = parts[number] if number < len(parts) else step
+        spread = tuple(next(likely, ())) if number < len(parts) and not part.tool else ()
         need = step.need
         if not step.tool:
             spread = score_episodes.calibrated(spread, need.difficulty)
@@ -98,7 +96,7 @@ def believed(
         )
         text = row["prompt"] if step.is_whole else step.text
         task = reader.task(task, text)
-        found.append(Believed(task, tuple(_covered(step, written, row, len(steps) == 1)), text))
+        found.append(Believed(task, tuple(_covered(step, part, row, len(steps) == 1)), text))
     return found
 
 
@@ -134,7 +132,7 @@ def played(
     parts: Sequence[Believed],
     truth: gym.Episode,
     assigner: Assigner | None = None,
-    curve: gym.Curve = gym.CURVE,
+    curve: gym.Curve = gym.BELIEVED,
 ) -> Steps:
     """Return the steps as the truth sees them: assigned by what was believed, or by an assigner."""
     tasks = tuple(part.task for part in parts)
@@ -247,7 +245,7 @@ class Report:
             "cheapest": baselines.cheapest(truth),
             "dearest": baselines.dearest(truth),
             "best single": baselines.best_single(truth),
-            "rule": played(rule_parts(row, has_tool), truth),
+            "rule": played(rule_parts(row, has_tool), truth, curve=gym.CURVE),
             "conductor": played(parts, truth),
             MODEL: played(parts, truth, self._head),
             "oracle": gym.best_plan(truth)[0],
@@ -264,7 +262,7 @@ class Report:
         texts = [part.text for part in parts]
         guess = gym.Episode(tuple(part.task for part in parts), truth.workers, truth.prompt_tokens)
         assigning: Mapping[str, Assign] = {
-            "code": lambda episode: gym.best_plan(episode)[0],
+            "code": lambda episode: gym.best_plan(episode, gym.BELIEVED)[0],
             "model": lambda episode: self._head.steps(episode, texts),
         }
         for name, assign in assigning.items():
@@ -281,15 +279,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--per-set", type=int, default=150)
     args = parser.parse_args()
-    plans = {
-        row["prompt"]: (row["text"], tuple(map(tuple, row.get("spreads", ()))), row["confidence"])
-        for row in map(json.loads, args.plans.read_text(encoding="utf-8").splitlines())
-    }
+    lines = args.plans.read_text(encoding="utf-8").splitlines()
+    plans = {row["prompt"]: row for row in map(json.loads, lines)}
     report, reader = Report(args.seed), KindReader()
     for row, truth in episodes(args.seed, args.per_set):
         if row["prompt"] in plans:
             has_tool = any(worker.is_tool for worker in truth.workers)
-            report.add(row, believed(row, *plans[row["prompt"]], has_tool, reader), truth)
+            report.add(row, believed(row, plans[row["prompt"]], has_tool, reader), truth)
     rewards = report.rewards
     print(f"{len(rewards['oracle'])} episodes")
     for name in ("cheapest", "dearest", "best single", "rule", "conductor", MODEL):

@@ -11,6 +11,7 @@ a sample of the routing data's questions, each of which is one thing.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import random
 import statistics
@@ -26,10 +27,10 @@ from planner import Planner, Written
 from baton.adapters.local import starter
 from baton.children.exact.lexicon import LANGUAGES
 from baton.children.exact.marked_text import mark
-from baton.domain.errors import PlanError
-from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
-from baton.engine.request_cues import may_have_parts
-from baton.engine.request_parts import is_followed, is_one_sum, sound_parts
+from baton.domain.chat import Request
+from baton.engine.plan_lines import TOOL_HEADS, PlanPart
+from baton.engine.request_parts import CheckedPart, RequestReader, is_one_sum
+from baton.engine.request_parts import Written as PlanText
 
 HELD_OUT = Path(__file__).parent / "held_out"
 Row = Mapping[str, Any]
@@ -41,43 +42,56 @@ def rows(name: str, languages: Sequence[str]) -> list[Row]:
     return [row for row in map(json.loads, lines) if row["lang"] in languages]
 
 
-def followed(written: Written) -> Sequence[PlanPart] | None:
-    """Return the parts that the product would play, None where one worker answers all of it."""
-    if not may_have_parts(written.prompt) or is_astray(written.text):
-        return None
-    try:
-        parts = parse_lines(written.text)
-    except PlanError:
-        return None
-    if not is_followed(written.prompt, parts, written.confidence):
-        return None
-    return sound_parts(parts, check_plan(written.prompt, parts)) or None
+Planning = Callable[[str], Written]
+"""Writes a request's plan."""
 
 
-def grade_computable(written: Written, row: Row) -> list[str]:
+class PlanTools:
+    """The tools' process, in this one; the planner marks by itself."""
+
+    def warm(self) -> None:
+        """Nothing takes long here."""
+
+    async def mark(self, request: str) -> str:
+        """Return the request."""
+        return request
+
+    async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
+        """Return the parts as subtasks, then what the plan omits."""
+        return check_plan(request, parts)
+
+
+def followed(prompt: str, plan: Planning) -> Sequence[PlanPart]:
+    """Return the parts that the product would play, () where one worker answers all of it."""
+
+    async def write(request: Request) -> PlanText:
+        return plan(request.messages[0].text).plan
+
+    reader = RequestReader(PlanTools(), TOOL_HEADS.values(), write)
+    return asyncio.run(reader.parts(prompt))
+
+
+def grade_computable(parts: Sequence[PlanPart], row: Row) -> list[str]:
     """Return what became of a prompt that a tool can answer; in several steps, the last is it."""
-    parts = followed(written)
-    if parts is None:
+    if not parts:
         return ["not computed"]
     if not is_one_sum(parts):
         return ["split"] if len(parts) > 1 else ["wrong"]
     return ["right" if is_same(parts[-1], row["expression"]) else "wrong"]
 
 
-def grade_whole(written: Written, row: Row) -> list[str]:
+def grade_whole(parts: Sequence[PlanPart], row: Row) -> list[str]:
     """Return what became of a prompt that is one thing for a model."""
-    parts = followed(written)
-    if parts is None:
+    if not parts:
         return ["whole"]
     return ["tool" if any(part.tool for part in parts) else "split"]
 
 
-def grade_compound(written: Written, row: Row) -> list[str]:
+def grade_compound(parts: Sequence[PlanPart], row: Row) -> list[str]:
     """Return what is right in the plan of a compound prompt."""
     wanted = row["parts"]
-    parts = followed(written)
-    if parts is None or len(parts) != len(wanted):
-        return ["whole"] if parts is None else []
+    if len(parts) != len(wanted):
+        return [] if parts else ["whole"]
     right = ["parts"]
     pairs = list(zip(parts, wanted, strict=True))
     if all(HEADS.get(part.tool, "text") == want["tool"] for part, want in pairs):
@@ -86,19 +100,17 @@ def grade_compound(written: Written, row: Row) -> list[str]:
             right.append("values")
     if all(set(want["needs"]) <= set(part.inputs) for part, want in pairs):
         right.append("dependences")
-    if all(_holds(part, want, written) for part, want in pairs if not part.tool):
+    if all(_holds(part, want) for part, want in pairs if not part.tool):
         right.append("texts")
     return [*right, *(["all"] if len(right) == 5 else [])]
 
 
-def _holds(part: PlanPart, wanted: Row, written: Written) -> bool:
-    said = f"{part.text} {written.request.restored(part.text)}".lower()
+def _holds(part: PlanPart, wanted: Row) -> bool:
+    said = f"{part.text} {mark(part.text).text}".lower()
     return all(str(piece).lower() in said for piece in wanted["must_contain"])
 
 
-def judge(
-    plan: Callable[[str], Written], languages: Sequence[str], verbose: bool
-) -> dict[str, Any]:
+def judge(plan: Planning, languages: Sequence[str], verbose: bool) -> dict[str, Any]:
     """Return the counts of each set, and seconds a plan."""
     counts: dict[str, Counter[str]] = {}
     seconds: list[float] = []
@@ -108,7 +120,7 @@ def judge(
         for row in rows(file, languages):
             written = plan(row["prompt"])
             seconds.append(written.seconds)
-            found = grade(written, row)
+            found = grade(followed(row["prompt"], plan), row)
             counted.update([*found, "prompts"])
             if verbose and good not in found:
                 marked, sure = written.request.text, round(written.confidence, 3)
@@ -129,13 +141,11 @@ def judge(
     }
 
 
-def judge_visible(
-    plan: Callable[[str], Written], texts: Sequence[str], verbose: bool
-) -> dict[str, int]:
+def judge_visible(plan: Planning, texts: Sequence[str], verbose: bool) -> dict[str, int]:
     """Return what becomes of questions that are one thing; most are no candidates for a plan."""
     counted: Counter[str] = Counter()
     for text in texts:
-        (found,) = grade_whole(plan(text), {}) if may_have_parts(text) else ("whole",)
+        (found,) = grade_whole(followed(text, plan), {})
         counted.update([found, "prompts"])
         if verbose and found != "whole":
             print(found, repr(text))
@@ -148,7 +158,7 @@ class Kept:
     The file is begun anew where the adapter is newer.
     """
 
-    def __init__(self, file: Path, write: Callable[[str], Written], adapter: Path) -> None:
+    def __init__(self, file: Path, write: Planning, adapter: Path) -> None:
         if file.is_file() and file.stat().st_mtime < adapter.stat().st_mtime:
             file.unlink()
         self._file, self._write = file, write
@@ -159,12 +169,13 @@ class Kept:
         """Return the plan for a prompt."""
         if (row := self._rows.get(prompt)) is None:
             written = self._write(prompt)
-            row = {
+            row = self._rows[prompt] = {
                 "prompt": prompt,
                 "text": written.text,
                 "seconds": written.seconds,
                 "confidence": written.confidence,
                 "spreads": written.spreads,
+                "lines": written.lines,
             }
             with self._file.open("a", encoding="utf-8") as file:
                 print(json.dumps(row, ensure_ascii=False), file=file)
@@ -174,7 +185,8 @@ class Kept:
             row["text"],
             row["seconds"],
             row["confidence"],
-            tuple(map(tuple, row.get("spreads", ()))),
+            tuple(map(tuple, row["spreads"])),
+            tuple(row["lines"]),
         )
 
 
@@ -195,15 +207,13 @@ def main() -> None:
     parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
     planner = Planner(args.base, args.adapter, grammar=args.grammar)
-    plan: Callable[[str], Written] = planner.plan
-    if args.plans:
-        plan = Kept(args.plans, planner.plan, args.adapter)
+    planning = Kept(args.plans, planner.plan, args.adapter) if args.plans else planner.plan
     if args.visible:
         texts = [text.prompt for text in real_texts.read(args.visible)]
         some = random.Random(1).sample(texts, min(args.sample, len(texts)))
-        found = judge_visible(plan, some, args.verbose)
+        found = judge_visible(planning, some, args.verbose)
     else:
-        found = judge(plan, args.languages.split(","), args.verbose)
+        found = judge(planning, args.languages.split(","), args.verbose)
     print(json.dumps(found, indent=1))
 
 

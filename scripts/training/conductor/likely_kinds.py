@@ -17,7 +17,7 @@ from baton.children.routing.features import features
 from baton.children.routing.kinds import KindHead
 from baton.domain.plan import KINDS
 
-SAID = 0.65
+SAID = 0.6
 """The share of the kind that the plan says."""
 
 LEAST = 0.02

@@ -15,6 +15,7 @@ from baton.children.exact.marked_text import MarkedText, mark
 from baton.children.native import c
 from baton.domain.plan import KINDS
 from baton.domain.sampling import Sampling
+from baton.engine import request_parts
 from baton.engine.plan_lines import is_astray, plan_grammar
 
 PROMPT = "Task: {prompt}\nPlan:\n"
@@ -33,6 +34,13 @@ class Written:
     confidence: float
     spreads: tuple[tuple[float, ...], ...] = ()
     """How likely each difficulty from 1 to 5 is, for each part that no tool does."""
+    lines: tuple[float, ...] = ()
+    """The mean log-probability of each line's tokens."""
+
+    @property
+    def plan(self) -> request_parts.Written:
+        """The same as the product's engine takes it."""
+        return request_parts.Written(self.text, self.confidence, self.lines)
 
 
 class Planner:
@@ -58,7 +66,9 @@ class Planner:
         spreads: list[tuple[float, ...]] = []
         with contextlib.closing(
             self._model.sampler(
-                Sampling(temperature=0.0), plan_grammar() if grammar or self._grammar else None
+                Sampling(temperature=0.0),
+                plan_grammar() if grammar or self._grammar else None,
+                MAX_TOKENS,
             )
         ) as sampler:
             self._context.read(tokens, lambda *_: None)
@@ -68,13 +78,16 @@ class Planner:
                     if written in KINDS:  # this token is its difficulty
                         spreads.append(self._digits())
                     pieces.append(self._model.piece(token))
+                    if b"\n" in pieces[-1]:
+                        sampler.sureness.end_line()
                     text = b"".join(pieces).decode("utf-8", "replace")
                     if len(pieces) >= MAX_TOKENS or is_astray(text):
                         break
             confidence = sampler.sureness.mean or 0.0
+            lines = tuple(sampler.sureness.lines)
         text = b"".join(pieces).decode("utf-8", "replace")
         seconds = time.perf_counter() - start
-        return Written(prompt, request, text, seconds, confidence, tuple(spreads))
+        return Written(prompt, request, text, seconds, confidence, tuple(spreads), lines)
 
     def _digits(self) -> tuple[float, ...]:
         """Return how likely the digits from 1 to 5 are, among themselves, as the next token."""

@@ -27,7 +27,7 @@ from baton.domain.chat import about_tokens
 from baton.domain.errors import PlanError
 from baton.domain.plan import DIRECT, Need
 from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
-from baton.engine.request_parts import least_confidence, linked
+from baton.engine.request_parts import Written, doubtful_parts, is_followed, linked
 from baton.engine.router import text_need
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def answer(
     episode = gym.Episode(
         tasks, workers, about_tokens(row["prompt"]), int(row.get("attachment_tokens") or 0)
     )
-    steps = head.steps(episode, texts) if head else gym.best_plan(episode)[0]
+    steps = head.steps(episode, texts) if head else gym.best_plan(episode, gym.BELIEVED)[0]
     return {
         "id": row["id"],
         "plan": [_written(step, steps, parts, episode) for step in steps],
@@ -91,7 +91,7 @@ def read_parts(
         except PlanError:
             parts = (WHOLE,)
     likely = [() if part.tool else spread for part, spread in _paired(parts, written.spreads)]
-    read = as_steps(prompt, parts, has_tool, written.confidence)
+    read = as_steps(prompt, parts, has_tool, written.plan)
     for place, step in enumerate(read if has_tool and len(read) > 1 else ()):
         is_open = place >= len(parts) or bool(parts[place].tool and not step.tool)
         if is_open and not step.inputs and any(map(str.isdigit, step.text)):
@@ -106,12 +106,12 @@ def _as_sum(planner: Planner, words: str) -> PlanPart | None:
         parts = parse_lines(written.text)
     except PlanError:
         return None
-    (*others, part) = as_steps(words, parts, True, written.confidence)
+    (*others, part) = as_steps(words, parts, True, written.plan)
     return part if part.tool and not others and not is_astray(written.text) else None
 
 
 def as_steps(
-    prompt: str, parts: Sequence[PlanPart], has_tool: bool, confidence: float
+    prompt: str, parts: Sequence[PlanPart], has_tool: bool, written: Written
 ) -> list[PlanPart]:
     """Return a plan's parts as subtasks, then what it omits.
 
@@ -121,13 +121,16 @@ def as_steps(
     """
     if parts[0].is_whole:
         return list(parts)
-    if confidence < least_confidence(prompt, parts) and not any(part.tool for part in parts):
+    follows = len(parts) == 1 or is_followed(prompt, parts, written)
+    if not follows and not any(part.tool for part in parts):
         return [replace(max(parts, key=lambda part: part.need.difficulty), text="*", inputs=())]
     found = check_plan(prompt, parts)
-    has_tool = has_tool and confidence >= least_confidence(prompt, parts)
+    has_tool = has_tool and is_followed(prompt, parts, written)
+    doubtful = doubtful_parts(prompt, parts, written)
     read = []
-    for part, check in zip(parts, found, strict=False):
-        is_computed = bool(part.tool) and has_tool and not check.problem
+    for place, (part, check) in enumerate(zip(parts, found, strict=False)):
+        is_sure = place not in doubtful and not check.problem
+        is_computed = bool(part.tool) and has_tool and is_sure
         read.append(
             PlanPart(
                 check.text if is_computed or not part.tool else check.words,
@@ -175,7 +178,7 @@ def calibrated(spread: tuple[float, ...], difficulty: int) -> tuple[float, ...]:
     tempered = [chance**0.5 for chance in spread]
     total = sum(tempered)
     return tuple(
-        0.7 * chance / total + 0.3 * usual
+        0.6 * chance / total + 0.4 * usual
         for chance, usual in zip(tempered, USUAL_DIFFICULTIES, strict=True)
     )
 

@@ -49,9 +49,10 @@ def chunk_of(frame: Frame) -> Chunk:
             "cached": int(cached),
             "context": int(context),
             "confidence": float() | None as confidence,
-        }:
+            "lines": [*lines],
+        } if all(isinstance(line, float) for line in lines):
             counted = (tokens_in, tokens_out, Finish(finish), cached, context)
-            return Usage(*counted, confidence=confidence)
+            return Usage(*counted, confidence=confidence, lines=tuple(lines))
     raise Died("It sent an invalid reply.")
 
 

@@ -36,10 +36,8 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
     """Return what is foreign to the request in an expression, "" where nothing is."""
     there = request_literals(request.text)
     expression = expression.replace("l/100km", "")
-    if (lost := _lost_sign(expression, request.text)) is not None:
-        return lost
-    if foreign := _made_up(expression, request.text):
-        return foreign
+    if changed := _lost_sign(expression, request.text) or _made_up(expression, request.text):
+        return changed
     for match in _LITERAL.finditer(expression):
         value = match[0]
         match match.lastgroup:
@@ -77,12 +75,12 @@ def _is_about_time(request: str) -> bool:
     return _TIME.search(request) is not None and _JOURNEY.search(request) is None
 
 
-def _lost_sign(expression: str, request: str) -> str | None:
+def _lost_sign(expression: str, request: str) -> str:
     """Return a negative number of the request that an expression has without its sign."""
     for number in _NEGATIVE.findall(request):
         if re.search(rf"(?<![\d.-]){re.escape(number)}(?![\d.])", expression.replace(" ", "")):
             return f"-{number}"
-    return None
+    return ""
 
 
 def _made_up(expression: str, request: str) -> str:

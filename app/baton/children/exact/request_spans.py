@@ -36,7 +36,8 @@ _UNCOUNTED = (
 _NO_NUMBER = re.compile(rf"^¿?(?:{_UNCOUNTED})(?!\w)", re.IGNORECASE)
 """How a question begins that no number answers."""
 _WHICH = (
-    r"which|what(?:'s| is| are| \w+ (?:is|are) (?:that|this|it))|welche[rs]?|was ist|quel(?:le)?s? (?:est|sont)|cuál(?:es)?"
+    r"which|what(?:'s| is| are| \w+ (?:is|are) (?:that|this|it))|welche[rs]?|was ist"
+    r"|quel(?:le)?s? (?:est|sont)|cuál(?:es)?"
     r"|qual(?:e|i|is)?(?: è| é|'è)?"
 )
 _ASKING = re.compile(
