@@ -145,7 +145,23 @@ def test_a_step_that_needs_another_tool_says_so() -> None:
     subtask = check_parts(request, parts)[1]["text"]
     assert subtask == "#1 * 2 where #1 = units: 42 km -> mi"
     message = asked(request, subtask, r1="42 km are 26.1 miles.")
-    assert compute_step("calc", message) == "26.0976 \u00d7 2 ≈ 52.19518015"
+    assert compute_step("calc", message) == "26.1 miles \u00d7 2 ≈ 52.2 miles"
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("3 * #1 where #1 = units: 2 kg -> g", "3 \u00d7 2,000 g = 6,000 g"),
+        ("#1 / 4 where #1 = units: 2 kg -> g", "2,000 g \u00f7 4 = 500 g"),
+        ("#1 - 10% where #1 = units: 2 kg -> g", "2,000 g \u2212 10% = 1,800 g"),
+        ("#1 ^ 2 where #1 = units: 2 kg -> g", "2000 ^ 2 = 4,000,000"),
+        ("#1 + 5 where #1 = units: 2 kg -> g", "2000 + 5 = 2,005"),
+        ("6 / #1 where #1 = units: 2 kg -> g", "6 \u00f7 2000 = 0.003"),
+        ("#1 * 2 where #1 = calc: 3 + 4", "7 \u00d7 2 = 14"),
+    ],
+)
+def test_a_multiple_of_an_amount_keeps_its_unit(expression: str, said: str) -> None:
+    assert compute_step("calc", expression) == said
 
 
 def test_a_number_in_an_earlier_text_can_be_computed_with() -> None:

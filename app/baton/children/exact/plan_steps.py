@@ -22,8 +22,9 @@ from baton.children.exact.expression_check import (
 )
 from baton.children.exact.lexicon import guess_language
 from baton.children.exact.marked_text import MarkedText, mark
+from baton.children.exact.quantities import Amount
 from baton.children.exact.request_spans import divide
-from baton.children.exact.result_text import plain_value, result_text
+from baton.children.exact.result_text import plain_value, result_text, scaled_amount_text
 from baton.children.exact.written_expression import written_expression
 from baton.domain.fences import parts as fenced_parts
 
@@ -31,6 +32,10 @@ Tool = Literal["calc", "units", "clock"]
 
 _WHERE = " where "
 _REFERENCE = re.compile(r"#(\d)")
+_SCALED = re.compile(
+    r"\d+(?:\.\d+)? ?\* ?#(\d)|#(\d) ?(?:[*/] ?\d+(?:\.\d+)?|[-+] ?\d+(?:\.\d+)?%)"
+)
+"""An expression that takes an amount several times, or a share of it, which keeps its unit."""
 _DEFINITION = re.compile(r"#(\d) = (calc|units|clock): (.+)")
 _UNKNOWN = Fraction(7)
 """What the number in a text that isn't written yet is taken to be, to see whether it would do."""
@@ -193,6 +198,7 @@ def compute_step(tool: str, message: str) -> str:
         for number, text in results.items()
         if (value := _only_number(text, language)) is not None
     }
+    amounts: dict[int, Amount] = {}
     for definition in where.split("; ") if where else ():
         match = _DEFINITION.fullmatch(definition.strip())
         if match is None:
@@ -200,7 +206,13 @@ def compute_step(tool: str, message: str) -> str:
         found = evaluate(match[2], match[3], results=values)
         value = plain_value(found)
         values[int(match[1])] = found.value if value is None else value
+        if isinstance(found.value, Amount) and value is not None:
+            amounts[int(match[1])] = found.value
     result = evaluate(tool, expression, results=values)
+    if (scaled := _SCALED.fullmatch(expression)) and (
+        amount := amounts.get(int(scaled[1] or scaled[2]))
+    ):
+        return scaled_amount_text(expression, amount, result, language)
     shown = _REFERENCE.sub(lambda m: _in_expression(values.get(int(m[1])), m[0]), expression)
     return result_text(tool, shown, result, language)
 

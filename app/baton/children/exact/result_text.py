@@ -118,6 +118,15 @@ def _units(expression: str, result: Result, words: Lexicon) -> str:
     )
 
 
+def scaled_amount_text(expression: str, amount: Amount, result: Result, language: str) -> str:
+    """Return a sentence with a multiple or share of `#1`, an amount, in its unit."""
+    words = lexicon(language)
+    value, code = amount.parts[-1]
+    text = re.sub(r"#\d", quantity_text(value, code, words), _shown(expression, words))
+    sign = "≈" if is_rounded(result.value, UNIT_DIGITS) else "="
+    return f"{text} {sign} {quantity_text(result.value, code, words)}"
+
+
 _SOURCE = re.compile(r"(-?\d+(?:\.\d+)?) (\S+)")
 
 
