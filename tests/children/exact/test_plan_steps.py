@@ -125,6 +125,22 @@ def test_how_many_things_are_asked_for_is_no_number_of_theirs() -> None:
     assert not any(one["problem"] for one in checked)
 
 
+@pytest.mark.parametrize(
+    ("words", "refers"),
+    [
+        ("write a card with that number", True),
+        ("then rewrite this line with it: so far.", True),
+        ("escribe que ese día caduca mi pasaporte", True),
+        ("schreib ein Gedicht mit der Zahl", True),
+        ("write a card with its number", False),
+        ("write it with italics", False),
+    ],
+)
+def test_words_that_speak_of_a_result_say_so(words: str, refers: bool) -> None:
+    checked = check_parts(f"17 * 23, {words}", [part("calc", "17 * 23"), part("", words)])
+    assert [one["refers"] for one in checked] == [False, refers]
+
+
 def test_background_that_the_plan_omits_is_a_problem() -> None:
     request = "My sister turns 30 this week. What is 15% of 80?"
     assert check_parts(request, [part("calc", "15% * 80")])[1]["problem"]

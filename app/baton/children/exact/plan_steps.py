@@ -109,7 +109,7 @@ def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
 
 def _checked(text: str, problem: str = "", words: str = "") -> CheckedPart:
     words = words or text
-    refers = _ASKS_RESULT.search(words) is not None
+    refers = any(pattern.search(words) for pattern in (_ASKS_RESULT, _POINTS_BACK))
     return {"text": text, "problem": problem, "words": words, "refers": refers}
 
 
@@ -133,6 +133,20 @@ def _misread(expression: str, words: str, number: int) -> str:
 _ASKS_RESULT = re.compile(
     r"(?<!\w)(?:results?|ergebnis(?:ses)?|résultat|resultado|risultato)(?!\w)", re.IGNORECASE
 )
+
+_POINTS_BACK = re.compile(
+    r"(?<!\w)(?:that (?:number|many|much|amount|total|sum|price|share|day|date|time|age|height"
+    r"|temperature|sentence|poem|text|translation|summary)|(?:with|about|of) it(?= ?(?:[:,.;!?]|$))"
+    r"|(?:diese[rmns]?|jene[rmns]?) (?:zahl|betrag|summe|preis|tag|datum|satz|gedicht|text)"
+    r"|mit (?:der zahl|dem betrag)|ce (?:nombre|montant|total|prix|jour|poème|texte)"
+    r"|cette (?:somme|date|température|phrase)|est?e (?:número|importe|total|precio|día|texto)"
+    r"|est?a (?:cantidad|suma|fecha|frase)"
+    r"|que(?:l|sto) (?:numero|importo|totale|prezzo|giorno|testo)"
+    r"|quella (?:cifra|somma|data|frase)|n?esse (?:número|valor|total|preço|dia|texto)"
+    r"|n?essa (?:quantia|soma|data|frase))(?!\w)",
+    re.IGNORECASE,
+)
+"""How a request speaks of what an earlier part comes to."""
 
 
 def _as_text(text: str, words: str, marked: MarkedText) -> tuple[str, str]:
