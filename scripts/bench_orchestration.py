@@ -19,7 +19,9 @@ import argparse
 import asyncio
 import hashlib
 import json
+import math
 import os
+import random
 import re
 import statistics
 import sys
@@ -306,6 +308,65 @@ def report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Iterable
         )
 
 
+def cost_report(rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]) -> Iterable[str]:
+    """Yield the table of what a way costs that gets as much right as another, with intervals.
+
+    Between two ceilings of a way, cost and accuracy are taken to grow together evenly, as they do
+    where a share of the tasks is played under each. What no ceiling reaches has no cost.
+    """
+    curves: dict[str, list[tuple[Sequence[float], Sequence[float]]]] = {}
+    for (way, _), found in _by_way(rows, tasks).items():
+        costs = [row["cost"] / NANO for row in found]
+        curves.setdefault(way, []).append(([_score(row) for row in found], costs))
+    curves = {way: points for way, points in curves.items() if len(points) > 1}
+    yield "| parts right | " + " | ".join(curves) + " |"
+    yield "|---" * (len(curves) + 1) + "|"
+    drawn = random.Random(SEED)
+    samples = [drawn.choices(range(len(tasks)), k=len(tasks)) for _ in range(RESAMPLES)]
+    for level in LEVELS:
+        cells = [_cost_cell(points, level, samples) for points in curves.values()]
+        yield f"| {level:.0%} | " + " | ".join(cells) + " |"
+
+
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
+RESAMPLES = 1000
+
+
+def _cost_cell(
+    points: Sequence[tuple[Sequence[float], Sequence[float]]],
+    level: float,
+    samples: Sequence[Sequence[int]],
+) -> str:
+    found = [
+        cost_at(
+            [
+                (statistics.fmean(scores[n] for n in sample), sum(costs[n] for n in sample))
+                for scores, costs in points
+            ],
+            level,
+        )
+        for sample in (range(len(points[0][0])), *samples)
+    ]
+    drawn = sorted(found[1:])
+    low, high = drawn[RESAMPLES // 40], drawn[-1 - RESAMPLES // 40]
+    return "never" if math.isinf(found[0]) else f"${found[0]:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def cost_at(points: Iterable[tuple[float, float]], level: float) -> float:
+    """Return what an accuracy costs along points of accuracy and cost; infinity: none has it."""
+    best = -math.inf
+    before = (0.0, 0.0)
+    for accuracy, cost in sorted(points, key=lambda point: point[1]):
+        if accuracy >= level:
+            if accuracy <= before[0]:
+                return cost
+            share = max(0.0, (level - before[0]) / (accuracy - before[0]))
+            return before[1] + share * (cost - before[1])
+        if accuracy > best:
+            best, before = accuracy, (accuracy, cost)
+    return math.inf
+
+
 def _by_way(
     rows: Sequence[Mapping[str, Any]], tasks: Sequence[Task]
 ) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
@@ -399,7 +460,7 @@ def main() -> None:
         os.environ.setdefault("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         asyncio.run(play_all(tasks, [way for way in WAYS if way.name in wanted], args.out))
     rows = read_rows(args.out)
-    print("\n".join(report(rows, tasks)))
+    print("\n".join([*report(rows, tasks), "", *cost_report(rows, tasks)]))
     conducted = [
         row for row in rows if (row["way"], row["ceiling"]) == (WAYS[0].name, CEILINGS[-1])
     ]

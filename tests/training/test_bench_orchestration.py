@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -32,6 +33,15 @@ def row(*steps: tuple[str, str, list[str], str], answer: str = "") -> dict[str, 
     found = [dict(zip(names, step, strict=True)) for step in steps]
     right = [bool(re.search(part["pattern"], answer)) for part in TASK.parts]
     return {"id": "t", "steps": found, "right": right, "cost": 0, "calls": []}
+
+
+def test_what_an_accuracy_costs_lies_between_two_ceilings() -> None:
+    points = [(0.5, 0.0), (0.9, 0.2), (0.6, 0.05), (0.92, 0.4)]
+    assert bench.cost_at(points, 0.4) == 0
+    assert bench.cost_at(points, 0.75) == pytest.approx(0.125)
+    assert bench.cost_at(points, 0.92) == pytest.approx(0.4)
+    assert bench.cost_at(points, 0.95) == math.inf
+    assert bench.cost_at([(0.8, 0.3)], 0.4) == pytest.approx(0.15)
 
 
 def test_every_part_of_a_task_is_told_by_its_pattern_alone() -> None:
