@@ -34,15 +34,30 @@ _TIME_UNITS = frozenset({"ms", "s", "min", "h", "d", "w", "mo", "y", "bd"})
 
 def problem(tool: str, expression: str, request: MarkedText) -> str:
     """Return what is foreign to the request in an expression, "" where nothing is."""
-    there = request_literals(request.text)
     expression = expression.replace("l/100km", "")
-    if changed := _lost_sign(expression, request.text) or _made_up(expression, request.text):
-        return changed
+    foreign = (
+        _lost_sign(expression, request.text)
+        or _made_up(expression, request.text)
+        or _foreign_literal(expression, request.text)
+    )
+    if foreign:
+        return foreign
+    match tool:
+        case "calc":
+            return _other_factors(expression, request.text)
+        case "units":
+            return _foreign_unit(expression, request)
+    return _other_count(expression, request) or _foreign_name(expression, request)
+
+
+def _foreign_literal(expression: str, request: str) -> str:
+    """Return a number, date or time that a request doesn't hold."""
+    there = request_literals(request)
     for match in _LITERAL.finditer(expression):
         value = match[0]
         match match.lastgroup:
             case "based":
-                if value[2:].lower() not in request.text.lower():
+                if value[2:].lower() not in request.lower():
                     return value
             case "number" if _plain(value) not in there and value not in CONSTANTS:
                 return value
@@ -50,11 +65,6 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
                 return value
             case "time" if value not in there:
                 return value
-    match tool:
-        case "units":
-            return _foreign_unit(expression, request)
-        case "clock":
-            return _other_count(expression, request) or _foreign_name(expression, request)
     return ""
 
 
@@ -177,6 +187,18 @@ def _foreign_unit(expression: str, request: MarkedText) -> str:
         ):
             return code
     return ""
+
+
+def _other_factors(expression: str, request: str) -> str:
+    """Say what an expression gives instead where a request asks for factors that aren't prime."""
+    is_asked = "factors(" not in expression or _PRIME_FACTORS.search(request)
+    return "" if is_asked else "prime factors"
+
+
+_PRIME_FACTORS = re.compile(
+    r"prim|factor \d|fa[ck]?tt?ori[sz]|fatora|fatore \d|zerleg|descomp|décompos|scompo",
+    re.IGNORECASE,
+)
 
 
 def _other_count(expression: str, request: MarkedText) -> str:
