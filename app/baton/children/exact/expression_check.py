@@ -44,10 +44,14 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
         return foreign
     match tool:
         case "calc":
-            return _other_factors(expression, request.text)
+            return _repeated(expression, request.text) or _other_factors(expression, request.text)
         case "units":
             return _foreign_unit(expression, request)
-    return _other_count(expression, request) or _foreign_name(expression, request)
+    return (
+        _other_count(expression, request)
+        or _lost_month(expression, request)
+        or _foreign_name(expression, request)
+    )
 
 
 def _foreign_literal(expression: str, request: str) -> str:
@@ -187,6 +191,26 @@ def _foreign_unit(expression: str, request: MarkedText) -> str:
         ):
             return code
     return ""
+
+
+def _repeated(expression: str, request: str) -> str:
+    """Return a number that an expression has more often than a request that holds it."""
+    held = Counter(map(_plain, _SHAPE.findall(request)))
+    used = Counter(_plain(m[0]) for m in _LITERAL.finditer(expression) if m.lastgroup == "number")
+    more = (number for number, count in used.items() if count > held[number] > 0)
+    return next((f"a second {number}" for number in more), "")
+
+
+def _lost_month(expression: str, request: MarkedText) -> str:
+    """Return a month that a request names where an expression counts the days of its year."""
+    if _YEAR_DAYS.fullmatch(expression) is None:
+        return ""
+    months = alternatives(form for forms in lexicon(request.language).months for form in forms)
+    named = re.search(rf"(?<!\w)(?:{months})(?!\w)", request.text, re.IGNORECASE)
+    return named[0] if named else ""
+
+
+_YEAR_DAYS = re.compile(r"daysin\(\d{4}\)")
 
 
 def _other_factors(expression: str, request: str) -> str:
