@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from baton.children.exact.expression_check import problem, unused
+from baton.children.exact.expression_check import corrected, problem, unused
 from baton.children.exact.marked_text import mark
 
 
@@ -57,8 +57,6 @@ from baton.children.exact.marked_text import mark
         ("a tip of 18% on 64", "calc: (64 + 18%) / 64", "a second 64"),
         ("64 + 64", "calc: 64 + 64", ""),
         ("pi times 5 squared", "calc: pi * 5^2", ""),
-        ("how many days does February have in 2028", "clock: daysin(2028)", "February"),
-        ("how many days does 2028 have", "clock: daysin(2028)", ""),
         ("calcula 75 por 16", "calc: 75% * 16", "75%"),
         ("calcula el 75% de 16", "calc: 75% * 16", ""),
         ("160 euros, -35%, how much", "calc: 160 - 35%", ""),
@@ -68,6 +66,24 @@ from baton.children.exact.marked_text import mark
 def test_what_the_request_does_not_hold_is_found(request_: str, line: str, foreign: str) -> None:
     tool, _, expression = line.partition(": ")
     assert problem(tool, expression, mark(request_)) == foreign
+
+
+@pytest.mark.parametrize(
+    ("request_", "expression", "right"),
+    [
+        ("days until new years eve", "days(today, newyear)", "days(today, newyearseve)"),
+        ("Tage bis Heiligabend?", "days(today, christmas)", "days(today, christmaseve)"),
+        ("days until Friday", "days(today, christmas)", "days(today, christmas)"),
+        ("days from easter to christmas", "days(easter, newyear)", "days(easter, newyear)"),
+        ("how many days does February have in 2028", "daysin(2028)", "daysin(2028-02)"),
+        ("how many days does 2028 have", "daysin(2028)", "daysin(2028)"),
+        ("may I ask how many days 2028 has", "daysin(2028)", "daysin(2028)"),
+    ],
+)
+def test_a_name_copied_wrongly_is_corrected_where_only_one_can_be_meant(
+    request_: str, expression: str, right: str
+) -> None:
+    assert corrected("clock", expression, mark(request_)) == right
 
 
 @pytest.mark.parametrize(

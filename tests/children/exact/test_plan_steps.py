@@ -66,7 +66,7 @@ def test_what_an_expression_leaves_out_puts_only_that_part_in_doubt() -> None:
         ("what is 17*23", part("calc", "17 * 23 + 29"), "29 isn't in the request."),
         ("what is 17*23", part("calc", "17"), "The plan leaves 23 out."),
         ("what is 17*23", part("calc", "17 * (23"), "This is not an expression"),
-        ("days until Christmas", part("clock", "days(today, easter)"), "easter isn't in"),
+        ("Christmas or New Year?", part("clock", "days(today, easter)"), "easter isn't in"),
         ("what time is it in Lima", part("clock", "now(Tokyo)"), "Tokyo isn't in"),
         ("is 2027-05-03 a Monday", part("clock", "next(fri)"), "fri isn't in"),
         ("what is 17 -3", part("calc", "17 - 3"), ""),

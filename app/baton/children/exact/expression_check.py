@@ -38,7 +38,7 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
     foreign = (
         _lost_sign(expression, request.text)
         or _made_up(expression, request.text)
-        or _foreign_literal(expression, request.text)
+        or _foreign_literal(expression, request)
     )
     if foreign:
         return foreign
@@ -47,25 +47,21 @@ def problem(tool: str, expression: str, request: MarkedText) -> str:
             return _repeated(expression, request.text) or _other_factors(expression, request.text)
         case "units":
             return _foreign_unit(expression, request)
-    return (
-        _other_count(expression, request)
-        or _lost_month(expression, request)
-        or _foreign_name(expression, request)
-    )
+    return _other_count(expression, request) or _foreign_name(expression, request)
 
 
-def _foreign_literal(expression: str, request: str) -> str:
+def _foreign_literal(expression: str, request: MarkedText) -> str:
     """Return a number, date or time that a request doesn't hold."""
-    there = request_literals(request)
+    there = request_literals(request.text)
     for match in _LITERAL.finditer(expression):
         value = match[0]
         match match.lastgroup:
             case "based":
-                if value[2:].lower() not in request.lower():
+                if value[2:].lower() not in request.text.lower():
                     return value
             case "number" if _plain(value) not in there and value not in CONSTANTS:
                 return value
-            case "date" if value not in there and not _is_completed(value, there):
+            case "date" if value not in there and not _is_completed(value, there, request):
                 return value
             case "time" if value not in there:
                 return value
@@ -125,7 +121,8 @@ def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
     """
     said = " ; ".join([*expressions, *texts])
     held = Counter(map(_plain, _SHAPE.findall(said)))
-    held.update(date[5:] for date in _SHAPE.findall(said) if len(date) == 10)
+    dates = [date for date in _SHAPE.findall(said) if date[4:5] == "-"]
+    held.update(date[5:] if len(date) == 10 else date[:4] for date in dates)
     for literal in map(_plain, _SHAPE.findall(_UNSAID.sub(" ", words))):
         if held[literal] <= 0 and literal not in "".join(texts):
             return literal
@@ -174,9 +171,11 @@ def _plain(literal: str) -> str:
     return literal.rstrip("0").rstrip(".")
 
 
-def _is_completed(date: str, there: frozenset[str]) -> bool:
-    """Tell whether a date is a day of the request with a year that stands elsewhere in it."""
-    return date[5:] in there and any(literal.startswith(date[:4]) for literal in there)
+def _is_completed(date: str, there: frozenset[str], request: MarkedText) -> bool:
+    """Tell whether a date is a day or month of the request with a year that stands elsewhere."""
+    day = date[5:]
+    is_there = day in there or (len(day) == 2 and day == named_month(request))
+    return is_there and any(literal.startswith(date[:4]) for literal in there)
 
 
 def _foreign_unit(expression: str, request: MarkedText) -> str:
@@ -199,18 +198,6 @@ def _repeated(expression: str, request: str) -> str:
     used = Counter(_plain(m[0]) for m in _LITERAL.finditer(expression) if m.lastgroup == "number")
     more = (number for number, count in used.items() if count > held[number] > 0)
     return next((f"a second {number}" for number in more), "")
-
-
-def _lost_month(expression: str, request: MarkedText) -> str:
-    """Return a month that a request names where an expression counts the days of its year."""
-    if _YEAR_DAYS.fullmatch(expression) is None:
-        return ""
-    months = alternatives(form for forms in lexicon(request.language).months for form in forms)
-    named = re.search(rf"(?<!\w)(?:{months})(?!\w)", request.text, re.IGNORECASE)
-    return named[0] if named else ""
-
-
-_YEAR_DAYS = re.compile(r"daysin\(\d{4}\)")
 
 
 def _other_factors(expression: str, request: str) -> str:
@@ -274,6 +261,38 @@ def named_holidays(text: str, words: Lexicon) -> frozenset[str]:
     names = {form.casefold(): name for name, forms in words.holidays.items() for form in forms}
     found = re.findall(rf"(?<!\w)(?:{alternatives(names)})(?!\w)", text.casefold())
     return frozenset(names[form] for form in found)
+
+
+def corrected(tool: str, expression: str, request: MarkedText) -> str:
+    """Return an expression with the holiday or month that the request names instead of another.
+
+    Only where it names one, so that none other can be meant: Christmas for Christmas Eve, or the
+    days of a year for those of its February.
+    """
+    if tool != "clock":
+        return expression
+    words = lexicon(request.language)
+    named = named_holidays(request.text, words)
+    foreign = [n for n in _NAME.findall(expression) if n in words.holidays and n not in named]
+    if len(foreign) == 1 and len(named) == 1:
+        return expression.replace(foreign[0], min(named))
+    year, month = _YEAR_DAYS.fullmatch(expression), named_month(request)
+    return f"daysin({year[1]}-{month})" if year and month else expression
+
+
+def named_month(request: MarkedText) -> str:
+    """Return the month, from 01 to 12, that is the only one a request names apart from a year."""
+    forms = enumerate(lexicon(request.language).months, start=1)
+    named = [
+        month
+        for month, (name, *_) in forms
+        if len(name) >= MIN_WORD
+        and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", request.text, re.IGNORECASE)
+    ]
+    return f"{named[0]:02}" if len(named) == 1 else ""
+
+
+_YEAR_DAYS = re.compile(r"daysin\((\d{4})\)")
 
 
 _NAME = re.compile(r"[^\W\d_](?:[^\W\d_]|[ .'-](?=[^\W\d_]))*")

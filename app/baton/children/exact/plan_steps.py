@@ -15,6 +15,7 @@ from baton.children.exact import CannotCompute, NotAnExpression
 from baton.children.exact.expression import evaluate
 from baton.children.exact.expression_check import (
     CONSTANTS,
+    corrected,
     foreign_word,
     problem,
     request_literals,
@@ -84,6 +85,7 @@ def check_parts(request: str, parts: Sequence[Part]) -> list[CheckedPart]:
     its own; background that it omits is a part with a problem.
     """
     marked = mark(request)
+    parts = [{**part, "text": corrected(part["tool"], part["text"], marked)} for part in parts]
     division = divide(marked.text, [(part["text"], bool(part["tool"])) for part in parts])
     values: dict[int, Any] = {}
     checked: list[CheckedPart] = []
