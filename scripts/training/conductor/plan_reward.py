@@ -149,7 +149,7 @@ def _covered(part: PlanPart, place: int, drawn: Drawn, is_alone: bool) -> list[i
     return [
         number
         for number, true in enumerate(drawn.parts, start=1)
-        if (_left_to(part, true) if true.tool else _same_task(part, true, drawn.prompt))
+        if (_left_to(part, true) if true.tool else _same_task(part, true, drawn))
     ]
 
 
@@ -176,9 +176,15 @@ def _left_to(part: PlanPart, true: PlanPart) -> bool:
     return bool(literals) and literals <= set(_LITERAL.findall(part.text))
 
 
-def _same_task(part: PlanPart, true: PlanPart, prompt: str) -> bool:
-    wanted = _words(prompt if true.is_whole else true.text)
-    return len(wanted & _words(part.text)) >= MIN_SHARED * len(wanted)
+def _same_task(part: PlanPart, true: PlanPart, drawn: Drawn) -> bool:
+    """Tell whether a part holds most words of a true one, and one that no other true part has.
+
+    A text that two parts are about is in both.
+    """
+    wanted, said = _words(drawn.prompt if true.is_whole else true.text), _words(part.text)
+    others = (_words(other.text) for other in drawn.parts if other is not true)
+    own = wanted.difference(*others)
+    return len(wanted & said) >= MIN_SHARED * len(wanted) and (not own or bool(own & said))
 
 
 def _words(text: str) -> set[str]:
