@@ -44,8 +44,13 @@ _ASKING = re.compile(
     rf"(?<!\w)(?:{_UNCOUNTED}|{_WHICH}|how|when|wie|wann|wieviel|combien|quand|cuánt[oa]s?|cuándo|quant[oiae]|quando)(?!\w)",
     re.IGNORECASE,
 )
+_COUNT = (
+    r"how (?:many|much|long|far|old|tall)|wie ?viele?|wie (?:lange|weit|alt|hoch)|combien"
+    r"|cu[aá]nt[oa]s?|quant[oiae]s?"
+)
 _NEXT_QUESTION = re.compile(
-    rf"(?:[,;]|(?<!\w){_JOINTS})\s+¿?(?:(?P<uncounted>{_UNCOUNTED})|{_WHICH})(?!\w)", re.IGNORECASE
+    rf"(?:[,;]|(?<!\w){_JOINTS})\s+¿?(?:(?P<uncounted>{_UNCOUNTED})|{_WHICH}|{_COUNT})(?!\w)",
+    re.IGNORECASE,
 )
 """A question in the same sentence as a sum, behind it."""
 _QUOTE = re.compile("[\"\u201c\u201e\u00ab]|(?<!\\w)['\u2018\u201a]")
@@ -99,14 +104,15 @@ def divide(request: str, parts: Sequence[tuple[str, bool]]) -> Division:
 def _without_question(words: str, anchor: str) -> tuple[str, str]:
     """Return a sum's words, and the question behind it that is another one ("" for none).
 
-    After who, why or where no number is asked for. Which and what begin another question only where
-    the sum has one of its own: else it is the question to the sum.
+    After who, why or where no number is asked for. Which, what and how many begin another question
+    only where the sum has one of its own: else it is the question to the sum.
     """
     sum_end = words.find(anchor) + len(anchor)
     match = _NEXT_QUESTION.search(words, sum_end)
     if match is None or words.find(anchor) < 0:
         return words, ""
-    if not match["uncounted"] and not _ASKING.search(words[:sum_end]):
+    its_sentence = _SENTENCE_END.split(words[:sum_end])[-1]
+    if not match["uncounted"] and not _ASKING.search(its_sentence):
         return words, ""
     question = _trimmed(words[match.start() :])
     if len(_WORD.findall(question)) + ("?" in question) < MIN_WORDS:
