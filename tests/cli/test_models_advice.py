@@ -44,10 +44,10 @@ def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
     picks = tuple(Pick(Entry(id, id, NOWHERE), (), Load(id, 1, 0, 0, 0)) for id in "abc")
     verdict = Verdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 24 GB here.")
     assert _together(Recommendation(picks, 0, 5, verdict, "")) == (
-        "The conductor stays loaded, the others come one at a time: so they take 5.3 GB of the "
+        "They are loaded one at a time, so with what Baton itself needs they take 5.3 GB of the "
         "24 GB here."
     )
-    assert _together(Recommendation(picks[:2], 0, 5, verdict, "")) == verdict.why
+    assert _together(Recommendation(picks[:1], 0, 5, verdict, "")) == verdict.why
 
 
 def test_a_machine_is_told_in_a_line() -> None:

@@ -1,9 +1,11 @@
 """Which models suit a machine.
 
-The conductor stays loaded and the others come one at a time, so what must fit is the conductor, the
-router and the largest of the others together. Of all sets that fit, on the disk too, that is best
-whose models are expected to do best what they are for, at a speed that one can live with. A model
-that is there already costs no download, and a larger download must be worth it.
+The conductor and the router that come with Baton stay loaded and the models of a set come one at a
+time, so what must fit is these two and the largest model together. Another conductor is nobody's to
+recommend: `baton bench --conductor` measures whether one plans better. Of all sets that fit, on the
+disk too, that is best whose models are expected to do best what they are for, at a speed that one
+can live with. A model that is there already costs no download, and a larger download must be worth
+it.
 
 Nothing is recommended that wouldn't fit right now, beside what else runs. Where that makes the set
 a poorer one, it says so: other programs can be closed.
@@ -29,6 +31,9 @@ __all__ = ["Option", "Pick", "Recommendation", "choices", "expected_speed", "rec
 ROUTER = Load("the router", 0, 0, 0, 250_000_000)
 """What Baton itself takes: the router's process (121 MB were measured), and the front."""
 
+CONDUCTOR = Load("the conductor", 0, 0, 0, 300_000_000)
+"""The starter model's process while it plans, with a chat beside it (283 MB were measured)."""
+
 RESERVE = 1_200_000_000
 """Bytes of memory left to the system and to what the person has open."""
 
@@ -42,9 +47,6 @@ _TIGHT = 0.6
 
 _SPILLED = 0.5
 """What it costs that a part of a model runs beside the GPU: how slow it gets is hard to tell."""
-
-_CROWDED = 0.3
-"""What it costs that the conductor doesn't fit on the GPU beside all of the others."""
 
 _MISSING = 0.5
 """What it costs that a role is taken by a model that isn't made for it."""
@@ -150,24 +152,6 @@ def choices(
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """A conductor and a worker beside it: how they fit, and how fast both are.
-
-    `whole` is whether none of the worker has to run beside a GPU.
-    """
-
-    fit: Fit
-    loads: tuple[Load, ...]
-    conductor: float
-    worker: float
-    whole: bool
-
-    @property
-    def total(self) -> int:
-        return sum(load.total for load in self.loads)
-
-
-@dataclass(frozen=True, slots=True)
 class _Set:
     """Who does what, what has to fit at the worst moment, and how good that is altogether."""
 
@@ -178,12 +162,12 @@ class _Set:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One model for one role beside a conductor: what it is worth, and its conductor then."""
+    """One model for one role: what it is worth there, how it fits, and its speed in tokens/s."""
 
     entry: Entry
-    pair: _Pair
+    fit: Fit
+    speed: float
     worth: float
-    leads: float
 
 
 class _Chooser:
@@ -206,11 +190,9 @@ class _Chooser:
 
     def best(self) -> _Set | None:
         """Return the best set, None if there is none. Slow models serve where all are."""
-        leaders = [entry for entry in self._entries if Role.CONDUCTOR in entry.roles]
         for patience in (1.0, PATIENCE):
-            found = [chosen for one in leaders if (chosen := self._led(one, patience))]
-            if found:
-                return max(found, key=lambda chosen: chosen.worth)
+            if (found := self._best_within(patience)) is not None:
+                return found
         return None
 
     def picks(self, chosen: _Set, measured: float | None) -> tuple[Pick, ...]:
@@ -252,38 +234,42 @@ class _Chooser:
                 listed.append((not fits, -worth(entry, role, pace), entry.id, option))
         return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
 
-    def _led(self, conductor: Entry, patience: float) -> _Set | None:
-        """Return the best set that one conductor can lead."""
-        pairs = {entry.id: self._pair(conductor, entry) for entry in self._entries}
-        able = [
-            (entry, pair)
-            for entry in self._entries
-            if (pair := pairs[entry.id]) is not None
-            and enough(conductor, Role.CONDUCTOR, pair.conductor, patience)
-        ]
-        beside: dict[Role, list[_Candidate]] = {
-            role: [
-                _Candidate(
-                    entry,
-                    pair,
-                    worth(entry, role, pair.worker) - _beside(role, pair),
-                    worth(conductor, Role.CONDUCTOR, pair.conductor),
-                )
-                for entry, pair in able
-                if role in entry.roles and enough(entry, role, pair.worker, patience)
-            ]
-            for role in WEIGHTS
-            if role is not Role.CONDUCTOR
-        }
+    def _best_within(self, patience: float) -> _Set | None:
+        """Return the best set of models that are quick enough, with some patience."""
+        found: dict[Role, list[_Candidate]] = {role: [] for role in (Role.CHAT, *_OPTIONAL)}
+        for entry in self._entries:
+            fit = judge(self._together(entry), self._machine).fit
+            if fit is Fit.WONT:
+                continue
+            pace = self._speed(entry)
+            for role in found.keys() & set(entry.roles):
+                if enough(entry, role, pace, patience):
+                    value = worth(entry, role, pace) - self._spilled(entry, role)
+                    found[role].append(_Candidate(entry, fit, pace, value))
         best: _Set | None = None
-        for chat in beside[Role.CHAT]:
-            for others, whole in _sets(chat, beside, best.worth if best else -math.inf):
-                entries = {conductor, chat.entry, *(one.entry for one in others.values())}
+        for chat in found[Role.CHAT]:
+            for others, whole in _sets(chat, found, best.worth if best else -math.inf):
+                entries = {chat.entry, *(one.entry for one in others.values())}
                 download = self._download(entries)
                 whole -= _PER_GB * download / 1e9
                 if (best is None or whole > best.worth) and self._room_on_disk(download):
-                    best = _set(conductor, {Role.CHAT: chat, **others}, whole)
+                    best = self._set({Role.CHAT: chat, **others}, whole)
         return best
+
+    def _set(self, chosen: Mapping[Role, _Candidate], whole: float) -> _Set:
+        loads = (self._together(one.entry) for one in chosen.values())
+        largest = max(loads, key=lambda together: sum(load.total for load in together))
+        return _Set({role: one.entry for role, one in chosen.items()}, largest, whole)
+
+    def _together(self, entry: Entry) -> tuple[Load, ...]:
+        """Return what is loaded while a model works."""
+        return self._loads[entry.id], CONDUCTOR, ROUTER
+
+    def _spilled(self, entry: Entry, role: Role) -> float:
+        """Return what it costs that a part of a model runs beside the GPU."""
+        load, machine = self._loads[entry.id], self._machine
+        is_whole = not machine.gpus or on_gpu(load, machine) == 1
+        return 0.0 if is_whole else WEIGHTS[role] * _SPILLED
 
     def _download(self, entries: Collection[Entry]) -> int:
         return sum(entry.size for entry in entries if entry.id not in self._here)
@@ -292,25 +278,8 @@ class _Chooser:
         free = self._machine.disk
         return not needed or not free or needed * DISK_MARGIN + DISK_RESERVE <= free
 
-    def _pair(self, conductor: Entry, worker: Entry) -> _Pair | None:
-        """Judge two models together, None if they don't fit.
-
-        Of a GPU, the worker has what it wants and the conductor what is left.
-        """
-        first = self._loads[worker.id]
-        loads, taken = [first, ROUTER], 0
-        if conductor.id != worker.id:
-            loads.insert(1, self._loads[conductor.id])
-            taken = first.weights + first.kv + first.scratch
-        fit = judge(loads, self._machine).fit
-        if fit is Fit.WONT:
-            return None
-        whole = not self._machine.gpus or on_gpu(first, self._machine) == 1
-        paces = self._speed(conductor, taken), self._speed(worker)
-        return _Pair(fit, tuple(loads), *paces, whole)
-
-    def _speed(self, entry: Entry, taken: int = 0) -> float:
-        return speed(entry, self._machine, self._starter, context=self._context, taken=taken)
+    def _speed(self, entry: Entry) -> float:
+        return speed(entry, self._machine, self._starter, context=self._context)
 
 
 def _sets(
@@ -321,31 +290,19 @@ def _sets(
     Only where that may be more than `least`; who is no better than the one to talk to isn't needed.
     """
     alone = {
-        role: worth(chat.entry, role, chat.pair.worker) - WEIGHTS[role] * _MISSING
-        for role in _OPTIONAL
+        role: worth(chat.entry, role, chat.speed) - WEIGHTS[role] * _MISSING for role in _OPTIONAL
     }
     better = [[one for one in beside[role] if one.worth > alone[role]] for role in _OPTIONAL]
     most = (max((one.worth for one in ones), default=-math.inf) for ones in better)
     bound = sum(max(pair) for pair in zip(most, alone.values(), strict=True))
-    if chat.worth + chat.leads + bound <= least:
+    if chat.worth + bound <= least:
         return
     for rest in product(*([None, *ones] for ones in better)):
         others = {r: one for r, one in zip(_OPTIONAL, rest, strict=True) if one is not None}
-        everyone = (chat, *others.values())
-        whole = chat.worth + min(one.leads for one in everyone)
+        whole = chat.worth
         whole += sum(others[role].worth if role in others else alone[role] for role in _OPTIONAL)
-        fits = {one.pair.fit for one in everyone}
-        yield others, whole - _TIGHT * (Fit.TIGHT in fits) - _CROWDED * (Fit.SPILLS in fits)
-
-
-def _set(conductor: Entry, chosen: Mapping[Role, _Candidate], whole: float) -> _Set:
-    largest = max((one.pair for one in chosen.values()), key=lambda pair: pair.total)
-    roles = {role: one.entry for role, one in chosen.items()}
-    return _Set({Role.CONDUCTOR: conductor, **roles}, largest.loads, whole)
-
-
-def _beside(role: Role, pair: _Pair) -> float:
-    return 0.0 if pair.whole else WEIGHTS[role] * _SPILLED
+        is_tight = any(one.fit is Fit.TIGHT for one in (chat, *others.values()))
+        yield others, whole - _TIGHT * is_tight
 
 
 def _basis(machine: Machine) -> Machine:

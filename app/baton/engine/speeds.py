@@ -51,23 +51,21 @@ def assumed(machine: Machine) -> float:
     return _ON_GPU if machine.gpus else _PER_CORE * min(max(machine.cores, 1), _CORES)
 
 
-def speed(
-    entry: Entry, machine: Machine, starter: float, *, context: int = 8192, taken: int = 0
-) -> float:
-    """Return the tokens/s unrounded; `taken` bytes of the GPU are another model's."""
+def speed(entry: Entry, machine: Machine, starter: float, *, context: int = 8192) -> float:
+    """Return the tokens/s unrounded."""
     starter = max(starter, 0.1)
     needed = _bytes_read(entry)
     if not machine.gpus:
         return starter * STARTER_BYTES / needed
-    share = on_gpu(load_of_entry(entry, context), machine, taken)
+    share = on_gpu(load_of_entry(entry, context), machine)
     on_card = needed * share / max(_card(machine), starter * STARTER_BYTES)
     beside = needed * (1 - share) / _memory(machine)
     return 1 / (1 / starter + on_card + beside)
 
 
-def on_gpu(load: Load, machine: Machine, taken: int = 0) -> float:
+def on_gpu(load: Load, machine: Machine) -> float:
     """Return which part of a model fits on the GPUs, from 0 to 1."""
-    fitting = layers_on_gpu(load, gpu_room(machine.gpus) - taken)
+    fitting = layers_on_gpu(load, gpu_room(machine.gpus))
     return min(max(fitting, 0) / (load.layers or 32), 1.0)
 
 

@@ -67,9 +67,9 @@ def recommend(no_measure: bool, as_json: bool) -> None:
 def _together(found: Recommendation) -> str:
     """Say what they take: less than the column adds up to, as not all are loaded at once."""
     why = found.verdict.why
-    if len(found.picks) > 2 and why.startswith("Together they "):
+    if len(found.picks) > 1 and why.startswith("Together they "):
         rest = why.removeprefix("Together they ")
-        return f"The conductor stays loaded, the others come one at a time: so they {rest}"
+        return f"They are loaded one at a time, so with what Baton itself needs they {rest}"
     return why
 
 
