@@ -58,6 +58,10 @@ def test_a_plain_question_is_not(request_text: str) -> None:
         ("What is 2 + 2?", False),
         ('Translate "prove it" and add 2 and 3', False),
         ("improve 3 sentences", False),
+        (r"What is $\frac56$ of 30?", True),
+        ("What is the largest prime factor of $5! + 6!$?", True),
+        ("a pen is $2 and a book $3, what are 4 pens and 2 books?", False),
+        ("from $5 to $8, what is that in percent", False),
     ],
 )
 def test_a_proof_and_a_riddle_want_reasoning(request_text: str, is_so: bool) -> None:

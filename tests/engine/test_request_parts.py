@@ -207,6 +207,8 @@ def test_a_sure_sum_carries_a_plan_that_texts_alone_would_not() -> None:
     assert is_played("calc: 17 * 23\nwriting1: b", -0.2, -0.02)
     assert is_played("calc: 17 * 23\ncalc: 40 * 8", -0.0, -0.3)
     assert not is_played("calc: 17 / 23\ncalc: 40 * 8", -0.2, -0.3)
+    story = "12 rows of 8 seats and 5 stools, how many rows?"
+    assert not is_played("calc: 12 * 8\ncalc: 8 / 5", -0.0, -0.3, request=story)
     assert not is_played("writing1: a", 0.0)
 
 
@@ -219,11 +221,11 @@ def test_one_sum_needs_less_certainty_where_the_words_name_it() -> None:
 
 
 async def test_a_sum_that_the_model_is_unsure_of_is_in_doubt_and_the_others_stay() -> None:
-    lines = "calc: 17*23\ncalc: 40 * 8\ncalc: #2 + 1 <- 2\ncalc: #1 + 1 <- 1"
-    plan = await parts_of(lines, lines=(0.0, -0.2, 0.0, 0.0))
+    lines = "calc: 17*23\ncalc: 40 * 8\ncalc: #2 + 1 <- 2\ncalc: #1 + 1 <- 1\nchat1: hello"
+    plan = await parts_of(lines, lines=(0.0, -0.2, 0.0, 0.0, 0.0))
     assert plan is not None
-    assert [step.worker for step in plan.steps] == ["calculator", "", "", "calculator"]
-    assert [step.need == IN_DOUBT for step in plan.steps] == [False, True, True, False]
+    assert [step.worker for step in plan.steps] == ["calculator", "", "", "calculator", ""]
+    assert [step.need == IN_DOUBT for step in plan.steps] == [False, True, True, False, False]
 
 
 async def test_a_sum_that_the_model_is_unsure_of_is_shown_to_it_by_itself() -> None:

@@ -85,9 +85,17 @@ _REASONED = re.compile(
 """What such a request says of numbers is not to be computed."""
 
 
+_FORMULA = re.compile(r"\\[a-zA-Z]{3,}|\$(?=\S)[^$\n]{0,200}\S\$(?!\d)")
+"""LaTeX: what is written in it is a textbook's problem, and not marked."""
+
+
 def wants_reasoning(request: str) -> bool:
-    """Tell whether a request is for a proof, or is a riddle: a computed number is no answer."""
-    return _REASONED.search(_QUOTED.sub(" ", request)) is not None
+    """Tell whether a request is for a proof, a riddle or a textbook's problem.
+
+    A computed number is no answer to it.
+    """
+    own = _QUOTED.sub(" ", request)
+    return any(pattern.search(own) for pattern in (_REASONED, _FORMULA))
 
 
 def may_have_parts(request: str) -> bool:

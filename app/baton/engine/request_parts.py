@@ -247,16 +247,19 @@ def is_sure(request: str, sums: Sequence[PlanPart], confidence: float | None) ->
 def doubtful_parts(request: str, parts: Sequence[PlanPart], written: Written) -> Collection[int]:
     """Return the places of the sums, among several parts, of which the model wasn't sure enough.
 
-    What uses such a result isn't sure either.
+    What uses such a result isn't sure either. Where all parts are sums and one is in doubt, it may
+    be a story with one question, so the others must be named by the request.
     """
-    doubtful: set[int] = set()
     if is_one_sum(parts) or len(written.lines) < len(parts):
-        return doubtful
+        return set()
+    doubtful: set[int] = set()
     for place, (part, line) in enumerate(zip(parts, written.lines, strict=False)):
-        if part.tool and (
-            not is_sure(request, [part], line) or doubtful & {n - 1 for n in part.inputs}
-        ):
+        uses_doubtful = doubtful & {number - 1 for number in part.inputs}
+        if part.tool and (uses_doubtful or not is_sure(request, [part], line)):
             doubtful.add(place)
+    if doubtful and all(part.tool for part in parts):
+        named = (names_operations(request, part.tool, part.text) for part in parts)
+        doubtful |= {place for place, is_named in enumerate(named) if not is_named}
     return doubtful
 
 

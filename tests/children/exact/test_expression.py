@@ -63,6 +63,7 @@ def value(line: str, **results: Fraction) -> Any:
         ("calc: avg(1, 2, 6) + median(4, 1, 3) + min(5, 2) + max(5, 2) + sum(1, 2)", 16),
         ("calc: isprime(97)", True),
         ("calc: isprime(1000000016000000063)", CannotCompute),
+        ("calc: gcd(1512)", CannotCompute),
         ("calc: 1234567890123456789.25 + 1", Fraction("1234567890123456790.25")),
         ("calc: 1e9 + .5", Fraction("1000000000.5")),
         ("calc: 8^(1/3)", 2),

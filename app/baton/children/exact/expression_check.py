@@ -241,6 +241,8 @@ def _foreign_name(expression: str, request: MarkedText) -> str:
         return "a time difference"
     words = lexicon(request.language)
     said = request.text.casefold()
+    if expression.startswith("week(") and not re.search(_WEEK_NUMBER, said):
+        return "the number of a week"
     known = {
         **dict(zip(WEEKDAYS, words.weekdays, strict=True)),
         "tomorrow": words.tomorrow,
@@ -254,6 +256,9 @@ def _foreign_name(expression: str, request: MarkedText) -> str:
         if forms and not any(form.casefold() in said for form in forms):
             return str(name)
     return ""
+
+
+_WEEK_NUMBER = r"week|woche|\bkw\b|semaine|semana|settimana"
 
 
 def named_holidays(text: str, words: Lexicon) -> frozenset[str]:

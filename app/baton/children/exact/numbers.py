@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -129,6 +129,13 @@ def _whole(value: Any, most: int = 10**15) -> int:
     if number.denominator != 1 or abs(number) > most:
         raise CannotCompute("A whole number is needed here, and not too large a one.")
     return number.numerator
+
+
+def _several(one: Any, others: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a function that needs at least two."""
+    if not others:
+        raise CannotCompute("Two numbers are needed here.")
+    return (one, *others)
 
 
 def root(value: Any, degree: Any = Fraction(2)) -> Fraction:
@@ -294,8 +301,8 @@ FUNCTIONS: Functions = {
     "fact": _factorial,
     "mod": lambda value, by: _number(value) % _number(by),
     "quot": lambda value, by: Fraction(_number(value) // _number(by)),
-    "gcd": lambda *values: Fraction(math.gcd(*map(_whole, values))),
-    "lcm": lambda *values: Fraction(math.lcm(*map(_whole, values))),
+    "gcd": lambda one, *others: Fraction(math.gcd(*map(_whole, _several(one, others)))),
+    "lcm": lambda one, *others: Fraction(math.lcm(*map(_whole, _several(one, others)))),
     "avg": lambda *values: sum(map(_number, values), Fraction(0)) / len(values),
     "median": _median,
     "min": lambda *values: min(map(_number, values)),
