@@ -1,0 +1,499 @@
+"""The inventory of Baton: what people and scripts rely on, collected from the code.
+
+    python tests/inventory/collect.py            compares, and prints a diff
+    python tests/inventory/collect.py --write    writes the files in `data` anew
+    python tests/inventory/collect.py --write commands.json help.txt
+
+All imports of the product stand here, so that a move of its modules changes this file only.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import hashlib
+import json
+import pkgutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import fields
+from importlib import import_module, resources
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [folder for name in ("tests", "app") if (folder := str(ROOT / name)) not in sys.path]
+
+import msgspec
+from textual.dom import DOMNode
+
+import baton
+import baton.tui as screen_package
+from baton import compose as composition
+from baton import sqlite
+from baton.adapters.ledger import Ledger
+from baton.adapters.scripted import Script, ScriptedWorker, echo
+from baton.adapters.store import Store
+from baton.adapters.store.rows import decode, encode
+from baton.adapters.templates import read_templates
+from baton.adapters.tools import worker as tools
+from baton.cli.aliases import ALIASES
+from baton.cli.result import as_object
+from baton.cli.root import baton as root_command
+from baton.cli.root import run as main
+from baton.compose.local import LocalWorkers
+from baton.domain import catalogue, chat, errors, events, labels, ledger, plan, signals
+from baton.domain.view import RunView
+from baton.engine.orchestra import Orchestra
+from baton.engine.policy import Terms
+from baton.engine.strategies import STRATEGIES, by_mode
+from baton.secrets import PROVIDERS
+from baton.settings import (
+    KINDS_OF_WORKERS,
+    MODES,
+    Effort,
+    Kv,
+    Paths,
+    Settings,
+    Theme,
+    find_paths,
+    ignored_variables,
+    load,
+)
+from baton.tui.commands import COMMANDS as SLASH_COMMANDS
+from baton.tui.keys import GROUPS
+from cli.recorded import EVENTS, PLAN
+from inventory import command_lists, description
+from inventory.command_lists import Line
+from inventory.command_run import (
+    Normaliser,
+    empty_home,
+    json_records,
+    loaded_modules,
+    put_data,
+    runs_text,
+    with_sorted_section,
+)
+from tui.stage import staged
+
+TEMPLATE_FOLDER = resources.files("baton") / "templates"
+DATA = Path(__file__).with_name("data")
+OLD = Path(__file__).with_name("old")
+
+LOADED_LATER = (
+    *("textual", "litellm", "llama_cpp", "onnxruntime", "keyring", "huggingface_hub"),
+    *(
+        "numpy",
+        "httpx",
+        "requests",
+        "tokenizers",
+        "cryptography",
+        "asyncio",
+        "sqlite3",
+        "pysqlite3",
+    ),
+)
+"""What a start of the command line must not load, since it costs time or may crash."""
+
+STARTS = (
+    "import baton.cli",
+    "from baton.cli import main; main(['--version'])",
+    "from baton.cli import main; main(['--help'])",
+    "from baton.cli import main; main(['ask', '--help'])",
+)
+NAMES: dict[str, Iterable[object]] = {
+    "mode": MODES,
+    "task kind": plan.KINDS,
+    "worker kind": KINDS_OF_WORKERS,
+    "model role": catalogue.Role,
+    "message role": chat.Role,
+    "call purpose": chat.Purpose,
+    "answer end": chat.Finish,
+    "turn status": chat.TurnStatus,
+    "label": labels.Label,
+    "spending policy": ledger.Policy,
+    "spending pace": ledger.Thrift,
+    "money scope": ledger.Scope,
+    "charge status": ledger.Status,
+    "signal": signals.Signal,
+    "phase": events.Phase,
+    "decision": events.Decision,
+    "verdict": events.Verdict,
+    "effort": get_args(Effort),
+    "theme": get_args(Theme),
+    "kv": get_args(Kv),
+}
+
+EXAMPLES = {plan.Plan: PLAN}
+
+
+def commands_json(_: Path) -> str:
+    """Return every command with its parameters."""
+    return description.lines(description.command_records(root_command, ["baton"], ALIASES))
+
+
+def help_txt(folder: Path) -> str:
+    """Return the help of every command, 80 columns wide."""
+    words = (" ".join(path) for path in description.command_paths(root_command))
+    told = (runs_text(main, [Line(f"{path} --help")], normaliser(folder)) for path in words)
+    return "\n".join(with_sorted_section(text, "Strategies") for text in told)
+
+
+def completions_txt(folder: Path) -> str:
+    """Return the completion script of every shell."""
+    shells = (Line(f"completion {shell}") for shell in ("bash", "zsh", "fish"))
+    return runs_text(main, shells, normaliser(folder))
+
+
+def settings_json(_: Path) -> str:
+    """Return every settings key with its type, its default and its variable."""
+
+    def records() -> Iterator[dict[str, Any]]:
+        for record in description.setting_records(Settings, tagged=KINDS_OF_WORKERS):
+            key = record["key"]
+            if "[" in key:
+                yield record
+                continue
+            is_table = record["type"].startswith("{")
+            name = f"BATON_{key.replace('.', '__').upper()}" + ("__CHAT" if is_table else "")
+            yield record | {"variable": None if ignored_variables({name: "1"}) else name}
+
+    return description.lines(records())
+
+
+def bindings_json(_: Path) -> str:
+    """Return every key binding of the app, and which work in the same place."""
+    for module in pkgutil.walk_packages(screen_package.__path__, f"{screen_package.__name__}."):
+        import_module(module.name)
+    bound = description.own_bindings(DOMNode, baton.__name__)
+    places = [description.binding_records(bindings) for bindings in bound]
+    unique = {json.dumps(record): record for place in places for record in place}
+    ids = sorted([record["id"] for record in place] for place in places)
+    groups = [(name, description.binding_records(group)) for name, group in GROUPS.items()]
+    return description.lines(
+        [
+            *(unique[key] for key in sorted(unique)),
+            *({"together": one} for one in ids),
+            *({"help group": name, "ids": [one["id"] for one in group]} for name, group in groups),
+        ]
+    )
+
+
+def screen_commands_json(folder: Path) -> str:
+    """Return the slash commands, the palette, and what the footer of the first screen offers."""
+
+    async def opened() -> list[dict[str, Any]]:
+        async with staged(folder) as stage:
+            palette = stage.app.get_system_commands(stage.app.screen)
+            entries = [{"palette": one.title, "help": one.help} for one in palette]
+            active = stage.app.screen.active_bindings.values()
+            keys = sorted(
+                (one.binding.id, one.binding.key, one.binding.action)
+                for one in active
+                if one.binding.id is not None and one.enabled
+            )
+            return [*entries, *({"active at the start": list(key)} for key in keys)]
+
+    slashes = [
+        {
+            "slash": one.name,
+            "action": one.action,
+            "help": one.words,
+            "argument": one.takes,
+            "may_have_lines": one.long,
+        }
+        for one in SLASH_COMMANDS
+    ]
+    return description.lines([*slashes, *asyncio.run(opened())])
+
+
+def events_json(_: Path) -> str:
+    """Return every event with its fields, and its stored form with all and with few fields."""
+
+    def records() -> Iterator[dict[str, Any]]:
+        for kind in get_args(events.Event):
+            name = kind.__name__
+            given = description.hints(kind)
+            yield {
+                "event": name,
+                "transient": kind in events.TRANSIENT,
+                "terminal": kind in events.TERMINAL,
+            }
+            defaults = {one.name: description.field_default(one) for one in fields(kind)}
+            for field, told in given.items():
+                record = {"event": name, "field": field, "type": description.type_text(told)}
+                yield record | {"default": defaults[field]}
+            required = {f: given[f] for f, default in defaults.items() if default == "(required)"}
+            for chosen in (given, required):
+                event = kind(**{f: description.example(k, EXAMPLES) for f, k in chosen.items()})
+                stored = encode(event)
+                assert decode(name, stored) == event, f"{name} is read back as it was written"
+                yield {"event": name, "stored": stored}
+
+    return description.lines(records())
+
+
+def errors_json(_: Path) -> str:
+    """Return every error with its exit code, its kind, and whether events and JSON name it."""
+
+    def below(kind: type[errors.BatonError]) -> Iterator[type[errors.BatonError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    public = [kind for kind in below(errors.BatonError) if kind.__module__ == errors.__name__]
+    known = {kind.__name__: kind for kind in public}
+    others = description.classes_below(known, Path(baton.__file__).parent.rglob("*.py"))
+    return description.lines(
+        [
+            *(
+                {
+                    "error": name,
+                    "exit_code": kind.exit_code,
+                    "is_a": [one.__name__ for one in kind.__mro__[1:] if one in public],
+                    "by_name": errors.BY_NAME.get(name) is kind,
+                }
+                for name, kind in sorted(known.items())
+            ),
+            *({"error": name, "is_a": base} for name, base in others),
+        ]
+    )
+
+
+def names_json(_: Path) -> str:
+    """Return the names that people choose from and that databases hold."""
+    files = sorted((file.name, file.read_bytes()) for file in TEMPLATE_FOLDER.iterdir())
+    cards = (tools.CALCULATOR, tools.UNITS, tools.CLOCK, tools.PYTHON)
+    providers = ((one.name, one.variables, one.base_url) for one in PROVIDERS.values())
+    return description.lines(
+        [
+            *({"template": file, "sha256": hashlib.sha256(b).hexdigest()} for file, b in files),
+            *({"template": n, "about": t.about} for n, t in sorted(read_templates().items())),
+            *({"strategy": name, "help": entry.help} for name, entry in STRATEGIES.items()),
+            *({"mode": mode, "strategy": by_mode(mode)} for mode in MODES),
+            *({"tool": one.id, "name": one.name, "note": one.note} for one in cards),
+            *({"provider": n, "variables": list(v), "address": a} for n, v, a in providers),
+            *({kind: str(name)} for kind, names in NAMES.items() for name in names),
+        ]
+    )
+
+
+def schemas_json(folder: Path) -> str:
+    """Return all that is in both databases, as the code makes them."""
+
+    async def make() -> None:
+        store, money = Store.open(paths.database), Ledger.open(paths.ledger)
+        await store.conversations()
+        await money.charges()
+        await money.aclose()
+        await store.aclose()
+
+    paths = find_paths()
+    asyncio.run(make())
+
+    def records() -> Iterator[dict[str, Any]]:
+        for file in (paths.database, paths.ledger):
+            with closing(sqlite.connect(file)) as connection:
+                for record in description.schema_records(connection):
+                    yield {"database": file.name, **record}
+
+    return description.lines(records())
+
+
+def imports_json(_: Path) -> str:
+    """Return what a start of the command line loads of what it must not load."""
+
+    return description.lines(
+        {"start": start, "loaded": loaded_modules(start, LOADED_LATER, ROOT / "app")}
+        for start in STARTS
+    )
+
+
+def old_settings_json(_: Path) -> str:
+    """Return what is read of the committed config.toml, by key, and of the same as variables."""
+    settings = load(OLD / "config.toml", {})
+    keys = {record["key"] for record in description.setting_records(Settings)} - {"workers"}
+    read = dict(description.leaves(msgspec.to_builtins(settings), keys))
+    defaults = dict(description.leaves(msgspec.to_builtins(Settings()), keys))
+    plain = {key: read[key] for key in keys if isinstance(read[key], str | int | float)}
+    variables = {f"BATON_{k.replace('.', '__').upper()}": str(v) for k, v in plain.items()}
+    by_variables = load(OLD / "none.toml", variables)
+    again = dict(description.leaves(msgspec.to_builtins(by_variables), keys))
+    return description.lines(
+        [
+            *(
+                {"key": key, "read": read[key], "is_default": read[key] == defaults[key]}
+                | ({"by variable": again[key]} if key in plain else {})
+                for key in sorted(keys)
+            ),
+            *({"worker": entry} for entry in msgspec.to_builtins(settings.workers)),
+        ]
+    )
+
+
+@contextmanager
+def scripted_workers(**scripts: Script) -> Iterator[None]:
+    """Let workers that follow scripts take the place of the real ones; the first is the default."""
+    cards = [chat.Card(name, "local", name.title(), context=8192) for name in scripts]
+    workers = {card.id: ScriptedWorker(scripts[card.id], card) for card in cards}
+
+    def compose(
+        settings: Settings, paths: Paths, *, history: bool = True, **_: object
+    ) -> composition.Baton:
+        store, money = Store.open(paths.database if history else None), Ledger.open(paths.ledger)
+        terms = Terms(mode=settings.mode, offline=settings.offline)
+        orchestra = Orchestra(workers, store, cards[0].id, ledger=money, terms=terms)
+        orchestra.templates = read_templates
+        stock = composition.library(settings, paths)
+        local = LocalWorkers(settings, stock)
+        return composition.Baton(orchestra, store, money, settings, paths, stock, local)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(composition, "compose", compose)
+        yield
+
+
+def broken(_: chat.Request) -> Iterator[chat.Chunk | BaseException]:
+    """Die after the first words."""
+    yield chat.Text("I was ")
+    yield errors.WorkerUnavailable("The worker died.", "Ask again.")
+
+
+def short(_: chat.Request) -> Iterator[chat.Chunk]:
+    """Write until the cap."""
+    yield chat.Text("A long answer")
+    yield chat.Usage(9, 3, chat.Finish.LENGTH)
+
+
+def silent(_: chat.Request) -> Iterator[chat.Chunk]:
+    """Write nothing."""
+    yield chat.Usage(9, 0, chat.Finish.EMPTY)
+
+
+def normaliser(folder: Path, is_fixed: bool = False) -> Normaliser:
+    """Return what replaces the words of this machine and of this version."""
+    words = {str(folder): "<home>", str(ROOT): "<checkout>", baton.__version__: "<version>"}
+    return Normaliser(words, is_fixed)
+
+
+def runs_empty_txt(folder: Path) -> str:
+    """Return what commands print in an empty home."""
+    return runs_text(main, command_lists.EMPTY, normaliser(folder))
+
+
+def runs_wrong_txt(folder: Path) -> str:
+    """Return the sentences and exit codes for what is wrong, each in a home of its own."""
+    texts = []
+    for number, line in enumerate(command_lists.WRONG):
+        with empty_home(folder / str(number)) as home:
+            texts.append(runs_text(main, [line], normaliser(home)))
+    return "\n".join(texts)
+
+
+def runs_scripted_txt(folder: Path) -> str:
+    """Return what commands print whose workers follow scripts."""
+    with scripted_workers(small=echo, broken=broken, short=short, silent=silent):
+        return runs_text(main, command_lists.SCRIPTED, normaliser(folder))
+
+
+def runs_old_txt(folder: Path) -> str:
+    """Return what commands print of the committed databases; their schemas are current then."""
+    put_data(OLD)
+    told = runs_text(main, command_lists.OLD, normaliser(folder, is_fixed=True))
+    return told + "\n" + schemas_json(folder)
+
+
+def json_types_json(folder: Path) -> str:
+    """Return the types of all fields that commands print as JSON."""
+
+    def records() -> Iterator[dict[str, Any]]:
+        with empty_home(folder / "empty"):
+            yield from json_records(main, command_lists.JSON_EMPTY)
+        with (
+            empty_home(folder / "scripted"),
+            scripted_workers(small=echo, broken=broken, short=short),
+        ):
+            yield from json_records(main, command_lists.JSON_SCRIPTED)
+        with empty_home(folder / "old"):
+            put_data(OLD)
+            yield from json_records(main, command_lists.JSON_OLD)
+        view = RunView()
+        for event in EVENTS:
+            view = view.apply(event)
+        for place, kind in description.shape_records([as_object(view)]).items():
+            yield {"command": "ask --json, with all kinds of steps", "field": place, "type": kind}
+
+    return description.lines(records())
+
+
+SECTIONS: dict[str, Callable[[Path], str]] = {
+    "commands.json": commands_json,
+    "help.txt": help_txt,
+    "completions.txt": completions_txt,
+    "settings.json": settings_json,
+    "bindings.json": bindings_json,
+    "screen_commands.json": screen_commands_json,
+    "events.json": events_json,
+    "errors.json": errors_json,
+    "names.json": names_json,
+    "schemas.json": schemas_json,
+    "imports.json": imports_json,
+    "old_settings.json": old_settings_json,
+    "runs_empty.txt": runs_empty_txt,
+    "runs_wrong.txt": runs_wrong_txt,
+    "runs_scripted.txt": runs_scripted_txt,
+    "runs_old.txt": runs_old_txt,
+    "json_types.json": json_types_json,
+}
+"""What each file of `data` holds; given an empty folder, each returns the file's text."""
+
+
+def collected(name: str) -> str:
+    """Return what a file holds by the code of now."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        empty_home(Path(folder).resolve() / "home") as home,
+    ):
+        return SECTIONS[name](home)
+
+
+def difference(name: str) -> str:
+    """Return how a file differs from what the code says now, "" if it doesn't."""
+    file = DATA / name
+    before = file.read_text("utf-8") if file.exists() else ""
+    return "".join(
+        difflib.unified_diff(
+            before.splitlines(keepends=True),
+            collected(name).splitlines(keepends=True),
+            f"committed {name}",
+            f"{name} by the code",
+            n=2,
+        )
+    )
+
+
+def write_or_compare() -> int:
+    """Do what the command line asks, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the files anew")
+    parser.add_argument("files", nargs="*", help="only these", choices=[*SECTIONS, []])
+    given = parser.parse_args()
+    different = 0
+    for name in given.files or SECTIONS:
+        if given.write:
+            (DATA / name).write_text(collected(name), "utf-8")
+        elif told := difference(name):
+            print(told)
+            different += 1
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_compare())
