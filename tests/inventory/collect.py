@@ -26,8 +26,6 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import Any, get_args
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [folder for name in ("tests", "app") if (folder := str(ROOT / name)) not in sys.path]
 
@@ -78,6 +76,7 @@ from inventory.command_run import (
     json_records,
     loaded_modules,
     put_data,
+    replaced,
     runs_text,
     with_sorted_section,
 )
@@ -355,8 +354,7 @@ def scripted_workers(**scripts: Script) -> Iterator[None]:
         local = LocalWorkers(settings, stock)
         return composition.Baton(orchestra, store, money, settings, paths, stock, local)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(composition, "compose", compose)
+    with replaced(composition.compose, compose, baton.__name__):
         yield
 
 

@@ -77,6 +77,24 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
+@contextmanager
+def replaced(real: object, other: object, package: str) -> Iterator[None]:
+    """Put another object into every module of a package that holds the real one, for a while."""
+    _exchange(real, other, package)
+    try:
+        yield
+    finally:
+        _exchange(other, real, package)  # also where a module was loaded meanwhile
+
+
+def _exchange(old: object, new: object, package: str) -> None:
+    modules = [module for name, module in sys.modules.items() if name.split(".")[0] == package]
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            if value is old:
+                setattr(module, name, new)
+
+
 def run_command(main: Main, args: Sequence[str], piped: str = "") -> CommandRun:
     """Run a command with text piped in; what threads write to the descriptors is caught as well."""
     sys.stdout.flush()
