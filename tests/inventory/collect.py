@@ -42,6 +42,7 @@ from baton.adapters.store import Store
 from baton.adapters.store.rows import decode, encode
 from baton.adapters.templates import read_templates
 from baton.adapters.tools import worker as tools
+from baton.cli import INTERRUPTED
 from baton.cli.aliases import ALIASES
 from baton.cli.result import as_object
 from baton.cli.root import baton as root_command
@@ -262,6 +263,7 @@ def errors_json(_: Path) -> str:
                 for name, kind in sorted(known.items())
             ),
             *({"error": name, "is_a": base} for name, base in others),
+            {"interrupted": INTERRUPTED},
         ]
     )
 

@@ -27,6 +27,7 @@ class Line:
 
 
 EMPTY = (
+    Line("config edit", variables={"EDITOR": "cat"}),
     Line("--version"),
     Line("config path"),
     Line("config path --all"),
@@ -99,6 +100,13 @@ SCRIPTED = (
     Line("history search rivers"),
     Line("history export"),
     Line("resume"),
+    Line("history rate good"),
+    Line("history export --format json -o all.json"),
+    Line("history export --format json -o all.json"),
+    Line("history import all.json"),
+    Line("history import all.json", variables={"BATON_HOME": "second"}),
+    Line("history ls", variables={"BATON_HOME": "second"}),
+    Line("why", variables={"BATON_HOME": "second"}),
     Line("usage"),
     Line("egress ls"),
 )
@@ -138,6 +146,10 @@ OLD = (
     Line("budget release"),
     Line("budget release --json"),
     Line("learn --json"),
+    Line("history rm --yes 2d753b63b1af c76f7f2ac8f1"),
+    Line("history ls"),
+    Line("egress ls"),
+    Line("usage"),
 )
 """On the committed databases, whose times and ids are fixed."""
 
