@@ -109,7 +109,6 @@ STARTS = (
     "from baton.cli import main; main(['ask', '--help'])",
 )
 NAMES: dict[str, Iterable[object]] = {
-    "mode": MODES,
     "task kind": plan.KINDS,
     "worker kind": KINDS_OF_WORKERS,
     "model role": catalogue.Role,

@@ -196,14 +196,21 @@ def command_records(
 
 
 def _parameter(parameter: click.Parameter, context: click.Context) -> dict[str, Any]:
+    """Return what a parameter is; what is off, empty or none is left out, but for its default."""
     info = dict(parameter.to_info_dict())
     kind = {k: v for k, v in info.pop("type").items() if k != "param_type" and v is not None}
-    told: dict[str, Any] = {"parameter": " ".join(parameter.opts), "type": kind}
-    told["metavar"] = parameter.make_metavar(context)
-    told["completes"] = parameter._custom_shell_complete is not None
-    for name in ("opts", "name"):
-        info.pop(name)
-    return told | {name: _plain(value) for name, value in info.items()}
+    described: dict[str, Any] = {
+        info.pop("param_type_name"): " ".join(parameter.opts),
+        "help": info.pop("help", None),
+        "metavar": parameter.make_metavar(context),
+        "default": _plain(info.pop("default")),
+        "type": kind,
+        "completes": parameter._custom_shell_complete is not None,
+    }
+    rest = {name: _plain(info[name]) for name in info if name not in ("opts", "name")}
+    return described | {
+        name: value for name, value in rest.items() if value not in (None, False, [])
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -286,11 +293,11 @@ def _kind(value: Any) -> str:
     return "object"
 
 
-_CLASS = re.compile(r"^ *class (\w+)\((\w+)", re.MULTILINE)
+_CLASS = re.compile(r"^ *class ([A-Za-z]\w*)\((\w+)", re.MULTILINE)
 
 
 def classes_below(known: Collection[str], files: Iterable[Path]) -> list[tuple[str, str]]:
-    """Return the names of classes of these files whose base is a known one, each with its base."""
+    """Return the public classes of these files whose base is a known one, each with its base."""
     pairs = [pair for file in files for pair in _CLASS.findall(file.read_text("utf-8"))]
     return sorted({(name, base) for name, base in pairs if base in known and name not in known})
 
