@@ -79,7 +79,6 @@ from inventory.command_run import (
     put_data,
     replaced,
     runs_text,
-    with_sorted_section,
 )
 from tui.stage import staged
 
@@ -142,7 +141,7 @@ def help_txt(folder: Path) -> str:
     """Return the help of every command, 80 columns wide."""
     words = (" ".join(path) for path in description.command_paths(root_command))
     told = (runs_text(main, [Line(f"{path} --help")], normaliser(folder)) for path in words)
-    return "\n".join(with_sorted_section(text, "Strategies") for text in told)
+    return "\n".join(told)
 
 
 def completions_txt(folder: Path) -> str:

@@ -181,7 +181,6 @@ _PATTERNS = (
     (re.compile(r"(?<![\w$.])\d+(\.\d+)? (ms|s)\b"), "<seconds> s"),
 )
 _ABSENT_WITHOUT_SANDBOX = re.compile(r", python(?=\.)|^  python +tool +Python\n", re.MULTILINE)
-_KNOWN = re.compile(r"(?<=Known: )[\w, -]+(?=\.)")
 """A list of names of which some come from a folder, in the order of the file system."""
 
 
@@ -199,7 +198,6 @@ class Normaliser:
         for found, word in self._words.items():
             text = text.replace(found, word)
         text = _ABSENT_WITHOUT_SANDBOX.sub("", text)
-        text = _KNOWN.sub(lambda match: ", ".join(sorted(match[0].split(", "))), text)
         if self._is_fixed:
             return text
         for pattern, word in _PATTERNS:
@@ -219,15 +217,6 @@ def _shown(line: Line, run: CommandRun, normaliser: Normaliser) -> str:
     parts += [normaliser.text(run.out).rstrip("\n")] if run.out.strip() else []
     parts += [f"! {text}" for text in normaliser.text(run.err).split("\n") if text]
     return "\n".join([*parts, f"exit code {run.code}", ""])
-
-
-def with_sorted_section(text: str, heading: str) -> str:
-    """Return a help text with the entries of a section in the order of their names."""
-    before, found, rest = text.partition(f"\n{heading}:\n")
-    section, blank, after = rest.partition("\n\n")
-    entries = re.split(r"\n(?=  \S)", section.rstrip("\n"))
-    end = blank or section[len(section.rstrip("\n")) :]
-    return before + found + "\n".join(sorted(entries)) + end + after if found else text
 
 
 def runs_text(main: Main, lines: Iterable[Line], normaliser: Normaliser) -> str:

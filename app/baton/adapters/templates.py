@@ -51,7 +51,8 @@ class _Templates(Mapping[str, Workflow]):
 
 
 def _built_in() -> Iterator[tuple[str, str]]:
-    for file in resources.files("baton").joinpath("templates").iterdir():
+    files = resources.files("baton").joinpath("templates").iterdir()
+    for file in sorted(files, key=lambda file: file.name):  # a folder's own order differs
         if file.name.endswith(_SUFFIX):
             yield file.name.removesuffix(_SUFFIX), file.read_text(encoding="utf-8")
 
