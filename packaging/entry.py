@@ -51,7 +51,7 @@ def _run_child(args: list[str]) -> None:
     from importlib.util import find_spec
 
     name = args[0] if len(args) == 1 and args[0].isidentifier() else ""
-    if not name or find_spec(f"baton.children.{name}") is None:
+    if not name or find_spec(f"baton.ipc.{name}") is None:
         sys.exit("baton: there is no such child process")
     if name == "gateway":
         # tiktoken finds its encodings by listing a package, which PyInstaller must be asked for.
@@ -59,7 +59,7 @@ def _run_child(args: list[str]) -> None:
     if name in ("tools", "trial"):
         # For systems without time zones: looked at only where there are none.
         sys.path.append(os.path.join(sys._MEIPASS, "zones.zip"))  # noqa: PTH118
-    import_module(f"baton.children.{name}").main()
+    import_module(f"baton.ipc.{name}").main()
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.gguf import mutated
-from support.hostile import FOUND, SEEDS, TARGETS, changed
+from support.fuzz_targets import FOUND, SEEDS, TARGETS, changed
+from support.gguf_writer import mutated
 
 
 def test_every_reader_has_something_to_begin_with() -> None:

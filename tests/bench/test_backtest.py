@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.ledger import Scope, Thrift
-from baton.domain.money import NANO
-from baton.engine.backtest import Case, happened, instead, replay
+from baton.bench.backtest import Case, happened, instead, replay
+from baton.core.ledger_types import Scope, Thrift
+from baton.core.money import NANO
 
 CENT = NANO // 100
 NOON = time.mktime((2026, 11, 2, 12, 0, 0, 0, 0, -1))

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from baton.adapters.scripted import Script, ScriptedWorker
-from baton.domain.chat import Chunk, Purpose, Request, Text
-from baton.domain.errors import BatonError, WorkerError, WorkerUnavailable
-from baton.domain.labels import Label
-from baton.engine.conductor_bench import ConductorBench, ConductorRow, Draw, DrawnPlan, drawing
-from baton.engine.conductor_score import Episode, ExpectedPart, PlanScore
-from baton.engine.mastery import SkillTable
-from baton.engine.request_parts import TrainedConductor
-from baton.engine.router import RuleRouter
-from engine.small_desk import CLOUD, LLAMA, TINY, TOOL
-from support.conductors import PlainTools, drawn
+from baton.bench.conductor_bench import ConductorBench, ConductorRow, Draw, DrawnPlan, drawing
+from baton.bench.conductor_score import Episode, ExpectedPart, PlanScore
+from baton.core.errors import BatonError, WorkerError, WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.messages import Chunk, Purpose, Request, Text
+from baton.core.plan.request_parts import TrainedConductor
+from baton.core.plan.skill_table import SkillTable
+from baton.core.run.rule_router import RuleRouter
+from baton.workers.scripted_worker import Script, ScriptedWorker
+from support.scripted_conductors import PlainTools, drawn
+from support.strategy_context import CLOUD, LLAMA, TINY, TOOL
 
 SUM = ExpectedPart("17 * 23", ("17", "23"), tool="calculator")
 WISH = ExpectedPart("write a wish for Dana", ("wish",), ("dana",))

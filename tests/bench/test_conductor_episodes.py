@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from baton.adapters.conductor_episodes import read_episodes
-from baton.children.exact.plan_steps import Part, check_parts, compute_step
-from baton.domain.plan import PROMPT, Plan, Step
-from baton.engine.conductor_score import Episode, PlanScore, score_plan
-from baton.engine.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS
-from baton.engine.request_cues import may_have_parts
+from baton.bench.conductor_episodes import read_episodes
+from baton.bench.conductor_score import Episode, PlanScore, score_plan
+from baton.core.plan.plan import PROMPT, Plan, Step
+from baton.core.plan.plan_lines import MAX_TEXT_CHARS, TOOL_HEADS
+from baton.core.plan.request_cues import may_have_parts
+from baton.workers.tools.computation.plan_steps import Part, check_parts, compute_step
 
 EPISODES = read_episodes()
 HEADS = {tool: head for head, tool in TOOL_HEADS.items()}

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.plan import DIRECT, PROMPT, Plan, Step, single
-from baton.engine.conductor_score import (
+from baton.bench.conductor_score import (
     Episode,
     ExpectedPart,
     PlanScore,
@@ -17,6 +16,7 @@ from baton.engine.conductor_score import (
     score_plan,
     value_text,
 )
+from baton.core.plan.plan import DIRECT, PROMPT, Plan, Step, single
 
 SUM = ExpectedPart("17 * 23", ("17", "23"), tool="calculator")
 WISH = ExpectedPart("write a wish for Dana", ("wish",), ("dana",))

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.datasets import read_dataset
-from baton.adapters.ledger import Ledger
-from baton.adapters.replay import ReplayWorker
-from baton.adapters.results import Results, Setting
-from baton.domain.chat import Chunk, Finish, Message, Request, Role, Sent, Text, Usage
-from baton.domain.errors import ConfigError, WorkerError
-from baton.domain.grading import Dataset
-from baton.domain.labels import Label
-from baton.domain.ledger import Scope
-from baton.domain.prices import Price, Rates
-from baton.engine.bench import Played
-from baton.engine.meter import Metered, Purse, Tally
-from baton.engine.policy import ANYTHING, Terms
+from baton.bench.bench_results import Results, Setting
+from baton.bench.datasets import read_dataset
+from baton.bench.replay_worker import ReplayWorker
+from baton.bench.strategy_bench import Played
+from baton.core.errors import ConfigError, WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope
+from baton.core.messages import Chunk, Finish, Message, Request, Role, Sent, Text, Usage
+from baton.core.plan.answer_grades import Dataset
+from baton.core.prices import Price, Rates
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.policy import ANYTHING, Terms
+from baton.money import Ledger
 from support.recordings import BIG, OTHER, SMALL, row, rows, write
 
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**9, 10**9))

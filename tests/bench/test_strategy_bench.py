@@ -8,20 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 import pytest
 import pytest_asyncio
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import Script, ScriptedWorker
-from baton.adapters.store import Store
-from baton.adapters.tools import Toolbox, ToolWorker, sandbox
-from baton.adapters.tools.worker import PYTHON as PYTHON_TOOL
-from baton.cli.benches import executing
-from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, Usage
-from baton.domain.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
-from baton.domain.grading import Dataset, Question, Recorded
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates
-from baton.engine.bench import (
+from baton.bench.strategy_bench import (
     Grader,
     Played,
     baselines,
@@ -31,8 +18,21 @@ from baton.engine.bench import (
     play_all,
     summed,
 )
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits, Terms
+from baton.cli.bench.live_bench import executing
+from baton.core.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.answer_grades import Dataset, Question, Recorded
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits, Terms
+from baton.history import Store
+from baton.money import Ledger
+from baton.workers.scripted_worker import Script, ScriptedWorker
+from baton.workers.tools import Toolbox, ToolWorker, sandbox
+from baton.workers.tools.worker import PYTHON as PYTHON_TOOL
 
 SINGLE = Limits(strategy="single", attended=False)
 PRICE = Price(Rates(NANO, NANO, NANO, NANO))
@@ -181,12 +181,12 @@ LIES = {
     "unittest.TestResult.addFailure = lambda *a: None\nunittest.main = lambda: None",
     "the code of unittest": "import unittest\nf = unittest.TestCase.assertEqual\n"
     "f.__code__ = (lambda *a, **k: None).__code__.replace(co_freevars=f.__code__.co_freevars)",
-    "the recorder": "import sys\nr = sys.modules['baton.children.recorder'].Recorder\n"
+    "the recorder": "import sys\nr = sys.modules['baton.workers.tools.child.check_recorder'].Recorder\n"
     "r.doubt = lambda self: ''\nr.restore = lambda self: None\nr.checks = 1",
-    "the jail": "import sys\nj = sys.modules['baton.children.jailed']\n"
+    "the jail": "import sys\nj = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
     "j._judged = lambda e: (0, 'Passed: 1 check.')\nraise ValueError",
     "the jail when called": "def add(a, b):\n    import sys\n"
-    "    j = sys.modules['baton.children.jailed']\n"
+    "    j = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
     "    j._judged = j._outcome = lambda *e: (0, 'Passed: 1 check.')\n    raise ValueError",
     "tracing": "import sys\ndef trace(frame, event, arg):\n"
     "    if frame.f_code.co_filename == 'tests.py' and event == 'line':\n"

@@ -1,10 +1,10 @@
-"""For pytest's `-p binary.frozen`: every child process is the binary that FROZEN_BATON names."""
+"""For pytest's `-p binary.frozen_children`: every child process is the binary that FROZEN_BATON names."""
 
 from __future__ import annotations
 
 import os
 
-from baton.children import process
+from baton.ipc import process
 
 _EXECUTABLE = os.environ["FROZEN_BATON"]
 

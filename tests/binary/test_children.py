@@ -27,7 +27,7 @@ WATCHED_FROM_INSIDE = "not test_the_gateway_reaches_nothing_but_the_provider"
 def test_a_frozen_child_does_all_that_it_does_in_a_checkout(child: str, folder: Path) -> None:
     files = [str(path) for path in sorted((ROOT / "tests" / "adapters").glob(TESTS[child]))]
     assert files
-    pytest_with = [sys.executable, "-m", "pytest", "-p", "binary.frozen", "-q"]
+    pytest_with = [sys.executable, "-m", "pytest", "-p", "binary.frozen_children", "-q"]
     ran = subprocess.run(
         [*pytest_with, "-k", WATCHED_FROM_INSIDE, *files],
         cwd=ROOT,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binary.roots import Bare
+from binary.bare_systems import Bare
 
 pytestmark = pytest.mark.binary
 

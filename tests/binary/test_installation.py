@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from binary.roots import SUITES, Bare
+from binary.bare_systems import SUITES, Bare
 
 pytestmark = pytest.mark.binary
 

@@ -17,7 +17,7 @@ import pytest
 
 from binary.tmux import Tmux
 from e2e.test_offline import STRACE, read
-from support.openssl import Planted
+from support.openssl_config import Planted
 
 pytestmark = pytest.mark.binary
 

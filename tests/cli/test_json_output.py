@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from functools import reduce
 
-from baton.cli.result import as_object, event_object, failure_line
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Purpose
-from baton.domain.errors import ConfigError
-from baton.domain.plan import single
-from baton.domain.view import RunView
-from cli.recorded import BEGUN
-from cli.recorded import EVENTS as PLAYED
+from baton.cli.json_output import as_object, event_object, failure_line
+from baton.core import events as ev
+from baton.core.errors import ConfigError
+from baton.core.messages import Finish, Purpose
+from baton.core.plan.plan import single
+from baton.core.view import RunView
+from support.stored_runs import BEGUN
+from support.stored_runs import EVENTS as PLAYED
 
 CALL = ev.Called(
     at=0.9,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from baton.secrets import PROVIDERS
+from baton.platform.secrets import PROVIDERS
 from baton.tui.clipboard import copy_to_system
-from baton.tui.editor import edit
-from cli.calling import Call
+from baton.tui.external_editor import edit
+from support.command_line import Call
 
 CANARY = "canary-4f1d9b7e60c2"
 OWN = "LAB_SECRET"

@@ -15,23 +15,23 @@ import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.scripted import Script, ScriptedWorker
-from baton.adapters.store import Store
-from baton.cli.asking import Asker, told
-from baton.cli.forms import AsText
 from baton.cli.output import Output
-from baton.cli.play import Manner, play
-from baton.domain import events as ev
-from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
-from baton.domain.errors import ContextTooLong, ModelFileError, WorkerUnavailable
-from baton.domain.plan import Plan, Step
-from baton.domain.view import RunView
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits
-from baton.engine.ports import Choice, Offer, Place, Question
-from baton.settings import find_paths
-from cli.calling import Call
-from support.cloud import Cloud
+from baton.cli.prompt_run import Manner, play
+from baton.cli.run_renderers import AsText
+from baton.cli.terminal_questions import Asker, told
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
+from baton.core.plan.plan import Plan, Step
+from baton.core.ports import Choice, Offer, Place, Question
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.view import RunView
+from baton.history import Store
+from baton.platform.settings import find_paths
+from baton.workers.scripted_worker import Script, ScriptedWorker
+from support.command_line import Call
+from support.fake_cloud import Cloud
 
 PLAINLY = Manner()
 ANEW = Place()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from baton.settings import find_paths
-from cli.calling import Call
-from support.cloud import Cloud, Received, Reply
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.fake_cloud import Cloud, Received, Reply
 
 pytestmark = pytest.mark.local_model
 

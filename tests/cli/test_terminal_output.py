@@ -7,19 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from e2e.terminal import Terminal
+from support.terminal import Terminal
 
 PLAYED = """
 import asyncio, sys, time
 from pathlib import Path
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.store import Store
-from baton.cli.play import Manner, play
-from baton.domain.chat import Loading, Prompt, Reading, Text
-from baton.domain.errors import ContextTooLong
-from baton.engine.orchestra import Orchestra
-from baton.engine.ports import Place
-from baton.engine.policy import Limits
+from baton.workers.scripted_worker import ScriptedWorker
+from baton.history import Store
+from baton.cli.prompt_run import Manner, play
+from baton.core.messages import Loading, Prompt, Reading, Text
+from baton.core.errors import ContextTooLong
+from baton.core.run.orchestra import Orchestra
+from baton.core.ports import Place
+from baton.core.run.policy import Limits
 
 def hostile(request):
     yield from (Loading(0.4), 0.4, Reading(1, 2), 0.4)
@@ -133,11 +133,11 @@ def test_the_app_opens_with_what_was_typed(home: Path) -> None:
     assert "no conversation to go on with" in refused.text
     begun = """
 import asyncio
-from baton.adapters.store import Store
-from baton.domain.chat import Prompt
-from baton.domain.labels import Label
-from baton.engine.ports import Place
-from baton.settings import find_paths
+from baton.history import Store
+from baton.core.messages import Prompt
+from baton.core.labels import Label
+from baton.core.ports import Place
+from baton.platform.settings import find_paths
 store = Store.open(find_paths().database)
 asyncio.run(store.begin(Prompt("Lisbon with kids"), Place(), Label.CLOUD))
 asyncio.run(store.aclose())
@@ -152,12 +152,12 @@ asyncio.run(store.aclose())
 
 REMOVED = """
 import asyncio
-from baton.adapters.store import Store
+from baton.history import Store
 from baton.cli.root import run
-from baton.domain.chat import Prompt
-from baton.domain.labels import Label
-from baton.engine.ports import Place
-from baton.settings import find_paths
+from baton.core.messages import Prompt
+from baton.core.labels import Label
+from baton.core.ports import Place
+from baton.platform.settings import find_paths
 
 async def store(act):
     store = Store.open(find_paths().database)

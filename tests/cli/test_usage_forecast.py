@@ -6,15 +6,15 @@ import asyncio
 import json
 import sqlite3
 
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Prompt
-from baton.domain.labels import Label
-from baton.domain.money import NANO
-from baton.engine.ports import NEW
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.spent import spend
+from baton.core import events as ev
+from baton.core.labels import Label
+from baton.core.messages import Prompt
+from baton.core.money import NANO
+from baton.core.ports import NEW
+from baton.history import Store
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.sample_ledger import spend
 
 
 def weighed(days: int, each: int) -> None:

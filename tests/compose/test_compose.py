@@ -13,19 +13,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adapters.spend import bill
-from baton.adapters import local
-from baton.adapters.shelf import FolderShelf
 from baton.compose import card_of, compose, library, open_ledger
-from baton.domain.chat import Prompt
-from baton.domain.errors import BudgetExceeded, ModelFileError
-from baton.domain.labels import Label
-from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.domain.library import Held, Record, Stamp
-from baton.domain.money import NANO, parse_usd
-from baton.engine.policy import Limits
-from baton.secrets import hide
-from baton.settings import (
+from baton.core.errors import BudgetExceeded, ModelFileError
+from baton.core.labels import Label
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.messages import Prompt
+from baton.core.money import NANO, parse_usd
+from baton.core.run.policy import Limits
+from baton.models.model_types import Held, Record, Stamp
+from baton.models.store import FolderShelf
+from baton.platform.secrets import hide
+from baton.platform.settings import (
     Budget,
     CloudWorker,
     LocalWorker,
@@ -35,7 +33,9 @@ from baton.settings import (
     load,
     write,
 )
-from support.hub import Hub
+from baton.workers import local
+from support.fake_hub import Hub
+from support.ledger_processes import bill
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: P
 async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.adapters.router.learned.shipped", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr("baton.routing.learned_router.shipped", lambda: tmp_path / "nowhere")
     baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
     baton.tell_later(pytest.fail)
     assert "A rule of length and task decides" in baton.warning

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from baton.domain.fit import Load, judge
-from baton.domain.machine import Machine
-from baton.domain.sizes import show_memory, show_part, show_size, show_speed
-from baton.engine.recommend import recommend
-from baton.tui.advice import told_machine
+from baton.core.byte_format import show_memory, show_part, show_size, show_speed
+from baton.core.machine import Machine
+from baton.gguf.memory_fit import Load, judge
+from baton.models.recommendation import recommend
+from baton.tui.recommendation_text import told_machine
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 

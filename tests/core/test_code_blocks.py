@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from baton.domain.fences import Block, blocks, parts
+from baton.core.code_blocks import Block, blocks, parts
 
 
 @pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.routing import Candidate
-from baton.domain.signals import (
+from baton.core.feedback import (
     HALF_LIFE,
     RATINGS,
     Answered,
@@ -20,6 +19,7 @@ from baton.domain.signals import (
     rated,
     rating,
 )
+from baton.core.routing_types import Candidate
 
 NOW = 1.8e9
 times = st.floats(0, 1e11)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from baton.domain.chat import Purpose
-from baton.domain.errors import BudgetExceeded
-from baton.domain.ledger import USEFUL_TOKENS, Bill, Room, Scope
-from baton.domain.money import NANO
-from baton.domain.prices import FREE, Price, Rates, Tier
-from baton.domain.spending import MOST, at_least, at_most, decide
+from baton.core.errors import BudgetExceeded
+from baton.core.hold_decision import MOST, at_least, at_most, decide
+from baton.core.ledger_types import USEFUL_TOKENS, Bill, Room, Scope
+from baton.core.messages import Purpose
+from baton.core.money import NANO
+from baton.core.prices import FREE, Price, Rates, Tier
 
 CENT = NANO // 100
 MINI = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 250_000_000))

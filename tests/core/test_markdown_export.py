@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.chat import Attachment, Role, Turn, TurnStatus
-from baton.domain.history import Conversation
-from baton.domain.labels import Label
-from baton.domain.transcript import to_markdown
+from baton.core.history_types import Conversation
+from baton.core.labels import Label
+from baton.core.markdown_export import to_markdown
+from baton.core.messages import Attachment, Role, Turn, TurnStatus
 
 CONVERSATION = Conversation("c", "Capitals", Label.CLOUD, 1_700_000_000.0, 0.0, 2, "a", None, None)
 

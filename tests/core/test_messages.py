@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.chat import (
+from baton.core.labels import Label
+from baton.core.messages import (
     Attachment,
     Card,
     Message,
@@ -23,7 +24,6 @@ from baton.domain.chat import (
     title_of,
     with_files,
 )
-from baton.domain.labels import Label
 
 LINE_BREAKS = ("\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
 

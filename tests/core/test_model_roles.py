@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.catalogue import Role
-from baton.engine.roles import changes, holders, recommended_roles, taken, told, vacated
-from baton.settings import load, write
+from baton.core.catalogue_types import Role
+from baton.core.model_roles import changes, holders, recommended_roles, taken, told, vacated
+from baton.platform.settings import load, write
 
 ROLES = st.lists(st.sampled_from(list(Role)), unique=True)
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label, reach, strictest
-from baton.domain.money import NANO, format_usd, parse_usd, show_usd
+from baton.core.errors import ConfigError
+from baton.core.labels import Label, reach, strictest
+from baton.core.money import NANO, format_usd, parse_usd, show_usd
 
 
 @given(st.integers(0, 10**6 * NANO))

@@ -8,7 +8,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.prices import FREE, PER, Price, Rates, Tier, Used
+from baton.core.prices import FREE, PER, Price, Rates, Tier, Used
 
 tokens = st.integers(0, 10**7)
 rate = st.integers(0, 10**12) | st.sampled_from([0, 37_500_000, 250_000_000, 15_000_000_000])

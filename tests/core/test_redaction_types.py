@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.redaction import Hidden, Redacted, Restorer
+from baton.core.redaction_types import Hidden, Redacted, Restorer
 
 MAIL = Hidden("[mail address 1]", "ann@example.org", "mail address")
 LATER = Hidden("[mail address 12]", "bob@example.org", "mail address")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from baton.domain.gguf import read
-from baton.domain.sampling import TINY, Sampling, chosen, ours, recommended, suited
-from support import gguf
+from baton.core.sampling_settings import TINY, Sampling, chosen, ours, recommended, suited
+from baton.gguf.header import read
+from support import gguf_writer
 
 
 def test_what_was_asked_for_comes_before_the_file_and_the_file_before_ours() -> None:
@@ -32,8 +32,8 @@ def test_what_can_not_be_a_number_of_that_kind_is_left_out(wrong: object) -> Non
 
 
 def test_a_header_says_the_same_as_llama_cpp_reads_of_it() -> None:
-    keys = gguf.facts() | {"general.sampling.temp": 0.5, "general.sampling.top_k": 20}
-    data = gguf.whole(keys, [])
+    keys = gguf_writer.facts() | {"general.sampling.temp": 0.5, "general.sampling.top_k": 20}
+    data = gguf_writer.whole(keys, [])
     assert read(data, len(data)).sampling == {"temperature": 0.5, "top_k": 20.0}
     texts = {"general.sampling.temp": "0.500000", "general.sampling.top_k": "20"}
     assert recommended(texts.get) == {"temperature": 0.5, "top_k": 20.0}

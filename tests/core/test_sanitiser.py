@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.sanitise import StreamSanitiser, escape_json, one_line, sanitise
+from baton.core.sanitiser import StreamSanitiser, escape_json, one_line, sanitise
 
 ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
 EVERYTHING = "".join(map(chr, range(sys.maxunicode + 1)))

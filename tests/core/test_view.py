@@ -2,11 +2,11 @@
 
 import pytest
 
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Purpose
-from baton.domain.events import Event, Phase
-from baton.domain.plan import Plan, single
-from baton.domain.view import RunView, doing
+from baton.core import events as ev
+from baton.core.events import Event, Phase
+from baton.core.messages import Finish, Purpose
+from baton.core.plan.plan import Plan, single
+from baton.core.view import RunView, doing
 
 
 def fold(*events: Event) -> RunView:

@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from baton.adapters.downloads import HubSupply
-from baton.domain.catalogue import Offer, Source
-from baton.domain.errors import (
+from baton.core.catalogue_types import Offer, Source
+from baton.core.errors import (
     BatonError,
     ConfigError,
     ModelFileError,
     SecretMissing,
     WorkerUnavailable,
 )
-from baton.domain.library import Progress
-from support.gguf import Tensor, facts, header
-from support.hub import LOOP, Fault, Hub
+from baton.download import HubSupply
+from baton.download.progress import Progress
+from support.fake_hub import LOOP, Fault, Hub
+from support.gguf_writer import Tensor, facts, header
 
 TOKEN = "hf_aVerySecretToken"
 MIB = 1 << 20

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from baton.domain.errors import BatonError
-from baton.domain.releases import is_newer, is_version, name_of
+from baton.core.errors import BatonError
+from baton.download.releases import is_newer, is_version, name_of
 
 VERSIONS = [
     *("0.0.9", "0.1.0a1", "0.1.0b1", "0.1.0b2", "0.1.0b10", "0.1.0rc1", "0.1.0"),

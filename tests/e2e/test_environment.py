@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from e2e.test_offline import BATON, CHEAP, STRACE, missing
-from support.openssl import Planted
+from support.openssl_config import Planted
 
 WATCHED = [*STRACE[:-1], "trace=execve"]
 _STARTED = re.compile(r'execve\("((?:[^"\\]|\\.)*)".*\) = 0$', re.MULTILINE)

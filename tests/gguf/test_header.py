@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from baton.adapters.local import starter
-from baton.domain.gguf import BLOCKS, LONGEST_TEXT, Cut, Header, Malformed, read, read_on
-from baton.domain.metadata import MOST_LAYERS
-from support.gguf import (
+from baton.gguf.header import BLOCKS, LONGEST_TEXT, Cut, Header, Malformed, read, read_on
+from baton.gguf.metadata import MOST_LAYERS
+from baton.workers.local import starter
+from support.gguf_writer import (
     Tensor,
     Typed,
     Value,

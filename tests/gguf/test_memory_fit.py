@@ -9,8 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 
-from baton.domain.catalogue import Entry, Source
-from baton.domain.fit import (
+from baton.core.catalogue_types import Entry, Source
+from baton.core.machine import Gpu, Machine
+from baton.gguf.header import Header
+from baton.gguf.memory_fit import (
     GPU_RESERVE,
     SPARE,
     Fit,
@@ -21,8 +23,6 @@ from baton.domain.fit import (
     load_of,
     load_of_entry,
 )
-from baton.domain.gguf import Header
-from baton.domain.machine import Gpu, Machine
 
 GB = 10**9
 RANKS = {fit: rank for rank, fit in enumerate(Fit)}

@@ -13,13 +13,13 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.talk import ask
-from baton.adapters.store import Imported, Store
-from baton.domain.chat import Attachment, Finish, Prompt, Purpose, TurnStatus
-from baton.domain.errors import ConfigError
-from baton.domain.events import Called, Cancelled, Event, Failed, Finished, Routed, Started
-from baton.domain.labels import Label
-from baton.engine.ports import Place
+from baton.core.errors import ConfigError
+from baton.core.events import Called, Cancelled, Event, Failed, Finished, Routed, Started
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Finish, Prompt, Purpose, TurnStatus
+from baton.core.ports import Place
+from baton.history import Imported, Store
+from support.store_conversations import ask
 
 
 @pytest_asyncio.fixture

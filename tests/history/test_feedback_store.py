@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from adapters.talk import ask
-from baton import sqlite
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Prompt, TurnStatus
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label
-from baton.domain.plan import Need, Plan, Step, direct
-from baton.domain.signals import Signal
-from baton.engine.ports import Begun, Place
+from baton.core import events as ev
+from baton.core.errors import ConfigError
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.messages import Finish, Prompt, TurnStatus
+from baton.core.plan.plan import Need, Plan, Step, direct
+from baton.core.ports import Begun, Place
+from baton.history import Store
+from baton.platform import sqlite
+from support.store_conversations import ask
 
 
 @pytest_asyncio.fixture

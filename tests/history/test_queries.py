@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Prompt, Purpose
-from baton.domain.labels import Label
-from baton.engine.ports import Place
+from baton.core import events as ev
+from baton.core.labels import Label
+from baton.core.messages import Finish, Prompt, Purpose
+from baton.core.ports import Place
+from baton.history import Store
 
 
 @pytest_asyncio.fixture

@@ -10,12 +10,12 @@ import pytest_asyncio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adapters.talk import ask
-from baton.adapters.store import Store
-from baton.domain.chat import Prompt, Role, TurnStatus
-from baton.domain.labels import Label
-from baton.domain.sanitise import sanitise
-from baton.engine.ports import Place
+from baton.core.labels import Label
+from baton.core.messages import Prompt, Role, TurnStatus
+from baton.core.ports import Place
+from baton.core.sanitiser import sanitise
+from baton.history import Store
+from support.store_conversations import ask
 
 
 @pytest_asyncio.fixture

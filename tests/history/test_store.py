@@ -16,16 +16,16 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.talk import ask
-from baton.adapters.store import Store, rows, sqlite_version, weakness
-from baton.domain.chat import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
-from baton.domain.errors import ConfigError, StoreError
-from baton.domain.events import Called, Cancelled, Event, Failed, Finished, Planned, Started
-from baton.domain.labels import Label, strictest
-from baton.domain.plan import KINDS, Need, Plan, Step, single
-from baton.engine import ports
-from baton.engine.ports import Place
-from baton.sqlite import Damaged
+from baton.core import ports
+from baton.core.errors import ConfigError, StoreError
+from baton.core.events import Called, Cancelled, Event, Failed, Finished, Planned, Started
+from baton.core.labels import Label, strictest
+from baton.core.messages import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
+from baton.core.plan.plan import KINDS, Need, Plan, Step, single
+from baton.core.ports import Place
+from baton.history import Store, rows, sqlite_version, weakness
+from baton.platform.sqlite import Damaged
+from support.store_conversations import ask
 
 
 @pytest_asyncio.fixture
@@ -476,7 +476,7 @@ async def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 def test_opening_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
     script = f"""
 import asyncio, pathlib, sys
-from baton.adapters.store import Store
+from baton.history import Store
 store = Store.open(pathlib.Path({str(tmp_path / "baton.db")!r}))
 assert store.warning == ""
 asyncio.run(store.aclose())

@@ -16,18 +16,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adapters.talk import ask, process
-from baton import sqlite
-from baton.adapters.store import Store, opening
-from baton.adapters.store.schema import MIGRATIONS
-from baton.domain.chat import Finish, Prompt, TurnStatus
-from baton.domain.errors import BatonError, StoreError
-from baton.domain.events import Finished, StepFinished
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label
-from baton.engine.ports import Place
-from baton.sqlite import stamp
-from support.damaged import broken_files
+from baton.core.errors import BatonError, StoreError
+from baton.core.events import Finished, StepFinished
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.messages import Finish, Prompt, TurnStatus
+from baton.core.ports import Place
+from baton.history import Store, store_file
+from baton.history.schema import MIGRATIONS
+from baton.platform import sqlite
+from baton.platform.sqlite import stamp
+from support.damaged_database import broken_files
+from support.store_conversations import ask, process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -408,7 +408,7 @@ _SECOND = sqlite.Migration(
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that Baton's next version has one more migration."""
     longer = (*MIGRATIONS, _SECOND)
-    monkeypatch.setattr(opening, "MIGRATIONS", longer)
+    monkeypatch.setattr(store_file, "MIGRATIONS", longer)
 
 
 def test_a_migration_keeps_everything_and_a_copy(
@@ -511,8 +511,8 @@ def test_a_migration_that_is_killed_never_happened(tmp_path: Path, sound_databas
         shutil.copy(sound_database, path)
         code = f"""
 import os, signal
-from baton import sqlite
-from baton.adapters.store import schema
+from baton.platform import sqlite
+from baton.history import schema
 statements = ({", ".join(map(repr, _SECOND.statements))}, "CREATE TABLE t (x)")
 class Killing(tuple):
     def __iter__(self):
@@ -544,7 +544,7 @@ def test_a_full_disk_loses_only_what_did_not_fit(tmp_path: Path) -> None:
     code = f"""
 import asyncio, resource
 from talk import *
-from baton.domain.errors import StoreError
+from baton.core.errors import StoreError
 def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 async def main():
@@ -615,8 +615,8 @@ def test_what_may_not_be_written_is_one_sentence(denied: str, sound_database: Pa
     code = f"""
 import asyncio, os
 from talk import *
-from baton.domain.errors import StoreError
-from baton.adapters.store import transfer
+from baton.core.errors import StoreError
+from baton.history import export as transfer
 if os.geteuid() == 0:
     os.setuid(65534)
 try:
@@ -643,7 +643,7 @@ def test_a_disk_that_fails_at_the_start_is_one_sentence(
 
     path = tmp_path / "baton.db"
     shutil.copy(sound_database, path)
-    monkeypatch.setattr(opening, "mark_lost", failing)
+    monkeypatch.setattr(store_file, "mark_lost", failing)
     with pytest.raises(StoreError, match="Input/output error"):
         asyncio.run(use(path))
     assert broken_files(path) == []

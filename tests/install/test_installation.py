@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.installed import Installation
-from baton.adapters.installed.starting import version_of
-from baton.domain.errors import BatonError
-from baton.domain.releases import Build, Switch
-from support.releases import PLATFORM, program
-from support.renewing import NEW, OLD, World, memory, switch_here, switched
+from baton.core.errors import BatonError
+from baton.download.releases import Build, Switch
+from baton.install import Installation
+from baton.install.version_probe import version_of
+from support.sample_releases import PLATFORM, program
+from support.update_processes import NEW, OLD, World, memory, switch_here, switched
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 

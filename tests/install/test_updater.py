@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.downloads import SignedReleases
-from baton.adapters.installed import Installation
-from baton.domain.errors import BatonError
-from baton.engine.updating import Changed, Found, Standing, Updating
-from cli.renewed import Machine, machine, served
-from support.releases import PLATFORM, keys, program
-from support.renewing import NEW, OLD
+from baton.core.errors import BatonError
+from baton.download import SignedReleases
+from baton.install import Installation
+from baton.install.updater import Changed, Found, Standing, Updating
+from support.packaged_machine import Machine, machine, served
+from support.sample_releases import PLATFORM, keys, program
+from support.update_processes import NEW, OLD
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 
@@ -195,7 +195,7 @@ async def test_versions_have_an_order(
 async def test_what_was_stopped_goes_on_and_what_is_stopped_changes_nothing(
     own: Machine, releases: SignedReleases
 ) -> None:
-    from support.serving import Fault
+    from support.http_server import Fault
 
     content = program(NEW, size=3_000_000)
     updates = updating(own, releases)

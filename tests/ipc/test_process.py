@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from baton.children import process
-from baton.children.framing import FrameError
-from baton.children.process import Call, Child, Died, environment
-from baton.children.supervisor import Supervisor, start
-from baton.domain.errors import WorkerUnavailable
-from support import feigned
+from baton.core.errors import WorkerUnavailable
+from baton.ipc import process
+from baton.ipc.frames import FrameError
+from baton.ipc.process import Call, Child, Died, environment
+from baton.ipc.supervisor import Supervisor, start
+from support import fake_children
 
 OBEYS = """
 while (frame := receive()) is not None:
@@ -43,7 +43,7 @@ async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     async with AsyncExitStack() as closing:
 
         def made(code: str = OBEYS) -> Child:
-            monkeypatch.setattr(process, "command", lambda _: feigned.command(code))
+            monkeypatch.setattr(process, "command", lambda _: fake_children.command(code))
             child = Child("feigned", environment())
             closing.push_async_callback(child.aclose)
             return child
@@ -250,7 +250,7 @@ class Keeper(Supervisor):
 
 @pytest.fixture
 async def keeper(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keeper]:
-    monkeypatch.setattr(process, "command", lambda _: feigned.command(OBEYS))
+    monkeypatch.setattr(process, "command", lambda _: fake_children.command(OBEYS))
     keeper = Keeper()
     yield keeper
     await keeper.aclose()
@@ -293,7 +293,7 @@ def test_a_child_of_an_isolated_front_loads_no_code_of_the_environment(tmp_path:
     (tmp_path / "sitecustomize.py").write_text("print('loaded')")
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
     program = (
-        "import subprocess; from baton.children.process import command, environment;"
+        "import subprocess; from baton.ipc.process import command, environment;"
         "print(subprocess.run(command('framing'), env=environment()).returncode)"
     )
     done = subprocess.run(

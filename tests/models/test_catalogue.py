@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters import catalogue
-from baton.domain.catalogue import Role, Source, Thinking
-from baton.domain.errors import ModelFileError
-from support.hub import Hub
+from baton.core.catalogue_types import Role, Source, Thinking
+from baton.core.errors import ModelFileError
+from baton.models import catalogue
+from support.fake_hub import Hub
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))

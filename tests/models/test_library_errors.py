@@ -13,23 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.downloads import HubSupply
-from baton.adapters.shelf import FolderShelf
-from baton.domain.catalogue import Entry, Role, Source
-from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.library import Held, Progress, Record, State
-from baton.domain.machine import Machine
-from baton.engine.library import Library
-from support import gguf
-from support.hub import Hub
-from support.library import last
+from baton.core.catalogue_types import Entry, Role, Source
+from baton.core.errors import ConfigError, ModelFileError
+from baton.core.machine import Machine
+from baton.download import HubSupply
+from baton.download.progress import Progress
+from baton.models.library import Library
+from baton.models.model_types import Held, Record, State
+from baton.models.store import FolderShelf
+from support import gguf_writer
+from support.fake_hub import Hub
+from support.library_setup import last
 
 GB = 10**9
-TENSORS = [gguf.Tensor("token_embd.weight", (64, 512))]
+TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 512))]
 
 
 def model(seed: int = 0) -> bytes:
-    return gguf.whole({"general.name": "Tiny", **gguf.facts()}, TENSORS, seed)
+    return gguf_writer.whole({"general.name": "Tiny", **gguf_writer.facts()}, TENSORS, seed)
 
 
 DATA, OTHER = model(), model(1)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.catalogue import Entry, Offer, Source
-from baton.domain.errors import ConfigError
-from baton.engine.wanted import choose, id_for, parse
+from baton.core.catalogue_types import Entry, Offer, Source
+from baton.core.errors import ConfigError
+from baton.models.model_ref import choose, id_for, parse
 
 QWEN = Entry("qwen3.5-4b", "Qwen3.5 4B", Source("unsloth/Qwen3.5-4B-GGUF", "Qwen3.5-4B.gguf"))
 ENTRIES = {QWEN.id: QWEN}

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.adapters.catalogue import read_catalogue
-from baton.domain.catalogue import Entry, Role, Source, Thinking
-from baton.domain.fit import Fit, judge, load_of_entry
-from baton.domain.machine import Gpu, Machine
-from baton.engine.recommend import (
+from baton.core.catalogue_types import Entry, Role, Source, Thinking
+from baton.core.machine import Gpu, Machine
+from baton.gguf.memory_fit import Fit, judge, load_of_entry
+from baton.models.catalogue import read_catalogue
+from baton.models.recommendation import (
     DISK_MARGIN,
     DISK_RESERVE,
     RESERVE,
@@ -22,7 +22,7 @@ from baton.engine.recommend import (
     expected_speed,
     recommend,
 )
-from baton.engine.speeds import about, assumed
+from baton.models.speed_estimate import about, assumed
 
 GIB = 1 << 30
 GB = 10**9

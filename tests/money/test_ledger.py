@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.spend import CENT, DAY, DOLLAR, MINI, NOON, bill
-from baton import sqlite
-from baton.adapters.ledger import Ledger
-from baton.domain.chat import Purpose
-from baton.domain.errors import BudgetExceeded, ConfigError, StoreError
-from baton.domain.ledger import Hold, Scope, Status
-from baton.domain.money import NANO
-from baton.domain.prices import FREE, Used
-from baton.domain.spending import MOST
+from baton.core.errors import BudgetExceeded, ConfigError, StoreError
+from baton.core.hold_decision import MOST
+from baton.core.ledger_types import Hold, Scope, Status
+from baton.core.messages import Purpose
+from baton.core.money import NANO
+from baton.core.prices import FREE, Used
+from baton.money import Ledger
+from baton.platform import sqlite
+from support.ledger_processes import CENT, DAY, DOLLAR, MINI, NOON, bill
 
 HELD = MINI.most(1000, 1000)
 USED = Used(500, 100)
@@ -137,7 +137,7 @@ async def test_nobody_else_spends_between_the_look_at_the_ceiling_and_the_hold(
             concurrent.futures.wait(others, timeout=0.5)
         return random(size)
 
-    monkeypatch.setattr("baton.adapters.ledger.calls.os.urandom", urandom)
+    monkeypatch.setattr("baton.money.call_funds.os.urandom", urandom)
     ours = ledger.hold_in_turn(last) if queues else ledger.hold(last)
     assert isinstance(await ours, Hold)
     with pytest.raises(BudgetExceeded):

@@ -17,16 +17,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adapters.spend import CENT, DAY, DOLLAR, MINI, bill, ceilings_of, process
-from baton import sqlite
-from baton.adapters.ledger import Ledger
-from baton.adapters.ledger.opening import LEDGER
-from baton.adapters.ledger.schema import MIGRATIONS, WRONG_SUMS
-from baton.domain.errors import BudgetExceeded, StoreError
-from baton.domain.ledger import Bill, Scope, Status
-from baton.domain.prices import FREE, Used
-from baton.owner import Owner, this_process
-from support.damaged import broken_files
+from baton.core.errors import BudgetExceeded, StoreError
+from baton.core.ledger_types import Bill, Scope, Status
+from baton.core.prices import FREE, Used
+from baton.money import Ledger
+from baton.money.ledger_file import LEDGER
+from baton.money.schema import MIGRATIONS, WRONG_SUMS
+from baton.platform import sqlite
+from baton.platform.process_owner import Owner, this_process
+from support.damaged_database import broken_files
+from support.ledger_processes import CENT, DAY, DOLLAR, MINI, bill, ceilings_of, process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 
@@ -219,7 +219,7 @@ async def test_a_baton_that_was_taken_for_dead_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in two containers, which can't see each other's processes."""
-    from baton.adapters.ledger import ledger as module
+    from baton.money import ledger as module
 
     path = tmp_path / "ledger.db"
     here, there = Ledger.open(path), Ledger.open(path)
@@ -291,7 +291,7 @@ async def test_a_late_count_of_a_call_that_was_taken_for_lost_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, released: bool, sends: bool
 ) -> None:
     """Also if the person has released it meanwhile: it was spent all the same."""
-    from baton.adapters.ledger import ledger as module
+    from baton.money import ledger as module
 
     path = tmp_path / "ledger.db"
     here, there = Ledger.open(path), Ledger.open(path)
@@ -361,7 +361,7 @@ async def test_damage_that_shows_in_use_is_looked_for_at_the_next_start(
     assert sqlite.stamp(path).exists()
     if noticed:
         sqlite.stamp(path).unlink()
-    monkeypatch.setattr("baton.adapters.ledger.ledger.calls.hold", damaged)
+    monkeypatch.setattr("baton.money.ledger.calls.hold", damaged)
     with pytest.raises(sqlite.Damaged):
         await ledger.hold(bill())
     assert not sqlite.stamp(path).exists()

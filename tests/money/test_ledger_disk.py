@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from adapters.spend import DOLLAR, bill, process
-from adapters.test_ledger_abuse import Observer
-from baton.adapters.ledger import Ledger
-from baton.domain.errors import StoreError
-from baton.domain.ledger import Scope, Status
-from baton.domain.prices import Used
+from baton.core.errors import StoreError
+from baton.core.ledger_types import Scope, Status
+from baton.core.prices import Used
+from baton.money import Ledger
+from money.test_ledger_abuse import Observer
+from support.ledger_processes import DOLLAR, bill, process
 from support.small_disk import mounted, mounted_alone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a small disk")
@@ -75,7 +75,7 @@ def _fill(disk: Path, filling: Path, room: int) -> None:
 def test_a_disk_that_fills_up_under_the_ledger_loses_no_charge(tmp_path: Path) -> None:
     code = f"""
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from adapters.test_ledger_disk import on_small_disk
+from money.test_ledger_disk import on_small_disk
 on_small_disk(pathlib.Path({str(tmp_path)!r}))"""
     out, err = process(code).communicate(timeout=60)
     assert err == ""
@@ -117,7 +117,7 @@ async def test_a_ledger_that_is_mounted_by_itself_spends_nothing(tmp_path: Path)
     await ledger.hold(bill({Scope.DAY: DOLLAR}))
     code = f"""
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from adapters.test_ledger_disk import under_another_name
+from money.test_ledger_disk import under_another_name
 under_another_name(pathlib.Path({str(there)!r}), pathlib.Path({str(here)!r}))"""
     out, err = await asyncio.to_thread(process(code).communicate, timeout=60)
     await ledger.aclose()

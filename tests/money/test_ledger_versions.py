@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.spend import CENT, DOLLAR, NOON, bill, process
-from baton import sqlite
-from baton.adapters.ledger import Ledger
-from baton.adapters.ledger.schema import MIGRATIONS, WRONG_SUMS
-from baton.domain.errors import BudgetExceeded
-from baton.domain.ledger import Scope, Status
+from baton.core.errors import BudgetExceeded
+from baton.core.ledger_types import Scope, Status
+from baton.money import Ledger
+from baton.money.schema import MIGRATIONS, WRONG_SUMS
+from baton.platform import sqlite
+from support.ledger_processes import CENT, DOLLAR, NOON, bill, process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills processes with signals")
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from adapters.spend import CENT, DOLLAR, bill, process
-from adapters.talk import ask
-from baton import sqlite
-from baton.adapters.ledger import Ledger
-from baton.adapters.store import Store
-from baton.domain.errors import BudgetExceeded, StoreError
-from baton.domain.ledger import Scope
-from baton.domain.prices import FREE, Used
+from baton.core.errors import BudgetExceeded, StoreError
+from baton.core.ledger_types import Scope
+from baton.core.prices import FREE, Used
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform import sqlite
+from support.ledger_processes import CENT, DOLLAR, bill, process
+from support.store_conversations import ask
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="replaces files that are open")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.installed import Belongings
-from baton.adapters.installed.place import find_place
-from support.installing import COMPLETIONS, INSTALL, Machine, release, well
+from baton.install import Belongings
+from baton.install.layout import find_place
+from support.installer_machine import COMPLETIONS, INSTALL, Machine, release, well
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
 

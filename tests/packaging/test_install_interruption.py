@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.installing import (
+from support.installer_machine import (
     PLATFORM,
     SHELLS,
     TOOLS,

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from support.single import Make, Single, pack, told
-from support.strangers import let_look
+from support.shared_folders import let_look
+from support.single_file import Make, Single, pack, told
 
 NOBODY = 65534
 MEGABYTE = 1_000_000

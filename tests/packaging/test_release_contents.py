@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from support.built import build, committed, library
-from support.releases import keys, script
-from support.single import ROOT
+from support.sample_builds import build, committed, library
+from support.sample_releases import keys, script
+from support.single_file import ROOT
 
 LINUX = "baton-0.2.0-linux-x86_64"
 ARM = "baton-0.2.0-linux-aarch64"

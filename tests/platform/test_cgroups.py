@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from baton.domain.cgroups import Allowance, Read, memory, processors
+from baton.platform.cgroups import Allowance, Read, memory, processors
 
 GB = 10**9
 UNLIMITED = 9223372036854771712

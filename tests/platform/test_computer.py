@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from baton.adapters.hardware import machine
-from baton.domain.machine import Gpu
+from baton.core.machine import Gpu
+from baton.platform import machine
 
 GB = 10**9
 
@@ -103,7 +103,7 @@ def test_a_real_memory_limit_of_the_kernel(tmp_path: Path) -> None:
         (group / "memory.limit_in_bytes").write_text(str(4 << 30))
         code = (
             f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
-            "from baton.adapters.hardware import machine\n"
+            "from baton.platform import machine\n"
             "found = machine()\n"
             "print(found.memory, found.available)\n"
         )
@@ -221,7 +221,7 @@ def test_where_the_driver_lists_nothing_its_program_does(tmp_path: Path, no_prog
 def test_a_program_that_hangs_is_left_alone(
     tmp_path: Path, no_program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.adapters.hardware.gpus.SECONDS", 0.1)
+    monkeypatch.setattr("baton.platform.gpus.SECONDS", 0.1)
     program(no_program, "while :; do :; done")
     assert machine(gpus=[], root=tmp_path).idle_gpus == ()
 

@@ -14,22 +14,28 @@ from pathlib import Path
 
 import pytest
 
-from baton import durable
-from baton.adapters.ledger import Ledger
-from baton.adapters.results import Results, Setting
-from baton.adapters.shelf.writing import replace_whole
-from baton.adapters.store import Store
+from baton.bench.bench_results import Results, Setting
+from baton.bench.strategy_bench import Played
 from baton.cli.config import _create
-from baton.domain.errors import ConfigError
-from baton.durable import STALE_SECONDS, create_file, make_folder, replace_file, replacing
-from baton.engine.bench import Played
-from baton.secrets import put
-from baton.settings import write
-from baton.sqlite import create
-from baton.tui import exports
-from baton.tui.crash import write_report
-from baton.tui.editor import edit
-from support.modes import baton_watched, made, open_to_others
+from baton.core.errors import ConfigError
+from baton.history import Store
+from baton.models.store.folder_changes import replace_whole
+from baton.money import Ledger
+from baton.platform import durable_files
+from baton.platform.durable_files import (
+    STALE_SECONDS,
+    create_file,
+    make_folder,
+    replace_file,
+    replacing,
+)
+from baton.platform.secrets import put
+from baton.platform.settings import write
+from baton.platform.sqlite import create
+from baton.tui import conversation_export
+from baton.tui.crash_report import write_report
+from baton.tui.external_editor import edit
+from support.file_modes import baton_watched, made, open_to_others
 
 BENCH = Setting("sums", "0" * 64, "best", ("small",))
 PLAYED = Played("2 + 2", 1.0)
@@ -62,7 +68,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "history": lambda folder: asyncio.run(list_conversations(folder / "baton.db")),
     "ledger": lambda folder: asyncio.run(list_charges(folder / "ledger.db")),
     "database": lambda folder: create(folder / "some.db"),
-    "export": lambda folder: exports.save(folder / "talk.md", "# Talk"),
+    "export": lambda folder: conversation_export.save(folder / "talk.md", "# Talk"),
     "crash report": lambda folder: write_report(folder, ValueError()),
     "editor": lambda folder: edit("a draft", environ={"EDITOR": "true"}),
     "model record": lambda folder: replace_whole(there(folder) / "a.json", b"{}"),
@@ -134,7 +140,7 @@ def test_nothing_of_a_new_file_is_left_by_a_full_disk(tmp_path: Path) -> None:
 _WRITE_FOREVER = """
 import sys
 from pathlib import Path
-from baton.durable import replace_file
+from baton.platform.durable_files import replace_file
 file = Path(sys.argv[1])
 print(flush=True)
 while True:
@@ -218,18 +224,18 @@ def test_text_and_name_outlast_a_power_cut(
 
 OWN_WAYS = {
     "durable.py",  # where it is done
-    "adapters/installed/installation.py",  # the program's own files, which others may run
-    "adapters/installed/notes.py",  # beside them, readable by all where root installed them
-    "children/front.py",  # /proc
-    "children/jailed.py",  # a descriptor
-    "children/network_watch.py",  # /proc
-    "children/routing/agreement.py",  # written by training alone, into the repository
-    "children/routing/heads.py",  # the same
+    "install/installation.py",  # the program's own files, which others may run
+    "install/receipts.py",  # beside them, readable by all where root installed them
+    "ipc/parent_channel.py",  # /proc
+    "workers/tools/child/sandbox_guest.py",  # a descriptor
+    "doctor/child/network_watch.py",  # /proc
+    "routing/child/second_stage.py",  # written by training alone, into the repository
+    "routing/child/first_stage.py",  # the same
     "cli/config.py",  # a private folder for the text that an editor changes
-    "cli/doctor/files.py",  # a sample PDF in the self-test's private folder
-    "cli/doctor/ground.py",  # that folder
-    "tui/advice.py",  # an empty mark
-    "tui/editor.py",  # a private temporary folder
+    "cli/doctor/data_file_checks.py",  # a sample PDF in the self-test's private folder
+    "cli/doctor/temporary_home.py",  # that folder
+    "tui/recommendation_text.py",  # an empty mark
+    "tui/external_editor.py",  # a private temporary folder
 }
 MAKERS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "mkstemp", "mkdtemp"}
 MAKERS |= {"copy2", "copyfile", "copytree", "NamedTemporaryFile", "TemporaryDirectory"}
@@ -237,7 +243,7 @@ MAKERS |= {"copy2", "copyfile", "copytree", "NamedTemporaryFile", "TemporaryDire
 
 def test_files_are_made_in_one_place() -> None:
     """A file that is made elsewhere could be open to others, or be left half written."""
-    folder = Path(durable.__file__).parent
+    folder = Path(durable_files.__file__).parent
     found = {
         str(file.relative_to(folder))
         for file in folder.rglob("*.py")

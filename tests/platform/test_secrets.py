@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from keyring.core import load_config
 
-from baton import secrets
-from baton.domain.errors import ConfigError
-from baton.secrets import (
+from baton.core.errors import ConfigError
+from baton.platform import secrets
+from baton.platform.secrets import (
     PROVIDERS,
     Key,
     NoKeyring,

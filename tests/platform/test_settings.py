@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from baton.domain.errors import ConfigError
-from baton.domain.ledger import Scope
-from baton.domain.money import parse_usd
-from baton.domain.plan import KINDS
-from baton.settings import (
+from baton.core.errors import ConfigError
+from baton.core.ledger_types import Scope
+from baton.core.money import parse_usd
+from baton.core.plan.plan import KINDS
+from baton.platform.settings import (
     LocalWorker,
     Settings,
     find_paths,
@@ -25,8 +25,8 @@ from baton.settings import (
     keyless_environ,
     load,
 )
-from baton.settings import write as change
-from baton.settings_sources import NO, YES
+from baton.platform.settings import write as change
+from baton.platform.settings_sources import NO, YES
 
 
 def write(folder: Path, text: str) -> Path:

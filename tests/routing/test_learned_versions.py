@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.router.versions import KEPT, STALE_SECONDS, Versions
-from baton.domain.errors import StoreError
-from support.plain_rights import held_to_file_modes
+from baton.core.errors import StoreError
+from baton.routing.learned_versions import KEPT, STALE_SECONDS, Versions
+from support.root_privileges import held_to_file_modes
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_two_at_once_lose_nothing_but_the_earlier_ones_place(versions: Versions)
     code = """
 import sys
 from pathlib import Path
-from baton.adapters.router.versions import Versions
+from baton.routing.learned_versions import Versions
 versions = Versions(Path(sys.argv[1]))
 for number in range(30):
     draft = versions.begin()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.router.versions import Versions
-from baton.domain.errors import WorkerError
-from baton.domain.routing import Candidate, Learned, Rated
-from baton.domain.signals import Answered, Signal
-from baton.engine.learning import LEAST, MOST, Tutor, forget, told, undo
+from baton.core.errors import WorkerError
+from baton.core.feedback import Answered, Signal
+from baton.core.routing_types import Candidate, Learned, Rated
+from baton.routing.learned_versions import Versions
+from baton.routing.personalisation import LEAST, MOST, Tutor, forget, told, undo
 
 SMALL = Candidate("small", "smollm2-135m", 0.135)
 WORSE = Learned(12, 3, 0.2, 0.24, False, ("It did worse.",))

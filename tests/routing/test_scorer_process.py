@@ -14,22 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters import router as package
-from baton.adapters.router import LearnedRouter, learn, scorer
-from baton.adapters.router import Limits as Patience
-from baton.adapters.router.files import SHIPPED
-from baton.adapters.router.reading import candidate, candidates, shown
-from baton.children import process
-from baton.domain.chat import Card, Role, Turn, TurnStatus
-from baton.domain.errors import WorkerError
-from baton.domain.labels import Label
-from baton.domain.plan import Material
-from baton.domain.prices import Price, Rates
-from baton.domain.routing import Candidate, Draft, Rated
-from baton.engine.policy import Limits
-from baton.engine.ports import Route
-from support import oddities
-from support.acting import Actor, cloud, house, local, says
+from baton import routing as package
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.messages import Card, Role, Turn, TurnStatus
+from baton.core.plan.plan import Material
+from baton.core.ports import Route
+from baton.core.prices import Price, Rates
+from baton.core.routing_types import Candidate, Draft, Rated
+from baton.core.run.policy import Limits
+from baton.ipc import process
+from baton.routing import LearnedRouter, learn, scorer_process
+from baton.routing import Limits as Patience
+from baton.routing.protocol import candidate, candidates, shown
+from baton.routing.router_files import SHIPPED
+from support import odd_scorer
+from support.scripted_plans import Actor, cloud, house, local, says
 
 SMALL = Card("small", "local", "Small 7B", model="qwen2.5-7b")
 FAR = Card(
@@ -56,7 +56,7 @@ def material(text: str) -> Material:
 @pytest.fixture
 async def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
     """Make routers whose child does what it is told; they are closed in the end."""
-    script = str(Path(oddities.__file__))
+    script = str(Path(odd_scorer.__file__))
     monkeypatch.setattr(process, "command", lambda name: [sys.executable, "-P", script])
     async with AsyncExitStack() as closing:
 
@@ -226,11 +226,11 @@ async def test_once_the_worker_is_there_nobody_waits_for_the_router(make: Make) 
 async def test_a_child_that_dies_is_started_again_and_left_alone_in_the_end(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer, "BACKOFF", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(scorer_process, "BACKOFF", (0.0, 0.0, 0.0))
     router = make()
     said: list[str] = []
     router.tell = said.append
-    for _ in range(scorer.DEATHS):
+    for _ in range(scorer_process.DEATHS):
         await loaded(router)
         assert (await route(router, "die")).estimate is None
     assert router.pid is None
@@ -264,11 +264,11 @@ async def test_a_child_killed_in_the_middle_of_a_question_leaves_it_to_the_rule(
 async def test_a_child_that_owes_an_answer_for_long_is_ended(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scorer, "BACKOFF", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(scorer_process, "BACKOFF", (0.0, 0.0, 0.0))
     router = make(limits=Patience(warm=0.05, cold=60))
     pid = await loaded(router)
     await route(router, "sleep 600")
-    monkeypatch.setattr(scorer, "STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(scorer_process, "STUCK_SECONDS", 0.0)
     assert await loaded(router) != pid
 
 
@@ -300,7 +300,7 @@ async def test_a_cancelled_question_is_not_computed_and_not_owed(
     unwanted.cancel()
     assert (await busy).estimate is not None
     assert (await route(router, "hello")).estimate is not None
-    monkeypatch.setattr(scorer, "STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(scorer_process, "STUCK_SECONDS", 0.0)
     assert await loaded(router) == pid
 
 

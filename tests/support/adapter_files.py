@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from baton.adapters.local import starter
-from support.gguf import Tensor, Value, whole
+from baton.workers.local import starter
+from support.gguf_writer import Tensor, Value, whole
 
 WIDTH, LAYERS = 576, 30
 """The starter model's."""

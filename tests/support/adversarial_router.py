@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from baton.domain.chat import Card
-from baton.domain.plan import KINDS, Material
-from baton.domain.routing import Draft, Estimate, Judgement
-from baton.engine.ports import Route
-from baton.engine.router import RuleRouter
+from baton.core.messages import Card
+from baton.core.plan.plan import KINDS, Material
+from baton.core.ports import Route
+from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.run.rule_router import RuleRouter
 
 WILD = (math.nan, math.inf, -math.inf, -1.0, 0.0, 0.5, 1.0, 1e9)
 

@@ -10,20 +10,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from baton.adapters.scripted import Script, ScriptedWorker, echo
-from baton.adapters.shelf import FolderShelf
-from baton.domain.catalogue import Entry, Offer, Role, Source, Thinking
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError
-from baton.domain.fit import Fit, Load, Verdict
-from baton.domain.gguf import Header
-from baton.domain.library import Foreign, Held, Phase, Progress, Record, Stamp
-from baton.domain.machine import Machine
-from baton.engine.library import Library
-from baton.engine.orchestra import Orchestra
-from baton.engine.recommend import Pick, Recommendation
-from baton.engine.roles import holders, taken, told
-from tui.stage import Stage, staged
+from baton.core.catalogue_types import Entry, Offer, Role, Source, Thinking
+from baton.core.errors import BatonError
+from baton.core.machine import Machine
+from baton.core.messages import Card
+from baton.core.model_roles import holders, taken, told
+from baton.core.run.orchestra import Orchestra
+from baton.download.progress import Phase, Progress
+from baton.gguf.header import Header
+from baton.gguf.memory_fit import Fit, Load, Verdict
+from baton.models.library import Library
+from baton.models.model_types import Foreign, Held, Record, Stamp
+from baton.models.recommendation import Pick, Recommendation
+from baton.models.store import FolderShelf
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from support.app_session import Stage, staged
 
 GB = 10**9
 HEADER = Header(

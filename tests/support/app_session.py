@@ -13,21 +13,21 @@ from typing import Any
 from textual.app import ScreenStackError
 from textual.pilot import Pilot
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import Script, ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
-from baton.domain.labels import Label
-from baton.domain.ledger import Scope
-from baton.domain.money import NANO
-from baton.domain.plan import Plan
-from baton.domain.prices import Price, Rates
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Terms
-from baton.engine.ports import Redactor
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan
+from baton.core.ports import Redactor
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Terms
+from baton.history import Store
+from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.desk import Desk
-from baton.tui.playing import Pending
+from baton.tui.prompt_queue import Pending
+from baton.tui.services import Desk
+from baton.workers.scripted_worker import Script, ScriptedWorker
 
 CARD = Card(
     "small",

@@ -1,4 +1,4 @@
-"""A whole Baton that plays prompts: `python -m support.talker --calls JSON --frames FILE`.
+"""A whole Baton that plays prompts: `python -m support.baton_process --calls JSON --frames FILE`.
 
 `--calls` lists [worker, fault or null]. Events and errors go to stdout, every frame that crosses
 the pipes to and from its children to the file. Before it ends it prints `done` and waits for a line
@@ -16,16 +16,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from baton.children import framing
 from baton.compose import Baton, compose
-from baton.domain.chat import Prompt
-from baton.engine.policy import Limits
-from baton.settings import find_paths, load
+from baton.core.messages import Prompt
+from baton.core.run.policy import Limits
+from baton.ipc import frames
+from baton.platform.settings import find_paths, load
 
 
 def overhear(file: Path) -> None:
     """Write down every frame, with the bytes in it that are encoded as text."""
-    read, encode = framing.read, framing.encode
+    read, encode = frames.read, frames.encode
     out = file.open("a", encoding="utf-8")
 
     def note(frame: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ def overhear(file: Path) -> None:
         out.write(f"{frame!r} {body.decode('utf-8', 'replace')}\n")
         out.flush()
 
-    def noted_read(stream: BinaryIO) -> framing.Frame | None:
+    def noted_read(stream: BinaryIO) -> frames.Frame | None:
         frame = read(stream)
         if frame is not None:
             note(frame)
@@ -43,7 +43,7 @@ def overhear(file: Path) -> None:
         note(frame)
         return encode(frame)
 
-    framing.read, framing.encode = noted_read, noted_encode
+    frames.read, frames.encode = noted_read, noted_encode
 
 
 async def play(baton: Baton, worker: str, fault: str | None, number: int) -> None:

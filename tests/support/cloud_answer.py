@@ -6,12 +6,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from baton.domain.prices import FREE, Price, Used
-from support.faults import ENDINGS, REFUSED, USAGE_FAULTS, Fault
-from support.faults import FREE as COSTS_NOTHING
-from support.http import Connection
-from support.requests import Received
-from support.speech import SPEECHES, Asked, Speech, Tokens, Usage, altered, refusal, too_long
+from baton.core.prices import FREE, Price, Used
+from support.cloud_faults import ENDINGS, REFUSED, USAGE_FAULTS, Fault
+from support.cloud_faults import FREE as COSTS_NOTHING
+from support.http_connection import Connection
+from support.provider_dialects import (
+    SPEECHES,
+    Asked,
+    Speech,
+    Tokens,
+    Usage,
+    altered,
+    refusal,
+    too_long,
+)
+from support.received_requests import Received
 
 MODEL_CAP = 4096
 """What a model writes at most where nobody sets a cap."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import psutil
 
-from baton.adapters.cloud import CloudWorker, Gateway, Patience
-from baton.domain.chat import Card, Chunk, Message, Request, Role, Sent, Text, Usage
-from baton.domain.errors import BatonError
-from baton.domain.labels import Label
-from baton.domain.prices import FREE, Price, Rates
-from baton.secrets import PROVIDERS
-from support.cloud import Cloud
+from baton.core.errors import BatonError
+from baton.core.labels import Label
+from baton.core.messages import Card, Chunk, Message, Request, Role, Sent, Text, Usage
+from baton.core.prices import FREE, Price, Rates
+from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud import CloudWorker, Gateway, Patience
+from support.fake_cloud import Cloud
 
 KEY = "sk-canary-0123456789abcdefghij"
 PRICE = Price(Rates(10**9, 2 * 10**9, 10**8, 2 * 10**9), source="the kit")

@@ -18,13 +18,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from baton.children.fetching import transfer, wire
-from baton.children.fetching.partial import key_of, place
-from baton.children.fetching.pulling import Pace
-from baton.children.front import Failure
-from baton.domain.catalogue import Offer, Source
-from baton.domain.library import Phase, Progress
-from support.hub import Hub
+from baton.core.catalogue_types import Offer, Source
+from baton.download.child import hub_client, transfer
+from baton.download.child.http_download import Pace
+from baton.download.child.partial_file import key_of, place
+from baton.download.progress import Phase, Progress
+from baton.ipc.parent_channel import Failure
+from support.fake_hub import Hub
 
 REPO, FILE = "user/repo", "m.gguf"
 """Where tests keep the one file that they get."""
@@ -33,7 +33,7 @@ QUICK = Pace(tries=3, pause=0.0, longest=0.0)
 
 _HOW = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 PROCESSES: Any = multiprocessing.get_context(_HOW)
-PROCESSES.set_forkserver_preload(["baton.children.fetching.transfer"])
+PROCESSES.set_forkserver_preload(["baton.download.child.transfer"])
 
 
 class Told:
@@ -134,7 +134,9 @@ def _fetch(
     os.umask(0o077)
     told = Told()
     try:
-        sha256 = transfer.fetch(offer, target, told, told.stopped, web=wire.Web(environ), pace=pace)
+        sha256 = transfer.fetch(
+            offer, target, told, told.stopped, web=hub_client.Web(environ), pace=pace
+        )
         result.send((sha256, told.phases))
     except Failure as failure:
         result.send((failure.fields, told.phases))

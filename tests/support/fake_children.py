@@ -6,7 +6,7 @@ import sys
 
 PRELUDE = """
 import os, sys, threading, time
-from baton.children import framing
+from baton.ipc import frames as framing
 def send(**frame):
     sys.stdout.buffer.write(framing.encode(frame)); sys.stdout.buffer.flush()
 def receive():

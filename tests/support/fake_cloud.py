@@ -7,7 +7,7 @@
         assert cloud.billed <= ledger                 # nano-dollars; also cloud.bills, .received
 
 It runs in a thread with a loop of its own, so it outlives whatever client process is killed, and
-a test that blocks doesn't stop it. `python -m support.cloud` runs one in a process of its own.
+a test that blocks doesn't stop it. `python -m support.fake_cloud` runs one in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from baton.domain.prices import FREE, Price, Rates
-from support.answer import Answer, Bill, Manner, Reply, price_of
-from support.faults import REFUSED, Fault
-from support.http import Connection, Head
-from support.requests import BASES, Received, asked_of, dialect_of, key_of, provider_of
-from support.speech import refusal
+from baton.core.prices import FREE, Price, Rates
+from support.cloud_answer import Answer, Bill, Manner, Reply, price_of
+from support.cloud_faults import REFUSED, Fault
+from support.http_connection import Connection, Head
+from support.provider_dialects import refusal
+from support.received_requests import BASES, Received, asked_of, dialect_of, key_of, provider_of
 
 __all__ = ["BASES", "REFUSED", "Bill", "Cloud", "Fault", "Manner", "Received", "Reply"]
 

@@ -20,7 +20,7 @@ beyond the end (416). Texts are served by the hub itself behind a relative 307. 
 
 A fault is for `on="api"` (metadata), `"resolve"` (HEAD and GET of addresses) or `"store"`
 (content), for requests whose path or file holds `file`; it skips the first `after` of these and
-holds for `times` (0: for ever). `method` "" is any. `support.serving.Fault` lists what can go
+holds for `times` (0: for ever). `method` "" is any. `support.http_server.Fault` lists what can go
 wrong.
 """
 
@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlencode
 
-from support.serving import FINE, LOOP, Answer, Fault, Seen, Server, as_json, in_seconds
+from support.http_server import FINE, LOOP, Answer, Fault, Seen, Server, as_json, in_seconds
 
 __all__ = ["LOOP", "Fault", "Hub", "Seen", "in_seconds"]
 

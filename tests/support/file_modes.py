@@ -79,7 +79,7 @@ def open_to_others(modes: Modes, folder: Path) -> Modes:
 _WATCHED = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from support.modes import made
+from support.file_modes import made
 with made() as modes:
     try:
         from baton.cli import main

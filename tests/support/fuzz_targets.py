@@ -21,22 +21,23 @@ import httpx
 import msgspec
 from huggingface_hub.hf_api import ModelInfo
 
-from baton import sqlite
-from baton.adapters.catalogue import models
-from baton.adapters.store import schema
-from baton.adapters.store.transfer import import_
-from baton.children import addresses, framing
-from baton.children.dialects import DIALECTS, error_sentence
-from baton.children.fetching import metadata, names, release, wire
-from baton.children.front import Failure
-from baton.children.thoughts import Thoughts, known, opened
-from baton.domain import gguf, releases
-from baton.domain.catalogue import Source
-from baton.domain.errors import BatonError, ConfigError, PlanError
-from baton.domain.fences import blocks, prose
-from baton.domain.sanitise import one_line, sanitise
-from baton.engine import drawing, templates
-from support import gguf as written
+from baton.core.catalogue_types import Source
+from baton.core.code_blocks import blocks, prose
+from baton.core.errors import BatonError, ConfigError, PlanError
+from baton.core.plan import plan_schema, templates
+from baton.core.sanitiser import one_line, sanitise
+from baton.download import releases
+from baton.download.child import hub_client, hub_metadata, hub_names, signed_release
+from baton.gguf import header as gguf
+from baton.history import schema
+from baton.history.export import import_
+from baton.ipc import frames
+from baton.ipc.parent_channel import Failure
+from baton.models.catalogue import models
+from baton.platform import proxies, sqlite
+from baton.workers.cloud.child.stream_parsers import DIALECTS, error_sentence
+from baton.workers.local.child.reasoning_filter import Thoughts, known, opened
+from support import gguf_writer as written
 
 Target = Callable[[bytes], None]
 
@@ -71,8 +72,8 @@ def read_error(data: bytes) -> None:
 def read_frames(data: bytes) -> None:
     """Frames of a child."""
     stream = io.BytesIO(data)
-    with suppress(framing.FrameError):
-        while (frame := framing.read(stream)) is not None:
+    with suppress(frames.FrameError):
+        while (frame := frames.read(stream)) is not None:
             assert isinstance(frame, dict)
 
 
@@ -95,7 +96,7 @@ def read_gguf(data: bytes) -> None:
 def read_plan(data: bytes) -> None:
     """A plan that a model draws: the first byte says for which canvas."""
     first, text = data[0] if data else 0, _text(data[1:])
-    canvas = drawing.Canvas(
+    canvas = plan_schema.Canvas(
         ("a.txt", "b.txt")[: first & 3],
         bool(first & 4),
         ("one", "two") if first & 8 else (),
@@ -149,14 +150,14 @@ def read_catalogue(data: bytes) -> None:
 def read_address(data: bytes) -> None:
     """Addresses: configured ones, and those that a redirect leads to."""
     url = _text(data)
-    if addresses.is_usable(url):
-        addresses.on_loopback(url)
-        addresses.proxy_for(url, "", {"NO_PROXY": "x,.y:1", "ALL_PROXY": "http://p"})
+    if proxies.is_usable(url):
+        proxies.on_loopback(url)
+        proxies.proxy_for(url, "", {"NO_PROXY": "x,.y:1", "ALL_PROXY": "http://p"})
     with suppress(Failure):
-        names.check_source(Source(url=url))
+        hub_names.check_source(Source(url=url))
     with suppress(Failure):
-        names.check_source(Source(*url.partition(":")[::2]))
-    wire.retry_after({"Retry-After": url, "RateLimit": url}, 0.0)
+        hub_names.check_source(Source(*url.partition(":")[::2]))
+    hub_client.retry_after({"Retry-After": url, "RateLimit": url}, 0.0)
 
 
 def read_text(data: bytes) -> None:
@@ -187,7 +188,7 @@ def read_thoughts(data: bytes) -> None:
     assert len(said) <= len(text)
 
 
-class _Hub(metadata.Metadata):
+class _Hub(hub_metadata.Metadata):
     """Asks no hub, but takes an answer as the official client would."""
 
     def __init__(self, answer: object) -> None:
@@ -205,8 +206,8 @@ def read_hub(data: bytes) -> None:
     """A hub's answer about a repository, and the headers of a file's."""
     with suppress(ValueError):
         response = httpx.Response(200, headers=[(b"ETag", data), (b"Content-Range", data)])
-        metadata._hash_of(response)
-        metadata._size_of(response)
+        hub_metadata._hash_of(response)
+        hub_metadata._size_of(response)
     try:
         answer = json.loads(data)
         hub = _Hub(answer)
@@ -225,7 +226,7 @@ KEY = "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394"
 def read_release(data: bytes) -> None:
     """A release's list: its signature, and what stands in it."""
     try:
-        release.check_signature(data, data[:130], KEY, "x")
+        signed_release.check_signature(data, data[:130], KEY, "x")
     except Failure:
         pass
     else:

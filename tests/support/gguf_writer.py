@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from baton.domain.gguf import BLOCKS
+from baton.gguf.header import BLOCKS
 
 
 class Typed(NamedTuple):

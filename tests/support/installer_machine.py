@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from e2e.terminal import Terminal
+from support.terminal import Terminal
 
 INSTALL = Path(__file__).parents[2] / "packaging" / "install.sh"
 PLATFORM = "linux-x86_64"

@@ -1,4 +1,4 @@
-"""A process that makes one call and is killed on its way: `python -m support.victim`.
+"""A process that makes one call and is killed on its way: `python -m support.killed_call`.
 
 It prints `at POINT` when it is there, and goes on (unless it is dead by then) with the next line
 on stdin. POINT is one of POINTS.
@@ -12,14 +12,14 @@ import os
 import sys
 from pathlib import Path
 
-from baton.adapters.ledger import Ledger
-from baton.domain.chat import Sent, Text
-from baton.domain.errors import BatonError
-from baton.domain.ledger import Bill, Hold
-from baton.domain.prices import Used
-from baton.engine.meter import Tally
-from support.cloud import Cloud
-from support.desk import KEYS, Desk
+from baton.core.errors import BatonError
+from baton.core.ledger_types import Bill, Hold
+from baton.core.messages import Sent, Text
+from baton.core.prices import Used
+from baton.core.run.metered_worker import Tally
+from baton.money import Ledger
+from support.fake_cloud import Cloud
+from support.metered_calls import KEYS, Desk
 
 POINTS = ("before hold", "after hold", "before send", "after send", "mid-stream", "before settle")
 WAITS = {"after send"}

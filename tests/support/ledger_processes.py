@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from baton.adapters.ledger import Ledger
-from baton.domain.chat import Purpose
-from baton.domain.errors import BudgetExceeded
-from baton.domain.ledger import Bill, Hold, Scope
-from baton.domain.prices import Price, Rates, Used
+from baton.core.errors import BudgetExceeded
+from baton.core.ledger_types import Bill, Hold, Scope
+from baton.core.messages import Purpose
+from baton.core.prices import Price, Rates, Used
+from baton.money import Ledger
 
 MINI = Price(Rates(250_000_000, 2_000_000_000, 25_000_000, 312_500_000), source="a test")
 CENT = 10**7
@@ -152,9 +152,9 @@ def call_until_killed(path: Path, bills: Path) -> None:
 
 def migrate_until_killed(path: Path, number: int, statement: int) -> None:
     """Open a ledger, and die before a statement of a migration, both counted from 0."""
-    from baton.adapters.ledger import opening
-    from baton.adapters.ledger.progress import Memory
-    from baton.adapters.ledger.schema import MIGRATIONS
+    from baton.money import ledger_file
+    from baton.money.loss_detection import Memory
+    from baton.money.schema import MIGRATIONS
 
     class Killing(tuple[str, ...]):
         def __iter__(self) -> Iterator[str]:
@@ -167,8 +167,8 @@ def migrate_until_killed(path: Path, number: int, statement: int) -> None:
     migrations[number] = replace(
         migrations[number], statements=Killing(migrations[number].statements)
     )
-    vars(opening)["MIGRATIONS"] = tuple(migrations)
-    opening.open_ledger(Memory(path))
+    vars(ledger_file)["MIGRATIONS"] = tuple(migrations)
+    ledger_file.open_ledger(Memory(path))
 
 
 def process(call: str) -> subprocess.Popen[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from baton.domain.library import Held, Progress
+from baton.download.progress import Progress
+from baton.models.model_types import Held
 
 
 async def last(steps: AsyncGenerator[Progress | Held]) -> Held:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from baton.adapters.local import LocalWorker, Manner, Memory, starter
-from baton.domain.chat import Chunk, Message, Request, Role, Shape, Text, Usage
+from baton.core.messages import Chunk, Message, Request, Role, Shape, Text, Usage
+from baton.workers.local import LocalWorker, Manner, Memory, starter
 
 SYSTEM = Message(Role.SYSTEM, starter().card.system)
 CAPITAL = "What is the capital of France?"

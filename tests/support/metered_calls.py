@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from baton.adapters.cloud import CloudWorker, Gateway, Patience
-from baton.adapters.ledger import Ledger
-from baton.domain.chat import Card, Chunk, Message, Request, Role, Sent, Text
-from baton.domain.errors import BatonError
-from baton.domain.labels import Label
-from baton.domain.ledger import Charge, Egress, Scope
-from baton.domain.prices import Price, Rates
-from baton.engine.meter import Metered, Purse, Tally
-from baton.engine.policy import ANYTHING, Terms
-from baton.secrets import PROVIDERS
-from support.cloud import Cloud, Fault, Received
+from baton.core.errors import BatonError
+from baton.core.labels import Label
+from baton.core.ledger_types import Charge, Egress, Scope
+from baton.core.messages import Card, Chunk, Message, Request, Role, Sent, Text
+from baton.core.prices import Price, Rates
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.policy import ANYTHING, Terms
+from baton.money import Ledger
+from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud import CloudWorker, Gateway, Patience
+from support.fake_cloud import Cloud, Fault, Received
 
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000), source="a test")
 """A prompt's token costs 1 micro-dollar, an answer's 4, a cached one 0.1, a kept one 1.25."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from baton.adapters.shelf import FolderShelf
-from baton.domain.errors import ConfigError
-from baton.domain.library import Record, Stamp
+from baton.core.errors import ConfigError
+from baton.models.model_types import Record, Stamp
+from baton.models.store import FolderShelf
 
 
 def record_of(number: int, who: str = "x") -> Record:

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from baton.children.routing import RouterFileError
-from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.routing.child import RouterFileError
 
 ODD: dict[str, Any] = {
     "nan": float("nan"),
@@ -98,9 +98,9 @@ def _act(text: str) -> None:
 
 
 if __name__ == "__main__":
-    stand_in = ModuleType("baton.children.routing.model")
+    stand_in = ModuleType("baton.routing.child.router_model")
     stand_in.__dict__.update(RouterModel=OddModel, RouterFileError=RouterFileError)
     sys.modules[stand_in.__name__] = stand_in
-    from baton.children import scorer
+    from baton.routing.child import main
 
-    scorer.main()
+    main.main()

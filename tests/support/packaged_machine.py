@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from baton import built as building
-from support.releases import PLATFORM, keys, program, publish
-from support.renewing import NEW, OLD, World
-from support.serving import FINE, Answer, Fault, Seen, Server
+from baton.platform import build_info as building
+from support.http_server import FINE, Answer, Fault, Seen, Server
+from support.sample_releases import PLATFORM, keys, program, publish
+from support.update_processes import NEW, OLD, World
 
 
 @dataclass

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import Script, ScriptedWorker, echo
-from baton.adapters.store import Store
-from baton.domain.chat import Card, Prompt
-from baton.domain.events import Started
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
-from baton.domain.signals import Signal
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits, Terms
-from baton.settings import find_paths
+from baton.core.events import Started
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Card, Prompt
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits, Terms
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import find_paths
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo
 
 SMALL = Card("small", "local", "SmolLM2 135M", context=8192, parameters=135_000_000)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from baton.adapters.store import Store
-from baton.settings import find_paths
+from baton.history import Store
+from baton.platform.settings import find_paths
 
 NOW = 1_790_000_000.0
 

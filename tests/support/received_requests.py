@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from support.http import Head
-from support.speech import Asked
+from support.http_connection import Head
+from support.provider_dialects import Asked
 
 BASES: Mapping[str, str] = {
     "openai": "/v1",

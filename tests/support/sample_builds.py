@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from support.single import ROOT, pack
+from support.single_file import ROOT, pack
 
 MINE = {"version": "0.2.0", "flavour": "full", "platform": "linux-x86_64", "gpu": ""}
 MACHINE = {"linux-x86_64": b"\x3e", "linux-aarch64": b"\xb7"}

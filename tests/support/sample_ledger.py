@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from baton.adapters.ledger import Ledger
-from baton.domain.chat import Purpose
-from baton.domain.ledger import Bill, Scope
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates, Used
+from baton.core.ledger_types import Bill, Scope
+from baton.core.messages import Purpose
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates, Used
+from baton.money import Ledger
 
 DOLLAR = Price(Rates(1000 * NANO, 1000 * NANO, 1000 * NANO, 1000 * NANO), source="a test")
 """A tenth of a cent for each token."""

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from baton.adapters.shelf import FolderShelf
-from baton.domain.library import Record
-from baton.settings import find_paths
-from cli.calling import Done
-from support.gguf import Tensor, Value, facts, header, vocabulary
+from baton.models.model_types import Record
+from baton.models.store import FolderShelf
+from baton.platform.settings import find_paths
+from support.command_line import Done
+from support.gguf_writer import Tensor, Value, facts, header, vocabulary
 
 WIDTH, WORDS, INSIDE, HEAD = 64, 261, 32, 32
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from baton.built import Built
-from baton.domain.releases import name_of
+from baton.download.releases import name_of
+from baton.platform.build_info import Built
 
 PLATFORM = "linux-x86_64"
 SIZE = 60_000

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import Script, ScriptedWorker, echo
-from baton.adapters.store import Store
 from baton.compose import Baton, library
-from baton.compose.local import LocalWorkers
-from baton.domain.chat import Card
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Terms
-from baton.settings import Paths, Settings
+from baton.compose.local_workers import LocalWorkers
+from baton.core.messages import Card
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Terms
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import Paths, Settings
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo
 
 Scripted = Callable[..., dict[str, ScriptedWorker]]
 """Puts workers with these ids (and scripts) in the place of the real ones; returns them."""

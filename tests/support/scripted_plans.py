@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Sent, Text, TurnStatus, Usage
-from baton.domain.errors import WorkerUnavailable
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label
-from baton.domain.ledger import Scope
-from baton.domain.money import NANO
-from baton.domain.plan import Plan, Step
-from baton.domain.prices import Price, Rates
-from baton.domain.view import RunView
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import ANYTHING, Limits, Terms
-from baton.engine.ports import NEW, Place, Question, Redactor, Strategy
-from baton.engine.run import Run
+from baton.core import events as ev
+from baton.core.errors import WorkerUnavailable
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Sent, Text, TurnStatus, Usage
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan, Step
+from baton.core.ports import NEW, Place, Question, Redactor, Strategy
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import ANYTHING, Limits, Terms
+from baton.core.run.run import Run
+from baton.core.view import RunView
+from baton.history import Store
+from baton.money import Ledger
 
 PATIENCE = 60
 """Seconds after which a test that hangs is taken for failed."""

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from baton.adapters.store import Store
-from baton.domain.chat import Attachment, Prompt, TurnStatus
-from baton.domain.events import Finished, Started
-from baton.domain.labels import Label
-from baton.engine.ports import Begun, Place
+from baton.core.events import Finished, Started
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Prompt, TurnStatus
+from baton.core.ports import Begun, Place
+from baton.history import Store
 
 NEW = Place()
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Prompt, Purpose, TurnStatus
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label
-from baton.domain.money import NANO
-from baton.domain.plan import Need, Plan, Step
-from baton.engine.ports import NEW
-from baton.settings import find_paths
+from baton.core import events as ev
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.messages import Finish, Prompt, Purpose, TurnStatus
+from baton.core.money import NANO
+from baton.core.plan.plan import Need, Plan, Step
+from baton.core.ports import NEW
+from baton.history import Store
+from baton.platform.settings import find_paths
 
 PLAN = Plan(
     (

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from baton.adapters.templates import read_templates
-from baton.domain.chat import Attachment, Card, Message, Purpose, Role, Shape, Turn, TurnStatus
-from baton.domain.errors import BatonError, WorkerError
-from baton.domain.events import Checked, Verdict
-from baton.domain.labels import Label
-from baton.domain.plan import Material, Need, Outcome, Plan, Step
-from baton.domain.prices import Price, Rates
-from baton.domain.routing import Estimate, Judgement
-from baton.engine.assign import assign
-from baton.engine.comparing import alike, judged
-from baton.engine.evidence import drafts
-from baton.engine.ports import Funds, Proposal, Route, Situation, Strategy
-from baton.engine.strategies import strategy
-from baton.engine.turns import scores_by_rule
+from baton.core.errors import BatonError, WorkerError
+from baton.core.events import Checked, Verdict
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Card, Message, Purpose, Role, Shape, Turn, TurnStatus
+from baton.core.plan.assignment import assign
+from baton.core.plan.plan import Material, Need, Outcome, Plan, Step
+from baton.core.plan.turn_roles import scores_by_rule
+from baton.core.ports import Funds, Proposal, Route, Situation, Strategy
+from baton.core.prices import Price, Rates
+from baton.core.routing_types import Estimate, Judgement
+from baton.core.run.router_validation import drafts
+from baton.core.strategies import strategy
+from baton.core.strategies._draft_scoring import alike, judged
+from baton.workers.template_files import read_templates
 
 BILLION = 1_000_000_000
 TINY = Card("tiny", "local", "Tiny", context=8192, parameters=135_000_000)
@@ -82,7 +82,7 @@ Say = Callable[[int, Step], "str | BatonError"]
 
 @dataclass
 class Desk:
-    """Where a strategy is played without workers (engine.ports.Desk)."""
+    """Where a strategy is played without workers (core.ports.Desk)."""
 
     situation: Situation
     money: Funds = RICH

@@ -1,6 +1,6 @@
 """A process that plays a plan of four steps and never gets past the third one.
 
-`python -m support.stuck HOME` prints `there` when two steps are finished and the third one's
+`python -m support.stuck_run HOME` prints `there` when two steps are finished and the third one's
 request is on its way, and waits to be killed.
 """
 
@@ -10,10 +10,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from baton.domain import events as ev
-from baton.domain.ledger import Policy
-from baton.domain.plan import Plan
-from support.acting import Actor, cloud, house, local, step, stops_at
+from baton.core import events as ev
+from baton.core.ledger_types import Policy
+from baton.core.plan.plan import Plan
+from support.scripted_plans import Actor, cloud, house, local, step, stops_at
 
 FOUR = Plan(
     (

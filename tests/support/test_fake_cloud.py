@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from baton.domain.prices import Price, Rates, Used
-from support.answer import tokens_of
-from support.cloud import BASES, REFUSED, Cloud, Fault, Manner, Reply
-from support.faults import UNCLEAR
+from baton.core.prices import Price, Rates, Used
+from support.cloud_answer import tokens_of
+from support.cloud_faults import UNCLEAR
+from support.fake_cloud import BASES, REFUSED, Cloud, Fault, Manner, Reply
 
 # A prompt's token costs 1 micro-dollar, an answer's 4, a cached one 0.1, a written one 1.25.
 PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000))
@@ -350,9 +350,9 @@ async def test_many_at_once_over_kept_connections() -> None:
 
 def test_one_in_a_process_of_its_own(tmp_path: Path) -> None:
     port, bills = tmp_path / "port", tmp_path / "bills"
-    command = [sys.executable, "-P", "-m", "support.cloud", "--port-file", str(port)]
+    command = [sys.executable, "-P", "-m", "support.fake_cloud", "--port-file", str(port)]
     command += ["--bill-file", str(bills), "--tokens", "5", "--usd-per-million", "2"]
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     path = os.pathsep.join([str(here), str(here.parent / "app")])
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as process:
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from support.hub import LOOP, Fault, Hub, in_seconds
+from support.fake_hub import LOOP, Fault, Hub, in_seconds
 
 CONTENT = bytes(range(256)) * 1200
 CLIENT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.gguf import Tensor, Value, facts, vocabulary, whole
+from support.gguf_writer import Tensor, Value, facts, vocabulary, whole
 
 WIDTH, WORDS, INSIDE, HEAD = 64, 300, 128, 32
 HEADS, KV_HEADS, LAYERS, WINDOW = 4, 2, 4, 256

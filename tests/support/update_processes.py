@@ -20,9 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from baton.domain.releases import Switch
-from support.downloads import PROCESSES
-from support.releases import PLATFORM, program
+from baton.download.releases import Switch
+from support.download_processes import PROCESSES
+from support.sample_releases import PLATFORM, program
 from support.small_disk import mounted
 
 OLD, NEW = "0.1.0", "0.2.0"
@@ -30,14 +30,14 @@ OLD, NEW = "0.1.0", "0.2.0"
 # What would else be imported for each command anew; one server makes all processes.
 PROCESSES.set_forkserver_preload(
     [
-        "baton.children.fetching.transfer",
-        "baton.adapters.downloads",
-        "baton.adapters.installed.starting",
-        "baton.cli.own",
+        "baton.download.child.transfer",
+        "baton.download",
+        "baton.install.version_probe",
+        "baton.cli.self_",
         "baton.cli.root",
-        "baton.compose.own",
-        "baton.engine.updating",
-        "baton.secrets",
+        "baton.compose.own_installation",
+        "baton.install.updater",
+        "baton.platform.secrets",
         "asyncio",
         "filelock",
         "multiprocessing.connection",
@@ -166,8 +166,8 @@ def _run(world: World, args: Sequence[str], more: dict[str, Any], pipe: Any) -> 
 
 def run_here(world: World, args: Sequence[str]) -> tuple[int, str]:
     """Run a command in this process, which is nothing else; return its code and what it said."""
-    from baton import built as building
     from baton.cli.root import run
+    from baton.platform import build_info as building
 
     said = world.root / f"said-{os.getpid()}"
     for stream in (1, 2):
@@ -198,9 +198,9 @@ def _prepare(world: World) -> None:
 
 _IN_CHILD = """
 import sys
-if "baton.children.fetcher" in sys.orig_argv:
+if "baton.download.child.main" in sys.orig_argv:
     sys.path.append({tests!r})
-    from support.renewing import watched_in_child
+    from support.update_processes import watched_in_child
     watched_in_child({root!r}, {number})
     sys.path.remove({tests!r})
 """
@@ -286,7 +286,7 @@ def _switch_all(jobs: Sequence[tuple[World, Switch, int]], pipe: Any) -> None:
 
 def switch_here(world: World, switch: Switch, kill_at: int | None = None) -> list[str]:
     """Do the same in this process; with `kill_at`, its steps are counted."""
-    from baton.adapters.installed import Installation
+    from baton.install import Installation
 
     steps = Steps(world.prefix, kill_at or 0)
     if kill_at is not None:

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows as rr  # noqa: E402
 from bench_router import Carried, Covered, Figures, of_64_tokens  # noqa: E402
 from routing_pairs import Pair  # noqa: E402
 
-from baton.domain.routing import Estimate  # noqa: E402
+from baton.core.routing_types import Estimate  # noqa: E402
 
 ODD = frozenset({"odd"})
 

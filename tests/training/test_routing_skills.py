@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from baton.domain.plan import KINDS
+from baton.core.plan.plan import KINDS
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from routing_skills import skill_table
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def drawn(chances: dict[str, float], count: int = 400) -> dict[str, np.ndarray]:

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baton.children.routing.heads import ARRAYS, WORDS, Heads
-from baton.children.routing.model import RouterModel
-from baton.domain.plan import KINDS
-from baton.domain.routing import Candidate
+from baton.core.plan.plan import KINDS
+from baton.core.routing_types import Candidate
+from baton.routing.child.first_stage import ARRAYS, WORDS, Heads
+from baton.routing.child.router_model import RouterModel
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import routing_rows  # noqa: E402
 import train_router  # noqa: E402

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from baton.domain import events as ev
-from baton.domain.chat import Card, Finish, Purpose
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label
-from baton.domain.plan import Plan, direct
-from baton.domain.view import RunView, folded
-from baton.tui import facts
-from baton.tui.playing import replay
-from baton.tui.workflow import summary, told_route
+from baton.core import events as ev
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.messages import Card, Finish, Purpose
+from baton.core.plan.plan import Plan, direct
+from baton.core.view import RunView, folded
+from baton.tui import answer_summary
+from baton.tui.prompt_queue import replay
+from baton.tui.workflow_text import summary, told_route
 
 GPT = Card("gpt", "cloud", "GPT", Label.CLOUD, remote=True)
 ROSTER = {
@@ -48,7 +48,7 @@ def asked(*more: ev.Event) -> RunView:
 
 
 def shown(run: RunView) -> list[str]:
-    return [part.text for part in facts.parts_of(run, ROSTER)]
+    return [part.text for part in answer_summary.parts_of(run, ROSTER)]
 
 
 def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:

@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 from textual.selection import SELECT_ALL
 
-from baton.adapters.router import Versions
-from baton.adapters.scripted import Script
-from baton.adapters.store import Store
-from baton.domain.chat import Chunk, Prompt, Request, Role, Text, TurnStatus
-from baton.domain.errors import StoreError, WorkerError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.routing import Candidate, Learned, Rated
-from baton.domain.signals import Signal
-from baton.engine.learning import Tutor
-from baton.engine.ports import Place
-from baton.tui.screens.judging import NEWS
+from baton.core.errors import StoreError, WorkerError
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Chunk, Prompt, Request, Role, Text, TurnStatus
+from baton.core.ports import Place
+from baton.core.routing_types import Candidate, Learned, Rated
+from baton.history import Store
+from baton.routing import Versions
+from baton.routing.personalisation import Tutor
+from baton.tui.chat.answer_feedback import NEWS
 from baton.tui.widgets.answer import Answer
-from baton.tui.widgets.turn import TurnView
-from tui.stage import GPT, Stage, afar, staged
+from baton.tui.widgets.turn_view import TurnView
+from baton.workers.scripted_worker import Script
+from support.app_session import GPT, Stage, afar, staged
 
 
 def say(request: Request) -> Iterable[Chunk]:

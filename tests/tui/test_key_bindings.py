@@ -10,11 +10,11 @@ import pytest
 from textual import events
 from textual.binding import Binding
 
-from baton.domain.chat import Chunk, Request, Text
-from baton.domain.errors import ConfigError
-from baton.tui import keys
-from baton.tui.editor import edit
-from tui.stage import Stage, staged
+from baton.core.errors import ConfigError
+from baton.core.messages import Chunk, Request, Text
+from baton.tui import key_bindings
+from baton.tui.external_editor import edit
+from support.app_session import Stage, staged
 
 CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
 
@@ -188,7 +188,7 @@ async def test_keys_can_be_rebound(tmp_path: Path) -> None:
 
 def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
-        keys.check({"prompt.sent": "f5"})
+        key_bindings.check({"prompt.sent": "f5"})
     assert "'prompt.send'" in caught.value.hint
 
 
@@ -197,23 +197,23 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
         await stage.press("f1")
         await stage.until(lambda: screen_of(stage) == "HelpScreen")
         seen = stage.see()
-        for group in keys.GROUPS.values():
+        for group in key_bindings.GROUPS.values():
             for binding in group:
                 assert isinstance(binding, Binding)
-                assert keys.shown(binding, {}) in seen
+                assert key_bindings.shown(binding, {}) in seen
                 assert binding.tooltip in seen
         assert "/regenerate" in seen
 
 
 async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     """No key is shown that nothing answers to."""
-    from baton.tui.screens.conversations import ConversationsScreen
-    from baton.tui.screens.egress import EgressScreen
-    from baton.tui.screens.models import ModelsScreen
-    from baton.tui.screens.money import MoneyScreen
-    from baton.tui.screens.rename import RenameScreen
-    from baton.tui.screens.workflow import StepScreen, WorkflowScreen
-    from baton.tui.widgets.question import ChoiceView
+    from baton.tui.screens.conversations_screen import ConversationsScreen
+    from baton.tui.screens.egress_screen import EgressScreen
+    from baton.tui.screens.models_screen import ModelsScreen
+    from baton.tui.screens.money_screen import MoneyScreen
+    from baton.tui.screens.rename_screen import RenameScreen
+    from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
+    from baton.tui.widgets.question_view import ChoiceView
 
     async with staged(tmp_path) as stage:
         owners = {
@@ -230,8 +230,8 @@ async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
             "Money": MoneyScreen,
             "What left this machine": EgressScreen,
         }
-        assert list(owners) == list(keys.GROUPS)
-        for name, group in keys.GROUPS.items():
+        assert list(owners) == list(key_bindings.GROUPS)
+        for name, group in key_bindings.GROUPS.items():
             for binding in group:
                 assert isinstance(binding, Binding)
                 scope, _, action = binding.action.partition("(")[0].rpartition(".")
@@ -268,9 +268,9 @@ async def test_no_line_of_the_help_is_broken_on_a_small_screen(tmp_path: Path) -
             seen.append(stage.see())
             await stage.press("pagedown")
         text = "\n".join(seen)
-        for binding in [binding for group in keys.GROUPS.values() for binding in group]:
+        for binding in [binding for group in key_bindings.GROUPS.values() for binding in group]:
             assert isinstance(binding, Binding)
-            assert f"{keys.shown(binding, {})}  " in text
+            assert f"{key_bindings.shown(binding, {})}  " in text
             assert f"  {binding.tooltip}  {binding.id}" in text
 
 

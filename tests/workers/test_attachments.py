@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.files import decode, mentions, read_attachment
-from baton.domain.errors import ConfigError
+from baton.core.errors import ConfigError
+from baton.workers.attachments import decode, mentions, read_attachment
 
 MB = 2**20
 

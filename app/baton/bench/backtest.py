@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.engine.pacing import Pacing
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.spending.pace_controller import Pacing
 
 HAPPENED = "as it was"
 """The name of what really happened, beside the policies'."""

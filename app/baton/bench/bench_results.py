@@ -9,9 +9,9 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from baton.domain.errors import ConfigError, StoreError
-from baton.durable import open_private
-from baton.engine.bench import Played
+from baton.bench.strategy_bench import Played
+from baton.core.errors import ConfigError, StoreError
+from baton.platform.durable_files import open_private
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -11,25 +11,35 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from baton.domain.chat import Message, Purpose, Request, Role, Shape, Text, Turn, TurnStatus, Usage
-from baton.domain.errors import PlanError, WorkerError, WorkerUnavailable
-from baton.domain.labels import Label
-from baton.domain.plan import Material, Plan
-from baton.engine.assign import assign
-from baton.engine.conductor import LanguageConductor
-from baton.engine.conductor_score import (
+from baton.bench.conductor_score import (
     Episode,
     PlanScore,
     bootstrap_interval,
     score_plan,
     value_text,
 )
-from baton.engine.mastery import SkillTable
-from baton.engine.meter import Metered, Purse, Tally
-from baton.engine.plan_lines import TOOL_HEADS, parse_lines
-from baton.engine.policy import Limits, Terms
-from baton.engine.ports import NO_MONEY, Funds, Router, Situation, Worker
-from baton.engine.request_parts import TrainedConductor, Written, split
+from baton.core.errors import PlanError, WorkerError, WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.messages import (
+    Message,
+    Purpose,
+    Request,
+    Role,
+    Shape,
+    Text,
+    Turn,
+    TurnStatus,
+    Usage,
+)
+from baton.core.plan.assignment import assign
+from baton.core.plan.conductor import LanguageConductor
+from baton.core.plan.plan import Material, Plan
+from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
+from baton.core.plan.request_parts import TrainedConductor, Written, split
+from baton.core.plan.skill_table import SkillTable
+from baton.core.ports import NO_MONEY, Funds, Router, Situation, Worker
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.policy import Limits, Terms
 
 _TERMS, _LIMITS = Terms(mode="local", offline=True), Limits(label=Label.LOCAL)
 
@@ -104,7 +114,7 @@ def _right(drawn: Iterable[DrawnPlan]) -> float | None:
 
 
 class EpisodeDesk:
-    """What a conductor has at hand for one episode (engine.ports.PlanDesk)."""
+    """What a conductor has at hand for one episode (core.ports.PlanDesk)."""
 
     def __init__(self, situation: Situation, workers: Mapping[str, Worker]) -> None:
         self._situation = situation

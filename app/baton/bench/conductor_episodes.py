@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from baton.engine.conductor_score import Episode, ExpectedPart
+from baton.bench.conductor_score import Episode, ExpectedPart
 
 FILE = Path(__file__).with_name("conductor_episodes.toml")
 

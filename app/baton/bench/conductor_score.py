@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
 
-from baton.domain.plan import PROMPT, Plan, Step, single
-from baton.engine.plan_lines import TOOL_HEADS
+from baton.core.plan.plan import PROMPT, Plan, Step, single
+from baton.core.plan.plan_lines import TOOL_HEADS
 
 MODEL_CREDIT = 0.5
 """What a tool's part is worth that a model does in words: it may come out wrong."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from baton.domain.errors import ConfigError
-from baton.domain.grading import (
+from baton.core.errors import ConfigError
+from baton.core.plan.answer_grades import (
     CHOICE,
     KINDS,
     NUMBER,

@@ -10,11 +10,11 @@ import hashlib
 import re
 from collections.abc import AsyncGenerator, Mapping
 
-from baton.domain.chat import Card, Chunk, Finish, Request, Role, Sent, Text, Usage
-from baton.domain.errors import WorkerError
-from baton.domain.grading import Dataset, Recorded, tokens_in
-from baton.domain.labels import Label
-from baton.domain.prices import FREE, Price
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.messages import Card, Chunk, Finish, Request, Role, Sent, Text, Usage
+from baton.core.plan.answer_grades import Dataset, Recorded, tokens_in
+from baton.core.prices import FREE, Price
 
 NOWHERE = "replay"
 """Where a replayed request says it goes."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from baton.domain.chat import Card, Prompt
-from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded, WorkerUnavailable
-from baton.domain.events import Called, Decision, Event, Failed, Offered, StepFailed
-from baton.domain.grading import (
+from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, WorkerUnavailable
+from baton.core.events import Called, Decision, Event, Failed, Offered, StepFailed
+from baton.core.hold_decision import overcharge
+from baton.core.messages import Card, Prompt
+from baton.core.plan.answer_grades import (
     PYTHON,
     Dataset,
     Question,
@@ -21,11 +22,10 @@ from baton.domain.grading import (
     tokens_in,
     wilson,
 )
-from baton.domain.prices import FREE, Used
-from baton.domain.spending import overcharge
-from baton.domain.view import RunView
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits
+from baton.core.prices import FREE, Used
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.view import RunView
 
 Execute = Callable[[str, str], Awaitable[str]]
 """Runs Python, then tests of it, where it can do no harm; returns what is printed and how it ended.

@@ -12,8 +12,8 @@ import click
 
 from baton.cli import INTERRUPTED, interrupts
 from baton.cli.output import emit, talk
-from baton.domain.errors import BatonError, ConfigError, StoreError
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError, ConfigError, StoreError
+from baton.core.sanitiser import one_line
 
 
 def guarded(command: Callable[[], Any], args: Sequence[str]) -> int:
@@ -49,7 +49,7 @@ def _fail(error: Exception, args: Sequence[str]) -> int:
     told = _explain(error)
     options = list(takewhile(lambda word: word != "--", args))
     if "--json" in options or "--events" in options:
-        from baton.cli.result import failure_line
+        from baton.cli.json_output import failure_line
 
         line = failure_line(told, options)
         try:
@@ -84,8 +84,8 @@ def _unknown(name: str, path: str, near: Sequence[str] | None) -> ConfigError:
 
 
 def _unexpected(error: Exception) -> BatonError:
-    from baton.settings import find_paths
-    from baton.tui.crash import write_report
+    from baton.platform.settings import find_paths
+    from baton.tui.crash_report import write_report
 
     kind = type(error).__name__
     try:

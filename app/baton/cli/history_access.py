@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from baton.adapters.store import Store
 from baton.cli.output import talk
-from baton.domain.errors import ConfigError
-from baton.domain.history import RunRecord
-from baton.settings import find_paths
+from baton.core.errors import ConfigError
+from baton.core.history_types import RunRecord
+from baton.history import Store
+from baton.platform.settings import find_paths
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from baton.cli.output import to_json
-from baton.domain.errors import BatonError
-from baton.domain.events import Called, Event, Offered, Routed
-from baton.domain.money import format_usd
-from baton.domain.spending import overcharge
-from baton.domain.view import RunView, StepView
+from baton.core.errors import BatonError
+from baton.core.events import Called, Event, Offered, Routed
+from baton.core.hold_decision import overcharge
+from baton.core.money import format_usd
+from baton.core.view import RunView, StepView
 
 SCHEMA = 1
 

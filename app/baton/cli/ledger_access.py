@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from baton.adapters.ledger import Ledger
 from baton.cli.output import talk
 from baton.compose import open_ledger
-from baton.settings import find_paths
+from baton.money import Ledger
+from baton.platform.settings import find_paths
 
 T = TypeVar("T")
 

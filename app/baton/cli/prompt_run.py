@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from functools import partial
 
 from baton.cli import interrupts
-from baton.cli.asking import Asker
-from baton.cli.failures import complain
-from baton.cli.forms import AsEvents, AsJson, AsText, Form, Special
+from baton.cli.error_report import complain
+from baton.cli.json_output import ASK_AGAIN, is_drawn, overcharges
 from baton.cli.output import Output, unwritable
-from baton.cli.result import ASK_AGAIN, is_drawn, overcharges
 from baton.cli.resume import way_on
-from baton.domain.chat import Prompt
-from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded
-from baton.domain.events import Decision, Phase, Progress
-from baton.domain.view import RunView, doing
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits
-from baton.engine.ports import Ask, Place
-from baton.engine.run import Run
-from baton.os_signals import ENDING, hear, is_ignored, unhear
+from baton.cli.run_renderers import AsEvents, AsJson, AsText, Form, Special
+from baton.cli.terminal_questions import Asker
+from baton.core.errors import BY_NAME, BatonError, BudgetExceeded
+from baton.core.events import Decision, Phase, Progress
+from baton.core.messages import Prompt
+from baton.core.ports import Ask, Place
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.run.run import Run
+from baton.core.view import RunView, doing
+from baton.platform.os_signals import ENDING, hear, is_ignored, unhear
 
 _PATIENCE = 0.5
 """Once the person wants to leave: how many seconds a reader that has paused is waited for."""

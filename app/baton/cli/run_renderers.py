@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from baton.cli.asking import Asker
+from baton.cli.json_output import as_object, event_object
 from baton.cli.output import Output, to_json
-from baton.cli.result import as_object, event_object
-from baton.domain.events import (
+from baton.cli.terminal_questions import Asker
+from baton.core.events import (
     Event,
     Planned,
     StepFailed,
@@ -18,7 +18,7 @@ from baton.domain.events import (
     StepSkipped,
     StepText,
 )
-from baton.domain.view import RunView, doing
+from baton.core.view import RunView, doing
 
 
 class Form(Protocol):

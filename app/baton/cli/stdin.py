@@ -5,10 +5,10 @@ from __future__ import annotations
 import select
 import sys
 
-from baton.adapters.files import decode
 from baton.cli.output import talk
-from baton.domain.errors import ConfigError
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.errors import ConfigError
+from baton.workers.attachments import decode
 
 LIMIT = 8 * 10**6
 """How many bytes may be piped in."""

@@ -6,11 +6,11 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label, reach
-from baton.domain.plan import FILE, HISTORY, PROMPT, Need, Step
-from baton.domain.sanitise import one_line
-from baton.domain.view import RunView, StepView, folded
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label, reach
+from baton.core.plan.plan import FILE, HISTORY, PROMPT, Need, Step
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView, folded
 
 _LONGEST = 4000
 """An instruction is shown whole: a person decides by it. This many characters are none."""

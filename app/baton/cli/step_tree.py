@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from baton.cli.steps import told_access, told_need, told_place, told_subtask, wrapped
-from baton.domain.chat import Finish
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least
-from baton.domain.view import RunView, StepView
+from baton.cli.step_text import told_access, told_need, told_place, told_subtask, wrapped
+from baton.core.hold_decision import at_least
+from baton.core.messages import Finish
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
 
 _DEEPEST = 6
 """Steps below this depth are not indented further: a terminal has 80 columns."""

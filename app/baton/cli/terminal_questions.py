@@ -9,10 +9,10 @@ import sys
 from collections.abc import Mapping
 
 from baton.cli.output import Output
-from baton.domain.ledger import Scope
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least, at_most
-from baton.engine.ports import Offer, Question
+from baton.core.hold_decision import at_least, at_most
+from baton.core.ledger_types import Scope
+from baton.core.ports import Offer, Question
+from baton.core.sanitiser import one_line
 
 
 class Asker:

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from baton.cli.booked import columns, with_ledger
+from baton.cli.history_access import with_store
+from baton.cli.ledger_access import columns, with_ledger
 from baton.cli.output import emit, emit_json
-from baton.cli.stored import with_store
-from baton.domain.ledger import Policy, Scope, Thrift
-from baton.domain.money import format_usd, show_usd
-from baton.settings import Settings, find_paths, load
+from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.money import format_usd, show_usd
+from baton.platform.settings import Settings, find_paths, load
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
-    from baton.domain.ledger import Standing
-    from baton.engine.forecast import Course, Forecast, Prospect
+    from baton.core.ledger_types import Standing
+    from baton.core.spending.forecast import Course, Forecast, Prospect
+    from baton.money import Ledger
 
 _NAMES = {Scope.DAY: "today", Scope.MONTH: "this month"}
 _ENDS = {Scope.DAY: "by midnight", Scope.MONTH: "by its end"}
@@ -26,7 +26,7 @@ _DAYS = 30
 
 def show(as_json: bool) -> None:
     """Print the forecast."""
-    from baton.engine.forecast import forecast
+    from baton.core.spending.forecast import forecast
 
     settings, now = load(find_paths().config_file), time.time()
     ceilings = settings.budget.ceilings
@@ -62,7 +62,7 @@ def _course(course: Course) -> str:
 
 def _prospects(found: Forecast, settings: Settings) -> list[str]:
     """Say what each pace comes to, or why nobody can tell."""
-    from baton.engine.forecast import ENOUGH_DAYS, ENOUGH_PROMPTS
+    from baton.core.spending.forecast import ENOUGH_DAYS, ENOUGH_PROMPTS
 
     prompts = f"{found.weighed} prompt{'s' * (found.weighed != 1)}"
     days = f"{found.days} day{'s' * (found.days != 1)}"

@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError
-from baton.domain.sampling import chosen, ours
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.settings import CloudWorker, LocalWorker, ServerWorker, Settings, Worker
+from baton.core.byte_format import show_size
+from baton.core.errors import BatonError
+from baton.core.messages import Card
+from baton.core.sampling_settings import chosen, ours
+from baton.core.sanitiser import one_line
+from baton.platform.settings import CloudWorker, LocalWorker, ServerWorker, Settings, Worker
 
 _ORIGINS = ("settings", "model", "file", "baton")
 _SAID_BY = ("config.toml", "suits this model", "its file", "Baton's own")
@@ -44,8 +44,8 @@ def manner_of(card: Card, settings: Settings, file: Path | None) -> Manner:
 
 
 def _sampling(entry: LocalWorker, file: Path | None) -> Mapping[str, tuple[float, int]]:
-    from baton.adapters.local import STARTER, find_model
-    from baton.adapters.local.files import read_file
+    from baton.workers.local import STARTER, find_model
+    from baton.workers.local.model_file import read_file
 
     try:
         if file is None:

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import click
 
+from baton.cli.json_output import overcharges
 from baton.cli.output import talk
-from baton.cli.result import overcharges
 from baton.compose import compose
-from baton.domain.chat import Card, Message, Prompt, Role, input_bound
-from baton.domain.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
-from baton.domain.labels import Label
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least
-from baton.domain.view import RunView
-from baton.engine.policy import Limits, Terms, check
-from baton.settings import Paths, Settings
+from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
+from baton.core.hold_decision import at_least
+from baton.core.labels import Label
+from baton.core.messages import Card, Message, Prompt, Role, input_bound
+from baton.core.run.policy import Limits, Terms, check
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView
+from baton.platform.settings import Paths, Settings
 
 TOKENS = 8
 OUTSIDE_TOKENS = 16

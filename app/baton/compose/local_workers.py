@@ -9,7 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.local import (
+from baton.core.errors import BatonError, ModelFileError
+from baton.core.messages import Card
+from baton.gguf.memory_fit import LIMIT
+from baton.platform.settings import LocalWorker as LocalSettings
+from baton.platform.settings import Paths, Settings
+from baton.workers.local import (
     STARTER,
     LocalWorker,
     Manner,
@@ -20,16 +25,11 @@ from baton.adapters.local import (
     find_model,
     starter,
 )
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError, ModelFileError
-from baton.domain.fit import LIMIT
-from baton.settings import LocalWorker as LocalSettings
-from baton.settings import Paths, Settings
 
 if TYPE_CHECKING:
-    from baton.domain.library import Held
-    from baton.domain.machine import Machine
-    from baton.engine.library import Library
+    from baton.core.machine import Machine
+    from baton.models.library import Library
+    from baton.models.model_types import Held
 
     Loading = tuple[Path, int, int, int, str, bool]
     """What makes out that two workers load the same: file, context, threads, GPU layers, kv, force.
@@ -47,10 +47,10 @@ NOTHING_HERE = ModelFileError(
 
 def library(settings: Settings, paths: Paths) -> Library:
     """Return the models on this machine, and the way others come to it; nothing is read yet."""
-    from baton.adapters.catalogue import read_catalogue
-    from baton.adapters.downloads import HubSupply
-    from baton.adapters.shelf import FolderShelf
-    from baton.engine.library import Library
+    from baton.download import HubSupply
+    from baton.models.catalogue import read_catalogue
+    from baton.models.library import Library
+    from baton.models.store import FolderShelf
 
     return Library(
         FolderShelf(paths.models),
@@ -76,8 +76,8 @@ async def _machine(folder: Path, allowed: int) -> Machine:
     """
     import asyncio
 
-    from baton.adapters.hardware import machine
-    from baton.adapters.local import gpus
+    from baton.platform import machine
+    from baton.workers.local import gpus
 
     found = await asyncio.to_thread(machine, folder, await gpus())
     most = int(allowed / LIMIT) if allowed else found.memory

@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import baton
-from baton import built as building
-from baton.domain.errors import ConfigError
-from baton.settings import Paths
+from baton.core.errors import ConfigError
+from baton.platform import build_info as building
+from baton.platform.settings import Paths
 
 if TYPE_CHECKING:
-    from baton.adapters.installed import Belongings, Installation
-    from baton.engine.updating import Updating
+    from baton.install import Belongings, Installation
+    from baton.install.updater import Updating
 
 
 def updating(paths: Paths, *, offline: bool = False) -> Updating:
     """Return what changes this installation. Raises ConfigError where it isn't one."""
-    from baton.adapters.downloads import SignedReleases
-    from baton.engine.updating import Updating
+    from baton.download import SignedReleases
+    from baton.install.updater import Updating
 
     installed = installation(paths)
     built = building.built()
@@ -30,7 +30,7 @@ def updating(paths: Paths, *, offline: bool = False) -> Updating:
 
 def belongings(paths: Paths) -> Belongings:
     """Return what belongs to this installation. Raises ConfigError where it isn't one."""
-    from baton.adapters.installed import Belongings
+    from baton.install import Belongings
 
     place = installation(paths).place
     return Belongings(place, paths.config, paths.data, paths.state, paths.cache)
@@ -38,7 +38,7 @@ def belongings(paths: Paths) -> Belongings:
 
 def installation(paths: Paths) -> Installation:
     """Return this installation. Raises ConfigError where `baton self` can't change it."""
-    from baton.adapters.installed import Installation
+    from baton.install import Installation
 
     file = building.binary()
     if building.built() is None or file is None:

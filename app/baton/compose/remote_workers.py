@@ -6,21 +6,21 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from baton.domain.chat import Card
-from baton.domain.labels import Label, reach
-from baton.domain.prices import FREE
-from baton.settings import CloudWorker as CloudSettings
-from baton.settings import LocalWorker as LocalSettings
-from baton.settings import Paths, Settings
-from baton.settings import ServerWorker as ServerSettings
+from baton.core.labels import Label, reach
+from baton.core.messages import Card
+from baton.core.prices import FREE
+from baton.platform.settings import CloudWorker as CloudSettings
+from baton.platform.settings import LocalWorker as LocalSettings
+from baton.platform.settings import Paths, Settings
+from baton.platform.settings import ServerWorker as ServerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from baton.adapters.cloud import Gateway
-    from baton.adapters.ledger import Ledger
-    from baton.engine.ports import Worker
-    from baton.settings import Effort
+    from baton.core.ports import Worker
+    from baton.money import Ledger
+    from baton.platform.settings import Effort
+    from baton.workers.cloud import Gateway
 
 
 def outside_workers(
@@ -30,7 +30,7 @@ def outside_workers(
     entries = [worker for worker in settings.roster if not isinstance(worker, LocalSettings)]
     if not entries:
         return None, {}
-    from baton.adapters.cloud import CloudWorker, Gateway
+    from baton.workers.cloud import CloudWorker, Gateway
 
     cloud = settings.cloud
     gateway = Gateway(
@@ -55,7 +55,7 @@ def outside_workers(
 
 def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
     """Return what is known of a worker elsewhere before it was ever called."""
-    from baton.adapters.prices import facts, price_of, thinking
+    from baton.workers.cloud.price_table import facts, price_of, thinking
 
     cloud = isinstance(entry, CloudSettings)
     provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)

@@ -1,1 +1,1 @@
-"""The pure core: words of the domain and rules over them. Standard library only, no I/O."""
+"""Prompt in, events out: the shared vocabulary, and the way of one prompt."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from baton.domain.chat import Card
+from baton.core.messages import Card
 
 
 class Role(StrEnum):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from baton.domain.chat import Finish, Purpose
-from baton.domain.plan import Plan
+from baton.core.messages import Finish, Purpose
+from baton.core.plan.plan import Plan
 
 
 class Phase(StrEnum):

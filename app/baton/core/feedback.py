@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from baton.domain.routing import Candidate, Rated
+from baton.core.routing_types import Candidate, Rated
 
 
 class Signal(StrEnum):

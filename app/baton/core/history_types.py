@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from baton.domain.chat import Role
-from baton.domain.events import Event
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.signals import Signal
+from baton.core.events import Event
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from baton.domain.errors import BudgetExceeded, MoneyHeld
-from baton.domain.ledger import Bill, Hold, Room, Scope
-from baton.domain.money import NANO, exact_usd, show_usd
-from baton.domain.sanitise import one_line
+from baton.core.errors import BudgetExceeded, MoneyHeld
+from baton.core.ledger_types import Bill, Hold, Room, Scope
+from baton.core.money import NANO, exact_usd, show_usd
+from baton.core.sanitiser import one_line
 
 MOST = 10**6 * NANO
 """The largest amount for one call and for a ceiling, so that sums always fit SQLite's integers."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from baton.domain.chat import Purpose
-from baton.domain.prices import Price
+from baton.core.messages import Purpose
+from baton.core.prices import Price
 
 USEFUL_TOKENS = 256
 """A cap below this makes no useful answer: such a call is refused (unless less was asked for)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from baton.domain.chat import Attachment, Role, Turn, TurnStatus
-from baton.domain.history import Conversation
-from baton.domain.labels import Label
-from baton.domain.sanitise import one_line
+from baton.core.history_types import Conversation
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Role, Turn, TurnStatus
+from baton.core.sanitiser import one_line
 
 _ENDINGS = {
     TurnStatus.STREAMING: "still being written",

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
 
-from baton.domain.labels import Label
-from baton.domain.prices import FREE, Price
-from baton.domain.sanitise import one_line
+from baton.core.labels import Label
+from baton.core.prices import FREE, Price
+from baton.core.sanitiser import one_line
 
 
 class Role(StrEnum):

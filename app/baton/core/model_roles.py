@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from baton.domain.catalogue import Role
+from baton.core.catalogue_types import Role
 
 STARTER = "small"
 """The starter model's worker, to whose place any model is better suited."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 
-from baton.domain.errors import ConfigError
-from baton.domain.sanitise import one_line
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
 
 NANO = 10**9
 _MOST = 1_000_000  # dollars; beyond this a ceiling is a typing mistake

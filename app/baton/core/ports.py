@@ -6,7 +6,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from baton.domain.chat import (
+from baton.core.errors import BudgetExceeded
+from baton.core.events import Checked, Event
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Policy, Scope, Standing
+from baton.core.messages import (
     Card,
     Chunk,
     Message,
@@ -17,15 +21,11 @@ from baton.domain.chat import (
     Turn,
     TurnStatus,
 )
-from baton.domain.errors import BudgetExceeded
-from baton.domain.events import Checked, Event
-from baton.domain.labels import Label
-from baton.domain.ledger import Bill, Hold, Policy, Scope, Standing
-from baton.domain.plan import Material, Need, Outcome, Plan
-from baton.domain.prices import Used
-from baton.domain.redaction import Redacted
-from baton.domain.routing import Draft, Estimate, Judgement
-from baton.engine.policy import ANYTHING, Limits
+from baton.core.plan.plan import Material, Need, Outcome, Plan
+from baton.core.prices import Used
+from baton.core.redaction_types import Redacted
+from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.run.policy import ANYTHING, Limits
 
 
 class Worker(Protocol):
@@ -210,7 +210,7 @@ class Router(Protocol):
     async def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
-        """Return a row for each role of engine.turns: a score for each worker in it.
+        """Return a row for each role of core.plan.turn_roles: a score for each worker in it.
 
         `position` and `workers` are what that module's figures say of them.
         """
@@ -282,7 +282,7 @@ class Situation:
     `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
     ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: whoever
     may not see it, or has no price, isn't there. `conductor` was named by the person to draw plans
-    (or ""; engine.roles.RULE: no model may). `mode` is auto, local, mini or ultra, `limits` what
+    (or ""; core.model_roles.RULE: no model may). `mode` is auto, local, mini or ultra, `limits` what
     the person allows. `prefer` names the worker for tasks of a kind; `choice` says in a sentence
     that `worker` answers for that reason (or "").
     """
@@ -369,7 +369,7 @@ class Desk(PlanDesk, Protocol):
     async def score_turns(
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
-        """Return a row for each role of engine.turns: a score for each worker in it."""
+        """Return a row for each role of core.plan.turn_roles: a score for each worker in it."""
         ...
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from baton.domain.chat import Finish
-from baton.domain.events import (
+from baton.core.events import (
     Called,
     Cancelled,
     Checked,
@@ -32,7 +31,8 @@ from baton.domain.events import (
     Trimmed,
     Weighed,
 )
-from baton.domain.plan import Plan, Step
+from baton.core.messages import Finish
+from baton.core.plan.plan import Plan, Step
 
 _LACKS = {
     Finish.FILTER: "The provider's content filter ended the answer, so it is not whole.",

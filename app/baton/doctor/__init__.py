@@ -1,7 +1,7 @@
 """Whether the parts of Baton load and work here, each tried in a child process of its own."""
 
-from baton.adapters.trials.offline import Watched, baton_command, watch_program
-from baton.adapters.trials.trial import PARTS, Faulty, Tried, processor, try_part
+from baton.doctor.offline_watch import Watched, baton_command, watch_program
+from baton.doctor.self_test_process import PARTS, Faulty, Tried, processor, try_part
 
 __all__ = [
     "PARTS",

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from baton.built import binary
-from baton.children.process import command as child_command
+from baton.ipc.process import command as child_command
+from baton.platform.build_info import binary
 
 _MARGIN_SECONDS = 30.0
 """How much longer than its program the watching process may take."""
@@ -18,7 +18,7 @@ _MARGIN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What became of a watched program: see `children.network_watch`.
+    """What became of a watched program: see `doctor.child.network_watch`.
 
     `means` are those by which it had no network, none where this machine has none: then it wasn't
     run. `attempts` counts the sockets that were asked for, by family. `status` is None where the

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.children.framing import Frame
-from baton.children.process import Child, Died, environment
-from baton.children.trials import PARTS as _PARTS
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError
+from baton.core.sanitiser import one_line
+from baton.doctor.child import PARTS as _PARTS
+from baton.ipc.frames import Frame
+from baton.ipc.process import Child, Died, environment
 
 PARTS = tuple(_PARTS)
 """What can be tried, in the order in which it is told."""

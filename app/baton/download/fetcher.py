@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from baton.children.process import Child, environment
-from baton.children.supervisor import Supervisor, start
+from baton.ipc.process import Child, environment
+from baton.ipc.supervisor import Supervisor, start
 
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 

@@ -1,4 +1,4 @@
-"""Model files from hubs and addresses; see engine.supply.Supply."""
+"""Model files from hubs and addresses; see models.ports.Supply."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from baton.adapters.downloads.fetcher import Fetcher
-from baton.children import framing
-from baton.children.process import Died
-from baton.domain.catalogue import Offer, Source
-from baton.domain.errors import (
+from baton.core.catalogue_types import Offer, Source
+from baton.core.errors import (
     BatonError,
     ConfigError,
     ModelFileError,
@@ -24,9 +21,12 @@ from baton.domain.errors import (
     WorkerError,
     WorkerUnavailable,
 )
-from baton.domain.gguf import Header
-from baton.domain.library import Progress
-from baton.domain.sanitise import one_line
+from baton.core.sanitiser import one_line
+from baton.download.fetcher import Fetcher
+from baton.download.progress import Progress
+from baton.gguf.header import Header
+from baton.ipc import frames
+from baton.ipc.process import Died
 
 IDLE_SECONDS = 60.0
 """How long the child stays when it has nothing to do."""
@@ -150,7 +150,7 @@ class _Nonsense(WorkerError):
         super().__init__("The download process sent an invalid reply.", "Try again.")
 
 
-def _value(frame: framing.Frame) -> Any:
+def _value(frame: frames.Frame) -> Any:
     """Return what a frame that ends a line brings. Raises the error that it stands for."""
     match frame:
         case {"type": "done", "value": value}:

@@ -1,4 +1,4 @@
-"""Releases of the packaged binary, from an address or a folder; see engine.updating.Releases."""
+"""Releases of the packaged binary, from an address or a folder; see install.updater.Releases."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from baton.adapters.downloads.supply import HubSupply
-from baton.domain.errors import BatonError
-from baton.domain.library import Progress
-from baton.domain.releases import SCHEMA, Release, ReleaseFile
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError
+from baton.core.sanitiser import one_line
+from baton.download.hub_source import HubSupply
+from baton.download.progress import Progress
+from baton.download.releases import SCHEMA, Release, ReleaseFile
 
 
 class SignedReleases(HubSupply):

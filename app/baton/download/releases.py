@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError
+from baton.core.sanitiser import one_line
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"

@@ -14,8 +14,8 @@ from itertools import repeat
 from mmap import mmap
 from operator import length_hint
 
-from baton.domain.layers import layers_of
-from baton.domain.metadata import MOST_LAYERS, Malformed, Metadata, Series, Value
+from baton.gguf.kv_cache_size import layers_of
+from baton.gguf.metadata import MOST_LAYERS, Malformed, Metadata, Series, Value
 
 __all__ = ["Cut", "Header", "Malformed", "read", "read_on"]
 

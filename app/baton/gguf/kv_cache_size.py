@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from baton.domain.metadata import Metadata
+from baton.gguf.metadata import Metadata
 
 PERIODS = {
     "afmoe": 4,

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from baton.domain.sizes import show_memory, show_size
+from baton.core.byte_format import show_memory, show_size
 
 if TYPE_CHECKING:
-    from baton.domain.catalogue import Entry
-    from baton.domain.gguf import Header
-    from baton.domain.machine import Gpu, Machine
+    from baton.core.catalogue_types import Entry
+    from baton.core.machine import Gpu, Machine
+    from baton.gguf.header import Header
 
 COMFORT = 0.6
 """What models may take of a machine's memory so that everything else still goes well."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from baton.domain.sampling import recommended
+from baton.core.sampling_settings import recommended
 
 MOST = 2**31 - 1
 """No count in a header is larger."""

@@ -4,8 +4,8 @@
 store inside one transaction on its one background thread.
 """
 
-from baton.adapters.store.store import Store
-from baton.adapters.store.transfer import Imported
-from baton.sqlite import sqlite_version, weakness
+from baton.history.export import Imported
+from baton.history.store import Store
+from baton.platform.sqlite import sqlite_version, weakness
 
 __all__ = ["Imported", "Store", "sqlite_version", "weakness"]

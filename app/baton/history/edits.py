@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from baton.adapters.store.reading import place_of
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.sqlite import Connection, clean
+from baton.core.errors import ConfigError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.history.queries import place_of
+from baton.platform.sqlite import Connection, clean
 
 
 def select(connection: Connection, turn: str) -> None:

@@ -13,14 +13,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from baton.adapters.store import rows, signals
-from baton.adapters.store.recording import add_turn, new_id
-from baton.domain.chat import Attachment, Role, Turn, TurnStatus
-from baton.domain.errors import ConfigError
-from baton.domain.events import Started
-from baton.domain.labels import Label
-from baton.domain.signals import RATINGS, Signal
-from baton.sqlite import Connection, clean
+from baton.core.errors import ConfigError
+from baton.core.events import Started
+from baton.core.feedback import RATINGS, Signal
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Role, Turn, TurnStatus
+from baton.history import feedback_store as signals
+from baton.history import rows
+from baton.history.run_writer import add_turn, new_id
+from baton.platform.sqlite import Connection, clean
 
 Id = Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
 Time = Annotated[float, Meta(ge=0, lt=1e11)]

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-from baton.adapters.store import rows
-from baton.domain.answers import agree, announced, extract
-from baton.domain.chat import TurnStatus
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label
-from baton.domain.signals import RATINGS, Answered, Signal
-from baton.domain.view import RunView, StepView, folded
-from baton.sqlite import Connection, Row
+from baton.core.errors import ConfigError
+from baton.core.feedback import RATINGS, Answered, Signal
+from baton.core.labels import Label
+from baton.core.messages import TurnStatus
+from baton.core.plan.short_answer import agree, announced, extract
+from baton.core.view import RunView, StepView, folded
+from baton.history import rows
+from baton.platform.sqlite import Connection, Row
 
 LONGEST = 20_000
 """How many characters of a prompt are looked at: the rest of a long one says no more of it."""

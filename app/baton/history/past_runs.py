@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.adapters.store import rows
-from baton.adapters.store.signals import LONGEST, of_turns
-from baton.domain.history import PastRun
-from baton.domain.labels import Label
-from baton.sqlite import Connection
+from baton.core.history_types import PastRun
+from baton.core.labels import Label
+from baton.history import rows
+from baton.history.feedback_store import LONGEST, of_turns
+from baton.platform.sqlite import Connection
 
 
 def past(connection: Connection, since: float, limit: int) -> list[PastRun]:

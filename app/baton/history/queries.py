@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from baton.adapters.store import rows
-from baton.domain.chat import Turn
-from baton.domain.errors import ConfigError
-from baton.domain.history import Conversation, RunRecord, Weighing
-from baton.sqlite import Connection, Row
+from baton.core.errors import ConfigError
+from baton.core.history_types import Conversation, RunRecord, Weighing
+from baton.core.messages import Turn
+from baton.history import rows
+from baton.platform.sqlite import Connection, Row
 
 _VISIBLE = "JOIN conversations AS c ON c.id = runs.conversation AND c.hidden_at IS NULL"
 

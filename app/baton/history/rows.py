@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 import msgspec
 
-from baton.domain.chat import Attachment, Role, Turn, TurnStatus
-from baton.domain.errors import ConfigError, PlanError
-from baton.domain.events import Event
-from baton.domain.history import Conversation, RunRecord
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.sqlite import Connection, Damaged, Row, clean
+from baton.core.errors import ConfigError, PlanError
+from baton.core.events import Event
+from baton.core.history_types import Conversation, RunRecord
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Attachment, Role, Turn, TurnStatus
+from baton.platform.sqlite import Connection, Damaged, Row, clean
 
 # A conversation may have thousands of turns, and a dictionary is ten times as quick as Role().
 _ROLES = {role.value: role for role in Role}

@@ -7,16 +7,16 @@ import random
 import time
 from dataclasses import replace
 
-from baton.adapters.store import rows
-from baton.adapters.store.editing import mark
-from baton.domain.chat import Prompt, Role, Turn, TurnStatus, title_of
-from baton.domain.errors import ConfigError, StoreError
-from baton.domain.events import TERMINAL, Cancelled, Event, Failed, Finished
-from baton.domain.history import Conversation
-from baton.domain.labels import Label, strictest
-from baton.engine.ports import Begun, Place
-from baton.owner import this_process
-from baton.sqlite import Connection, clean
+from baton.core.errors import ConfigError, StoreError
+from baton.core.events import TERMINAL, Cancelled, Event, Failed, Finished
+from baton.core.history_types import Conversation
+from baton.core.labels import Label, strictest
+from baton.core.messages import Prompt, Role, Turn, TurnStatus, title_of
+from baton.core.ports import Begun, Place
+from baton.history import rows
+from baton.history.edits import mark
+from baton.platform.process_owner import this_process
+from baton.platform.sqlite import Connection, clean
 
 _FARTHEST = 1 << 32
 """How many milliseconds, some weeks, a key may be off the time when that is taken."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from baton.adapters.store.rows import genuine
-from baton.domain.chat import Role
-from baton.domain.history import Hit
-from baton.domain.sanitise import sanitise
-from baton.sqlite import Connection, Row, clean
+from baton.core.history_types import Hit
+from baton.core.messages import Role
+from baton.core.sanitiser import sanitise
+from baton.history.rows import genuine
+from baton.platform.sqlite import Connection, Row, clean
 
 _BEFORE, _AFTER = 60, 140
 """How many characters of the matching line are shown around the first match."""

@@ -9,18 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from baton.adapters.store import editing, past, reading, recording, signals, transfer
-from baton.adapters.store.opening import open_database
-from baton.adapters.store.search import search
-from baton.adapters.store.transfer import Imported
-from baton.domain.chat import Prompt, Turn, TurnStatus
-from baton.domain.events import Event
-from baton.domain.history import Conversation, Hit, PastRun, RunRecord, Weighing
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.signals import Answered, Experience, Signal, experiences
-from baton.engine.ports import Begun, Place
-from baton.sqlite import Connection, Damaged, explained, stamp, transaction
+from baton.core.events import Event
+from baton.core.feedback import Answered, Experience, Signal, experiences
+from baton.core.history_types import Conversation, Hit, PastRun, RunRecord, Weighing
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Prompt, Turn, TurnStatus
+from baton.core.ports import Begun, Place
+from baton.history import edits, queries, run_writer
+from baton.history import export as transfer
+from baton.history import feedback_store as signals
+from baton.history import past_runs as past
+from baton.history.export import Imported
+from baton.history.search import search
+from baton.history.store_file import open_database
+from baton.platform.sqlite import Connection, Damaged, explained, stamp, transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,33 +85,33 @@ class Store:
 
         return await self._do(writes)
 
-    # What a run needs (engine.ports.Store)
+    # What a run needs (core.ports.Store)
 
     async def begin(self, prompt: Prompt, place: Place, label: Label) -> Begun:
         """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
-        return await self._write(recording.begin, prompt, place, label)
+        return await self._write(run_writer.begin, prompt, place, label)
 
     async def append(self, run: str, event: Event) -> None:
         """Record one event of a run; a terminal one ends the run's row as well."""
-        await self._write(recording.append, run, event)
+        await self._write(run_writer.append, run, event)
 
     async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
         """Record an answer's text as far as it is."""
-        await self._write(recording.write, turn, text, status, worker)
+        await self._write(run_writer.write, turn, text, status, worker)
 
     async def trim(self, conversation: str, first: str) -> None:
         """From now on send only the turns from `first` on; the earlier ones stay in history."""
-        await self._write(recording.trim, conversation, first)
+        await self._write(run_writer.trim, conversation, first)
 
     async def allow(self, conversation: str, policy: Policy | None) -> None:
         """Record when a conversation may spend from now on (None: as the settings say)."""
-        await self._write(editing.allow, conversation, policy)
+        await self._write(edits.allow, conversation, policy)
 
     # What front ends show
 
     async def conversations(self, limit: int = 200) -> list[Conversation]:
         """Return the conversations that aren't deleted, the latest first."""
-        return await self._read(reading.conversations, limit)
+        return await self._read(queries.conversations, limit)
 
     async def search(self, query: str, limit: int = 50) -> list[Hit]:
         """Return the newest turns with all these words, the last of which may be unfinished."""
@@ -116,7 +119,7 @@ class Store:
 
     async def conversation(self, id_or_prefix: str) -> Conversation:
         """Return the conversation whose id begins so. Raises ConfigError if it isn't just one."""
-        return await self._read(reading.conversation, id_or_prefix)
+        return await self._read(queries.conversation, id_or_prefix)
 
     async def latest(self) -> str | None:
         """Return the id of the conversation that was used last."""
@@ -125,34 +128,34 @@ class Store:
 
     async def thread(self, conversation: str, leaf: str | None = None) -> tuple[Turn, ...]:
         """Return a branch from its beginning to `leaf` (None: the one last looked at)."""
-        return await self._read(reading.thread, conversation, leaf)
+        return await self._read(queries.thread, conversation, leaf)
 
     async def siblings(self, turn: str) -> tuple[str, ...]:
         """Return the turns that stand in the same place, this one among them, oldest first."""
-        return await self._read(reading.siblings, turn)
+        return await self._read(queries.siblings, turn)
 
     async def run(self, id_or_prefix: str) -> RunRecord:
         """Return the run whose id begins so. Raises ConfigError if it isn't just one."""
-        return await self._read(reading.run, id_or_prefix)
+        return await self._read(queries.run, id_or_prefix)
 
     async def weighed(self) -> list[Weighing]:
         """Return when help was weighed in the last month, the newest times, oldest first."""
-        return await self._read(reading.weighed)
+        return await self._read(queries.weighed)
 
     async def use_of_workers(self) -> dict[str, tuple[float | None, float]]:
         """Return by worker how many tokens/s it wrote lately (None: unknown), and its last use.
 
         In seconds since the epoch. Those without a call in the newest runs are not there.
         """
-        return await self._read(reading.use_of_workers)
+        return await self._read(queries.use_of_workers)
 
     async def last_run(self, conversation: str | None = None) -> RunRecord | None:
         """Return the newest run, of one conversation or of all."""
-        return await self._read(reading.last_run, conversation)
+        return await self._read(queries.last_run, conversation)
 
     async def runs(self, limit: int = 50) -> list[RunRecord]:
         """Return the newest runs, newest first, without their events."""
-        return await self._read(reading.runs, limit)
+        return await self._read(queries.runs, limit)
 
     async def past(self, since: float, limit: int = 2_000) -> list[PastRun]:
         """Return the newest finished runs since then with their events, oldest first."""
@@ -160,46 +163,46 @@ class Store:
 
     async def hidden_runs(self, older_than_seconds: float = 0) -> list[str]:
         """Return the runs of the conversations that `purge_hidden` would remove."""
-        return await self._read(reading.hidden_runs, older_than_seconds)
+        return await self._read(queries.hidden_runs, older_than_seconds)
 
     async def recent_prompts(self, limit: int = 200) -> list[str]:
         """Return what was asked last, each text once, the newest last."""
-        return await self._read(reading.recent_prompts, limit)
+        return await self._read(queries.recent_prompts, limit)
 
     async def draft(self, conversation: str) -> str:
         """Return what was typed in a conversation ("": a new one) and not sent."""
-        return await self._read(reading.draft, conversation)
+        return await self._read(queries.draft, conversation)
 
     # What a person changes
 
     async def select(self, turn: str) -> None:
         """Make the newest branch through this turn the current one."""
-        await self._write(editing.select, turn)
+        await self._write(edits.select, turn)
 
     async def rename(self, conversation: str, title: str) -> None:
         """Give a conversation another title."""
-        await self._write(editing.rename, conversation, title)
+        await self._write(edits.rename, conversation, title)
 
     async def relabel(self, conversation: str, label: Label) -> None:
         """Let everything in a conversation travel exactly so far from now on, and record that."""
-        await self._write(editing.relabel, conversation, label)
+        await self._write(edits.relabel, conversation, label)
 
     async def hide(self, conversation: str) -> None:
         """Delete a conversation so that `restore` can bring it back."""
-        await self._write(editing.hide, conversation)
+        await self._write(edits.hide, conversation)
 
     async def restore(self, conversation: str) -> None:
         """Bring a deleted conversation back."""
-        await self._write(editing.restore, conversation)
+        await self._write(edits.restore, conversation)
 
     async def purge(self, conversation: str) -> None:
         """Remove a conversation so that nothing of it remains in the file."""
-        await self._write(editing.purge, conversation)
+        await self._write(edits.purge, conversation)
         await self._do(self._forget)
 
     async def purge_hidden(self, older_than_seconds: float = 0) -> int:
         """Purge what was deleted so long ago; return how many conversations that were."""
-        purged = await self._write(editing.purge_hidden, older_than_seconds)
+        purged = await self._write(edits.purge_hidden, older_than_seconds)
         if purged:
             await self._do(self._forget)
         return purged
@@ -213,7 +216,7 @@ class Store:
 
     async def save_draft(self, conversation: str, text: str) -> None:
         """Keep what was typed in a conversation ("": a new one) and not sent."""
-        await self._write(editing.save_draft, conversation, text)
+        await self._write(edits.save_draft, conversation, text)
 
     # What tells how good answers were
 

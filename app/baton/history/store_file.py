@@ -11,11 +11,11 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.adapters.store import transfer
-from baton.adapters.store.schema import MIGRATIONS
-from baton.domain.errors import BatonError, StoreError
-from baton.owner import Owner, is_alive
-from baton.sqlite import (
+from baton.core.errors import BatonError, StoreError
+from baton.history import export
+from baton.history.schema import MIGRATIONS
+from baton.platform.process_owner import Owner, is_alive
+from baton.platform.sqlite import (
     Connection,
     Damaged,
     Row,
@@ -120,8 +120,8 @@ def _carried(broken: Connection, connection: Connection, id: str, marked: bool) 
     """Copy a conversation; tell whether it could be read as a whole."""
     try:
         with transaction(connection):
-            document = transfer.export(broken, [id], marked=marked)
-            return transfer.import_(connection, document).conversations > 0
+            document = export.export(broken, [id], marked=marked)
+            return export.import_(connection, document).conversations > 0
     except (BatonError, sqlite3.Error):
         return False
 

@@ -23,24 +23,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from baton.adapters.installed import starting
-from baton.adapters.installed.notes import (
-    read_build,
-    read_receipt,
-    read_switch,
-    write,
-)
-from baton.adapters.installed.place import Place, find_place
-from baton.adapters.installed.unpacked import Unpacked, key_of
-from baton.domain.errors import BatonError
-from baton.domain.releases import Build, Receipt, Switch, is_address
-from baton.durable import settle
+from baton.core.errors import BatonError
+from baton.download.releases import Build, Receipt, Switch, is_address
+from baton.install import version_probe
+from baton.install.layout import Place, find_place
+from baton.install.receipts import read_build, read_receipt, read_switch, write
+from baton.install.unpack_cache import Unpacked, key_of
+from baton.platform.durable_files import settle
 
 _FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 class Installation:
-    """The binary at `file`, and what belongs to it; see engine.updating.Installed."""
+    """The binary at `file`, and what belongs to it; see install.updater.Installed."""
 
     def __init__(self, file: Path, state: Path, cache: Path) -> None:
         self.place: Place = find_place(file, state)
@@ -155,7 +150,7 @@ class Installation:
 
     async def version_of(self, file: Path) -> str:
         """Start a binary and return which version it says it is. Raises BatonError."""
-        return await starting.version_of(file)
+        return await version_probe.version_of(file)
 
     def look(self, file: Path) -> tuple[int, str]:
         """Return a file's size and sha256. Raises BatonError."""

@@ -21,7 +21,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.adapters.installed.notes import read_receipt
+from baton.install.receipts import read_receipt
 
 OWN = "self"
 """The folder, in the state folder, of what belongs to binaries that no installer put down."""

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from baton.domain.releases import SCHEMA, Build, Receipt, Switch
-from baton.durable import settle
+from baton.download.releases import SCHEMA, Build, Receipt, Switch
+from baton.platform.durable_files import settle
 
 LARGEST = 1 << 20
 

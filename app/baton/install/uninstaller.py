@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.adapters.installed.notes import read_receipt
-from baton.adapters.installed.place import OWN, Place
-from baton.adapters.installed.unpacked import Unpacked, is_single
+from baton.install.layout import OWN, Place
+from baton.install.receipts import read_receipt
+from baton.install.unpack_cache import Unpacked, is_single
 
 _STAGED = re.compile(r"[0-9a-f]{64}\.(partial|partial\.etag|lock)|baton-.*|previous(\.part)?")
 

@@ -15,16 +15,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from baton.built import Built
-from baton.domain.errors import (
+from baton.core.errors import (
     BatonError,
     ConfigError,
     ModelFileError,
     WorkerError,
     WorkerUnavailable,
 )
-from baton.domain.library import Progress
-from baton.domain.releases import (
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.download.releases import (
     Build,
     Receipt,
     Release,
@@ -33,7 +33,7 @@ from baton.domain.releases import (
     is_address,
     is_newer,
 )
-from baton.domain.sanitise import one_line
+from baton.platform.build_info import Built
 
 
 class Releases(Protocol):

@@ -8,9 +8,9 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
-from baton.secrets import plain_environ
+from baton.core.errors import BatonError
+from baton.core.sanitiser import one_line
+from baton.platform.secrets import plain_environ
 
 PATIENCE = 180.0
 """How many seconds the first start may take, at which a binary unpacks itself."""

@@ -1,1 +1,1 @@
-"""What runs in child processes, and the pipes to them; knows `domain` and `secrets` only."""
+"""Child processes and the pipes to them."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from baton.children import framing
+from baton.ipc import frames
 
 BEAT_SECONDS = 1.0
 
@@ -34,7 +34,7 @@ class Front:
         self,
         commands: BinaryIO,
         replies: BinaryIO,
-        receive: Callable[[framing.Frame], None],
+        receive: Callable[[frames.Frame], None],
     ) -> None:
         self._commands = commands
         self._replies = replies
@@ -45,7 +45,7 @@ class Front:
 
     def send(self, kind: str, **fields: Any) -> None:
         """Send one frame; without a front there is nothing left to do."""
-        data = framing.encode({"type": kind, **fields})
+        data = frames.encode({"type": kind, **fields})
         try:
             with self._lock:
                 self._replies.write(data)
@@ -56,7 +56,7 @@ class Front:
     def _listen(self) -> None:
         """Take frames, also while native code runs; the end of the pipe is the front's end."""
         try:
-            while (frame := framing.read(self._commands)) is not None:
+            while (frame := frames.read(self._commands)) is not None:
                 self._receive(frame)
         finally:
             os._exit(0)

@@ -19,8 +19,8 @@ from contextlib import suppress
 from functools import partial
 from typing import BinaryIO, cast
 
-from baton.children import framing
-from baton.secrets import plain_environ
+from baton.ipc import frames
+from baton.platform.secrets import plain_environ
 
 DEFAULTS = {
     # Threads that wait for each other spin shortly, then sleep. By default they spin so long that
@@ -57,7 +57,7 @@ def command(name: str) -> list[str]:
     if getattr(sys, "frozen", False):
         return [sys.executable, "--child", name]
     isolation = "-I" if sys.flags.isolated else "-P"
-    return [sys.executable, isolation, "-m", f"baton.children.{name}"]
+    return [sys.executable, isolation, "-m", f"baton.ipc.{name}"]
 
 
 def environment(
@@ -75,17 +75,17 @@ class Mailbox:
 
     def __init__(self, child: Child) -> None:
         self.child = child
-        self.frames: deque[framing.Frame] = deque()
+        self.frames: deque[frames.Frame] = deque()
         self._waiting: set[Callable[[], object]] = set()
 
-    def put(self, frame: framing.Frame) -> None:
+    def put(self, frame: frames.Frame) -> None:
         """Take a frame; of progress only the newest is kept. Raises FrameError for too many."""
         if frame.get("type") == "progress":
             with suppress(IndexError):  # whoever receives may be quicker, or wait until the wake
                 if (last := self.frames.pop()).get("type") != "progress":
                     self.frames.append(last)
         if len(self.frames) >= MOST_WAITING:
-            raise framing.FrameError("it sends more than anyone receives")
+            raise frames.FrameError("it sends more than anyone receives")
         self.frames.append(frame)
         self.wake()
 
@@ -95,7 +95,7 @@ class Mailbox:
             with suppress(RuntimeError):  # the loop that waited may be closed
                 wake()
 
-    async def receive(self) -> framing.Frame:
+    async def receive(self) -> frames.Frame:
         """Return the next frame. Raises Died, also for a child that fell silent."""
         child = self.child
         signs, silent = child.signs_of_life, 0
@@ -196,7 +196,7 @@ class Child:
 
     def send(self, kind: str, **fields: object) -> None:
         """Send a frame; a dead child hears nothing. Raises FrameError if it is too large."""
-        self._outbox.put(framing.encode({"type": kind, **fields}))
+        self._outbox.put(frames.encode({"type": kind, **fields}))
 
     def call(self, kind: str, **fields: object) -> Call:
         """Ask for something; many may at once. Raises FrameError if it is too large.
@@ -204,7 +204,7 @@ class Child:
         What comes back with the call's id is for that call alone, and dropped once it has ended.
         """
         number = self._asked + 1
-        data = framing.encode({"type": kind, "id": number, **fields})
+        data = frames.encode({"type": kind, "id": number, **fields})
         call = self._calls[number] = Call(self, number)
         self._asked = number
         self._outbox.put(data)
@@ -220,7 +220,7 @@ class Child:
         self.killed = True
         self._process.kill()
 
-    def receive(self) -> Coroutine[None, None, framing.Frame]:
+    def receive(self) -> Coroutine[None, None, frames.Frame]:
         """Return the next frame that is of no call. Raises Died, also for one that fell silent."""
         return self._mailbox.receive()
 
@@ -264,15 +264,15 @@ class Child:
         """Take frames until the pipe ends, then reap the process."""
         with cast(BinaryIO, self._process.stdout) as replies:
             try:
-                while (frame := framing.read(replies)) is not None:
+                while (frame := frames.read(replies)) is not None:
                     self.signs_of_life += 1
                     if frame.get("type") != "beat":
                         self._take(frame)
-            except (framing.FrameError, ValueError):
+            except (frames.FrameError, ValueError):
                 self._process.kill()
         self._reap()
 
-    def _take(self, frame: framing.Frame) -> None:
+    def _take(self, frame: frames.Frame) -> None:
         number = frame.get("id")
         if type(number) is not int or not 0 < number <= self._asked:
             self._mailbox.put(frame)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from baton.children.process import Child
-from baton.domain.errors import WorkerUnavailable
+from baton.core.errors import WorkerUnavailable
+from baton.ipc.process import Child
 
 
 class Supervisor(ABC):

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import msgspec
 
 import baton
-from baton.domain.catalogue import Entry, Role, Score, Source, Thinking
-from baton.domain.errors import ModelFileError
-from baton.domain.plan import KINDS
+from baton.core.catalogue_types import Entry, Role, Score, Source, Thinking
+from baton.core.errors import ModelFileError
+from baton.core.plan.plan import KINDS
 
 NAME = "catalogue.toml"
 

@@ -8,13 +8,14 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from baton.domain.catalogue import NOWHERE
-from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.gguf import Header
-from baton.domain.library import Foreign, Held, Progress, Record, State
-from baton.domain.sanitise import one_line
-from baton.engine.roles import STARTER
-from baton.engine.stock import Stock
+from baton.core.catalogue_types import NOWHERE
+from baton.core.errors import ConfigError, ModelFileError
+from baton.core.model_roles import STARTER
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.gguf.header import Header
+from baton.models.library_state import Stock
+from baton.models.model_types import Foreign, Held, Record, State
 
 
 class Import:

@@ -18,18 +18,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Entry, Offer, Role
-from baton.domain.errors import BatonError, ConfigError, ModelFileError
-from baton.domain.fit import Load, Verdict, judge, load_of, load_of_entry
-from baton.domain.library import Foreign, Held, Progress, Record, State
-from baton.domain.machine import Machine
-from baton.domain.sizes import show_size
-from baton.engine.stock import Check, NeedsAgreement, Stock, emptied
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import FREE_LICENCES, NOWHERE, Entry, Offer, Role
+from baton.core.errors import BatonError, ConfigError, ModelFileError
+from baton.core.machine import Machine
+from baton.download.progress import Progress
+from baton.gguf.memory_fit import Load, Verdict, judge, load_of, load_of_entry
+from baton.models.library_state import Check, NeedsAgreement, Stock, emptied
+from baton.models.model_types import Foreign, Held, Record, State
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
-    from baton.engine.recommend import Recommendation
-    from baton.engine.supply import Shelf, Supply
-    from baton.engine.wanted import Wanted
+    from baton.models.model_ref import Wanted
+    from baton.models.ports import Shelf, Supply
+    from baton.models.recommendation import Recommendation
 
 MARGIN = 1.1
 """So much more than a file's size must be free on the disk."""
@@ -96,7 +97,7 @@ class Library(Stock):
 
     async def recommend(self, speed: float | None = None) -> Recommendation:
         """Return what suits this machine; `speed` is the starter model's here, in tokens/s."""
-        from baton.engine.recommend import recommend
+        from baton.models.recommendation import recommend
 
         here = [held.id for held in self.shelf.held() if held.state.usable]
         wanted = partial(recommend, speed=speed, here=here, context=self.context)
@@ -116,12 +117,12 @@ class Library(Stock):
         """Look a model up and record that it is wanted; `fetch` then gets it.
 
         `model` is an id of the catalogue, `hf.co/USER/REPO[:QUANT]` (or a file's name there) or an
-        address. `roles` are those it takes when it arrives; with none, `engine.roles.taken` says
+        address. `roles` are those it takes when it arrives; with none, `core.model_roles.taken` says
         which. One that is here already comes back as it is.
         Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
         what doesn't exist and in offline mode.
         """
-        from baton.engine.wanted import parse
+        from baton.models.model_ref import parse
 
         entries = self.entries()
         wanted = parse(model, entries)
@@ -164,7 +165,7 @@ class Library(Stock):
 
         Yields each model when it has been verified. Raises ModelFileError and ConfigError.
         """
-        from baton.engine.importing import Import
+        from baton.models.file_import import Import
 
         return Import(self).add(path, id, link=link, force=force)
 
@@ -200,7 +201,7 @@ class Library(Stock):
 
     def export(self, ids: Sequence[str], folder: Path) -> AsyncGenerator[Progress | Path]:
         """Copy models into a folder that `add` can take elsewhere; yields each file written."""
-        from baton.engine.importing import whole
+        from baton.models.file_import import whole
 
         return self._export([self.get(id) for id in ids], whole(folder))
 
@@ -249,7 +250,7 @@ class Library(Stock):
             offer = await self.supply.look(source)
         else:
             files = await self.supply.files(source.repo, source.revision)
-            from baton.engine.wanted import choose
+            from baton.models.model_ref import choose
 
             offer = choose(files, wanted.quant, source.repo)
         if entry is None:

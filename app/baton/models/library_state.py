@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.domain.catalogue import NOWHERE, Entry, Source
-from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.fit import Fit, Load, Verdict, judge, load_of
-from baton.domain.library import Held, Record, Stamp
-from baton.domain.machine import Machine
-from baton.engine.roles import STARTER
+from baton.core.catalogue_types import NOWHERE, Entry, Source
+from baton.core.errors import ConfigError, ModelFileError
+from baton.core.machine import Machine
+from baton.core.model_roles import STARTER
+from baton.gguf.memory_fit import Fit, Load, Verdict, judge, load_of
+from baton.models.model_types import Held, Record, Stamp
 
 if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
-    from baton.engine.supply import Shelf, Supply
+    from baton.models.ports import Shelf, Supply
 
 
 Check = Callable[[Path], Awaitable[None]]
@@ -94,7 +94,7 @@ class Stock:
         return {held.id: held for held in self.shelf.held()} | others
 
     def free_id(self, name: str) -> str:
-        from baton.engine.wanted import id_for
+        from baton.models.model_ref import id_for
 
         return id_for(name, self.taken() | dict(self.entries()))
 

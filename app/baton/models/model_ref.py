@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from baton.domain.catalogue import Entry, Offer, Source
-from baton.domain.errors import ConfigError
+from baton.core.catalogue_types import Entry, Offer, Source
+from baton.core.errors import ConfigError
 
 HUBS = ("huggingface.co", "hf.co")
 """Names of the hub in addresses; where it really is, HF_ENDPOINT says."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from baton.domain.catalogue import NOWHERE, Role, Source
+from baton.core.catalogue_types import NOWHERE, Role, Source
 
 
 class State(StrEnum):
@@ -75,28 +75,6 @@ class Held:
     def id(self) -> str:
         """Its id, which is its worker's too."""
         return self.record.id
-
-
-class Phase(StrEnum):
-    """What a download is doing."""
-
-    WAITING = "waiting"  # another Baton fetches the same file
-    DOWNLOADING = "downloading"
-    VERIFYING = "verifying"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a download is: `done` of `total` bytes, which never go backwards.
-
-    `speed` is in bytes per second over the last seconds, `left` in seconds (None: can't be told).
-    """
-
-    phase: Phase
-    done: int
-    total: int
-    speed: float = 0.0
-    left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from baton.domain.catalogue import Offer, Source
-from baton.domain.gguf import Header
-from baton.domain.library import Foreign, Held, Progress, Record, Stamp
+from baton.core.catalogue_types import Offer, Source
+from baton.download.progress import Progress
+from baton.gguf.header import Header
+from baton.models.model_types import Foreign, Held, Record, Stamp
 
 
 class Supply(Protocol):

@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from baton.domain.catalogue import Entry, Role
-from baton.domain.fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
-from baton.domain.machine import Machine
-from baton.domain.sizes import show_memory, show_size
-from baton.engine.merits import PATIENCE, WEIGHTS, enough, level, worth
-from baton.engine.speeds import about, assumed, expected_speed, on_gpu, speed
+from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import Entry, Role
+from baton.core.machine import Machine
+from baton.gguf.memory_fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
+from baton.models.role_worth import PATIENCE, WEIGHTS, enough, level, worth
+from baton.models.speed_estimate import about, assumed, expected_speed, on_gpu, speed
 
 __all__ = ["Option", "Pick", "Recommendation", "choices", "expected_speed", "recommend"]
 

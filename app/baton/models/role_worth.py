@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from baton.domain.catalogue import Entry, Role, Thinking
-from baton.engine.skills import skill_by_size
+from baton.core.catalogue_types import Entry, Role, Thinking
+from baton.core.plan.skill_estimates import skill_by_size
 
 KINDS = {
     Role.CHAT: ("chat", "knowledge", "reasoning", "writing"),

@@ -14,9 +14,9 @@ it is the machine's own (Apple). Taken are 15 and 6.
 
 from __future__ import annotations
 
-from baton.domain.catalogue import Entry
-from baton.domain.fit import Load, gpu_room, layers_on_gpu, load_of_entry
-from baton.domain.machine import Machine
+from baton.core.catalogue_types import Entry
+from baton.core.machine import Machine
+from baton.gguf.memory_fit import Load, gpu_room, layers_on_gpu, load_of_entry
 
 STARTER_BYTES = 98_000_000
 """What the starter model reads for each token: its whole file."""

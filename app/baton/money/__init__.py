@@ -4,6 +4,6 @@
 run by the ledger inside one transaction on its one background thread.
 """
 
-from baton.adapters.ledger.ledger import Ledger
+from baton.money.ledger import Ledger
 
 __all__ = ["Ledger"]

@@ -9,14 +9,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
-from baton.adapters.ledger.rows import price_of, price_text
-from baton.adapters.ledger.schema import SUMS
-from baton.domain.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
-from baton.domain.ledger import Bill, Hold, Room, Scope, Standing, Status
-from baton.domain.prices import Used
-from baton.domain.spending import MOST, decide, overcharge, without_holds
-from baton.owner import Owner
-from baton.sqlite import Connection, Row, clean
+from baton.core.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
+from baton.core.hold_decision import MOST, decide, overcharge, without_holds
+from baton.core.ledger_types import Bill, Hold, Room, Scope, Standing, Status
+from baton.core.prices import Used
+from baton.money.rows import price_of, price_text
+from baton.money.schema import SUMS
+from baton.platform.process_owner import Owner
+from baton.platform.sqlite import Connection, Row, clean
 
 _DAY = timedelta(days=1)
 

@@ -10,17 +10,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from baton.adapters.ledger import calls, reading
-from baton.adapters.ledger.calls import Here
-from baton.adapters.ledger.opening import LEDGER, is_mounted, is_there, open_ledger
-from baton.adapters.ledger.progress import Memory, Progress, progress_of
-from baton.adapters.ledger.reading import By
-from baton.domain.errors import ConfigError, StoreError
-from baton.domain.ledger import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
-from baton.domain.prices import Used
-from baton.domain.spending import MOST
-from baton.owner import Owner, is_alive, this_process
-from baton.sqlite import Connection, Damaged, explained, stamp, transaction
+from baton.core.errors import ConfigError, StoreError
+from baton.core.hold_decision import MOST
+from baton.core.ledger_types import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
+from baton.core.prices import Used
+from baton.money import call_funds, queries
+from baton.money.call_funds import Here
+from baton.money.ledger_file import LEDGER, is_mounted, is_there, open_ledger
+from baton.money.loss_detection import Memory, Progress, progress_of
+from baton.money.queries import By
+from baton.platform.process_owner import Owner, is_alive, this_process
+from baton.platform.sqlite import Connection, Damaged, explained, stamp, transaction
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class Ledger:
             self._memory.record(self._progress)
         return done
 
-    # What a call needs (engine.ports.Ledger)
+    # What a call needs (core.ports.Ledger)
 
     async def hold(self, bill: Bill) -> Hold:
         """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
@@ -123,7 +123,7 @@ class Ledger:
         def work(connection: Connection) -> Hold:
             self._must_be_there()
             self._take_over(connection)
-            return self._commit(lambda c: calls.hold(c, bill, self._here()), connection)
+            return self._commit(lambda c: call_funds.hold(c, bill, self._here()), connection)
 
         return await self._do(work)
 
@@ -139,17 +139,17 @@ class Ledger:
             self._take_over(connection)
             if ticket:
                 with transaction(connection, "DEFERRED"):
-                    if not calls.is_turn(connection, bill, self._here(), ticket):
+                    if not call_funds.is_turn(connection, bill, self._here(), ticket):
                         return ticket
             return self._commit(
-                lambda c: calls.hold_in_turn(c, bill, self._here(), ticket), connection
+                lambda c: call_funds.hold_in_turn(c, bill, self._here(), ticket), connection
             )
 
         return await self._do(work)
 
     async def leave_queue(self, ticket: int) -> None:
         """Wait no more with a ticket."""
-        await self._write(lambda c: calls.leave_queue(c, ticket))
+        await self._write(lambda c: call_funds.leave_queue(c, ticket))
 
     async def quote(self, bill: Bill) -> Hold:
         """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded.
@@ -160,7 +160,7 @@ class Ledger:
         def work(connection: Connection) -> Hold:
             self._take_over(connection)
             with transaction(connection, "DEFERRED"):
-                return calls.quote(connection, bill, self._here())
+                return call_funds.quote(connection, bill, self._here())
 
         return await self._do(work)
 
@@ -170,25 +170,25 @@ class Ledger:
         More than was held is charged too, and freezes the cloud. What was left or taken for lost
         before stays unconfirmed, and is charged no less.
         """
-        return await self._write(lambda c: calls.settle(c, call, used, self._clock()))
+        return await self._write(lambda c: call_funds.settle(c, call, used, self._clock()))
 
     async def leave(self, call: str, most: Used | None = None) -> int:
         """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
 
         More than was held, which only an answer past its cap can cost, freezes the cloud.
         """
-        return await self._write(lambda c: calls.leave(c, call, self._clock(), most))
+        return await self._write(lambda c: call_funds.leave(c, call, self._clock(), most))
 
     async def void(self, call: str) -> None:
         """Give back what was held: nothing was sent, or it was refused at no cost."""
-        await self._write(lambda c: calls.void(c, call, self._clock()))
+        await self._write(lambda c: call_funds.void(c, call, self._clock()))
 
     async def sent(self, call: str, destination: str, body: bytes) -> None:
         """Record exactly what is about to be sent for a call, keys removed. Then send it, once."""
 
         def work(connection: Connection) -> None:
             self._must_be_there()
-            calls.sent(connection, call, destination, body, self._clock())
+            call_funds.sent(connection, call, destination, body, self._clock())
 
         await self._write(work)
 
@@ -203,7 +203,7 @@ class Ledger:
         def work(connection: Connection) -> Standing:
             self._take_over(connection)
             with transaction(connection, "DEFERRED"):
-                return calls.standing(connection, ceilings, session, run, self._here())
+                return call_funds.standing(connection, ceilings, session, run, self._here())
 
         return await self._do(work)
 
@@ -217,26 +217,26 @@ class Ledger:
             raise ConfigError(
                 "A ceiling is from 0 to 1000000 dollars.", "For example: `baton budget set day 2`."
             )
-        await self._write(lambda c: calls.set_ceiling(c, scope, amount, self._clock()))
+        await self._write(lambda c: call_funds.set_ceiling(c, scope, amount, self._clock()))
 
     async def release(self, call: str) -> int:
         """Take an unconfirmed charge back, by (the beginning of) its call's id; return it.
 
         Raises ConfigError for anything else.
         """
-        return await self._write(lambda c: calls.release(c, call, self._clock()))
+        return await self._write(lambda c: call_funds.release(c, call, self._clock()))
 
     async def release_all(self) -> int:
         """Take all unconfirmed charges back; return their sum."""
-        return await self._write(lambda c: calls.release_all(c, self._clock()))
+        return await self._write(lambda c: call_funds.release_all(c, self._clock()))
 
     async def thaw(self) -> bool:
         """Lift a freeze; return whether there was one."""
-        return await self._write(lambda c: calls.thaw(c, self._clock()))
+        return await self._write(lambda c: call_funds.thaw(c, self._clock()))
 
     async def forget(self, runs: Sequence[str]) -> None:
         """Remove what these runs sent so that nothing of it remains; charges and hashes stay."""
-        await self._write(lambda c: calls.forget(c, list(runs)))
+        await self._write(lambda c: call_funds.forget(c, list(runs)))
         await self._do(self._wipe)
 
     def _wipe(self, connection: Connection) -> None:
@@ -250,28 +250,28 @@ class Ledger:
 
     async def unconfirmed(self) -> list[Charge]:
         """Return the calls that nobody knows the cost of, newest first."""
-        return await self._read(reading.unconfirmed)
+        return await self._read(queries.unconfirmed)
 
     async def charges(self, run: str | None = None, limit: int = 200) -> list[Charge]:
         """Return the newest calls, newest first; of the runs whose id begins so, if given."""
-        return await self._read(lambda c: reading.charges(c, run, limit))
+        return await self._read(lambda c: queries.charges(c, run, limit))
 
     async def usage(self, by: By, since: float | None = None) -> list[UsageRow]:
         """Return what calls came to: days in their order, workers and purposes dearest first."""
-        return await self._read(lambda c: reading.usage(c, by, since))
+        return await self._read(lambda c: queries.usage(c, by, since))
 
     async def egress(self, run: str | None = None, limit: int = 200) -> list[Egress]:
         """Return what left last, newest first; of the runs whose id begins so, if given."""
-        return await self._read(lambda c: reading.egress(c, run, limit))
+        return await self._read(lambda c: queries.egress(c, run, limit))
 
     async def egress_one(self, key: int) -> Egress:
         """Return one request that left. Raises ConfigError."""
-        return await self._read(lambda c: reading.egress_one(c, key))
+        return await self._read(lambda c: queries.egress_one(c, key))
 
     async def every_egress(self) -> AsyncIterator[Egress]:
         """Yield everything that ever left, oldest first."""
         last = 0
-        while page := await self._read(partial(reading.egress_after, key=last, limit=_PAGE)):
+        while page := await self._read(partial(queries.egress_after, key=last, limit=_PAGE)):
             for one in page:
                 yield one
             last = page[-1].key
@@ -333,9 +333,11 @@ class Ledger:
 
     def _take_over(self, connection: Connection) -> None:
         """End the calls of processes that are gone. Until then they count as held."""
-        for owner in calls.owners(connection):
+        for owner in call_funds.owners(connection):
             if owner != self._owner and not is_alive(owner):
-                self._commit(partial(calls.take_over, owner=owner, now=self._clock()), connection)
+                self._commit(
+                    partial(call_funds.take_over, owner=owner, now=self._clock()), connection
+                )
 
     def _close(self) -> None:
         if self._opened.exception() is None:

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from baton.adapters.ledger.calls import freeze, frozen_by
-from baton.adapters.ledger.progress import Memory, Progress, Recollection, progress_of
-from baton.adapters.ledger.schema import MIGRATIONS, WRONG_SUMS
-from baton.domain.errors import StoreError
-from baton.sqlite import (
+from baton.core.errors import StoreError
+from baton.money.call_funds import freeze, frozen_by
+from baton.money.loss_detection import Memory, Progress, Recollection, progress_of
+from baton.money.schema import MIGRATIONS, WRONG_SUMS
+from baton.platform.sqlite import (
     Connection,
     Damaged,
     Migration,

@@ -13,8 +13,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.durable import make_folder, open_private
-from baton.sqlite import Connection, connect, has_past, sqlite3
+from baton.platform.durable_files import make_folder, open_private
+from baton.platform.sqlite import Connection, connect, has_past, sqlite3
 
 _PROGRESS = """SELECT (SELECT id FROM identity), (SELECT coalesce(max(key), 0) FROM entries)
     + (SELECT coalesce(max(key), 0) FROM egress) + (SELECT coalesce(max(key), 0) FROM ceilings)

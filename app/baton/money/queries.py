@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from baton.adapters.ledger.rows import to_charge, to_egress, to_usage
-from baton.domain.errors import ConfigError
-from baton.domain.ledger import Charge, Egress, UsageRow
-from baton.sqlite import Connection, clean
+from baton.core.errors import ConfigError
+from baton.core.ledger_types import Charge, Egress, UsageRow
+from baton.money.rows import to_charge, to_egress, to_usage
+from baton.platform.sqlite import Connection, clean
 
 By = Literal["day", "worker", "purpose"]
 _COLUMNS: dict[By, str] = {"day": "day", "worker": "worker", "purpose": "purpose"}

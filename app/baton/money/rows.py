@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from baton.domain.chat import Purpose
-from baton.domain.ledger import Charge, Egress, Status, UsageRow
-from baton.domain.prices import Price, Rates, Tier
-from baton.sqlite import Row
+from baton.core.ledger_types import Charge, Egress, Status, UsageRow
+from baton.core.messages import Purpose
+from baton.core.prices import Price, Rates, Tier
+from baton.platform.sqlite import Row
 
 
 def price_text(price: Price) -> str:

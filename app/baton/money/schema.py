@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from baton.sqlite import Migration
+from baton.platform.sqlite import Migration
 
 _SCOPES = ("run", "session", "day", "month")
 _STATUS = "CHECK (status IN ('held', 'settled', 'unconfirmed', 'released', 'void'))"

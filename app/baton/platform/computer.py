@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from baton.adapters.hardware.gpus import cards, driven, idle
-from baton.domain import cgroups
-from baton.domain.machine import Gpu, Machine
-from baton.domain.sanitise import one_line
-from baton.secrets import plain_environ
+from baton.core.machine import Gpu, Machine
+from baton.core.sanitiser import one_line
+from baton.platform import cgroups
+from baton.platform.gpus import cards, driven, idle
+from baton.platform.secrets import plain_environ
 
 _ADORNED = re.compile(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*$", re.IGNORECASE)
 

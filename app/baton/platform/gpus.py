@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from baton.domain.machine import Gpu
-from baton.domain.sanitise import one_line
-from baton.secrets import plain_environ
+from baton.core.machine import Gpu
+from baton.core.sanitiser import one_line
+from baton.platform.secrets import plain_environ
 
 SECONDS = 1.0
 """How long a program may take to name the cards."""

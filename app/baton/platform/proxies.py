@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlsplit
 
-from baton.domain.labels import Label, reach, strictest
+from baton.core.labels import Label, reach, strictest
 
 _HOST = re.compile(r"[a-z0-9._-]+|[a-f0-9:.]+(%[a-z0-9._-]+)?")
 """A name, as networks know it, or an address."""

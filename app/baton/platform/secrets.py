@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from baton.domain.errors import ConfigError
-from baton.durable import make_folder, replace_file
+from baton.core.errors import ConfigError
+from baton.platform.durable_files import make_folder, replace_file
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend

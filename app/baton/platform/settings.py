@@ -14,15 +14,15 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope, Thrift
-from baton.domain.money import parse_usd
-from baton.domain.plan import KINDS, Kind
-from baton.domain.sanitise import one_line
-from baton.durable import PRIVATE_FILE, make_folder, read_ordinary, replace_file
-from baton.secrets import hide, is_no_key, key_variables
-from baton.settings_sources import (
+from baton.core.errors import ConfigError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.money import parse_usd
+from baton.core.plan.plan import KINDS, Kind
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import PRIVATE_FILE, make_folder, read_ordinary, replace_file
+from baton.platform.secrets import hide, is_no_key, key_variables
+from baton.platform.settings_sources import (
     DOLLARS,
     MOST_BYTES,
     Source,

@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from baton.domain.errors import ConfigError
-from baton.domain.sanitise import one_line
-from baton.durable import read_ordinary
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import read_ordinary
 
 YES = frozenset({"1", "true", "yes", "on", "y"})
 NO = frozenset({"0", "false", "no", "off", "n"})

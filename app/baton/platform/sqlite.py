@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.domain.errors import StoreError
-from baton.durable import make_folder, open_private
+from baton.core.errors import StoreError
+from baton.platform.durable_files import make_folder, open_private
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite3

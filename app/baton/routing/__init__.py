@@ -1,12 +1,12 @@
 """The trained router: a child process that computes, its files, and the rule to fall back on."""
 
-from baton.adapters.router.files import lacking, learned_file, shipped
-from baton.adapters.router.learned import LearnedRouter
-from baton.adapters.router.learning import learn
-from baton.adapters.router.probe import Measured, measure
-from baton.adapters.router.reading import candidates
-from baton.adapters.router.scorer import Limits, Loaded
-from baton.adapters.router.versions import Versions
+from baton.routing.learned_router import LearnedRouter
+from baton.routing.learned_versions import Versions
+from baton.routing.protocol import candidates
+from baton.routing.refit import learn
+from baton.routing.router_files import lacking, learned_file, shipped
+from baton.routing.router_probe import Measured, measure
+from baton.routing.scorer_process import Limits, Loaded
 
 __all__ = [
     "LearnedRouter",

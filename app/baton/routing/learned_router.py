@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from baton.adapters.router.files import shipped
-from baton.adapters.router.reading import (
+from baton.core.messages import Card
+from baton.core.plan.plan import Material
+from baton.core.ports import Route
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
+from baton.core.run.rule_router import RuleRouter, routed, tool_alone
+from baton.ipc.process import Died
+from baton.routing.protocol import (
     MOST_TEXTS,
     candidates,
     drafts_sent,
@@ -18,13 +23,8 @@ from baton.adapters.router.reading import (
     shown,
     table_in,
 )
-from baton.adapters.router.scorer import USUAL, Limits, Loaded, Scorer, Unanswered
-from baton.children.process import Died
-from baton.domain.chat import Card
-from baton.domain.plan import Material
-from baton.domain.routing import Candidate, Draft, Estimate, Judgement
-from baton.engine.ports import Route
-from baton.engine.router import RuleRouter, routed, tool_alone
+from baton.routing.router_files import shipped
+from baton.routing.scorer_process import USUAL, Limits, Loaded, Scorer, Unanswered
 
 _COMPARING = 5.0
 """How many times as long as a prompt several drafts may take: each is read like one."""
@@ -83,7 +83,7 @@ class LearnedRouter:
         self._scorer.waits_anyway = waits_anyway
 
     async def route(self, material: Material, roster: Sequence[Card]) -> Route:
-        """Return the route of the newest prompt; see engine.ports.Router."""
+        """Return the route of the newest prompt; see core.ports.Router."""
         if (tool := tool_alone(material, roster)) is not None:
             return tool
         return routed(material, roster, await self.estimate(material.prompt, candidates(roster)))
@@ -105,7 +105,7 @@ class LearnedRouter:
     async def judge(
         self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
     ) -> Judgement:
-        """Return what is expected now that there are drafts; see engine.ports.Router."""
+        """Return what is expected now that there are drafts; see core.ports.Router."""
         workers = candidates(roster)
         if not drafts or len(drafts) > MOST_TEXTS or not workers:
             return await self._rule.judge(material, route, roster, drafts)
@@ -125,7 +125,7 @@ class LearnedRouter:
         return found
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return how alike each two texts are in meaning; see engine.ports.Router."""
+        """Return how alike each two texts are in meaning; see core.ports.Router."""
         if not 1 < len(texts) <= MOST_TEXTS:
             return await self._rule.likeness(texts)
         try:
@@ -140,7 +140,7 @@ class LearnedRouter:
     async def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
-        """Return how well each worker would do in each role; see engine.ports.Router."""
+        """Return how well each worker would do in each role; see core.ports.Router."""
         table = [list(figures) for figures in workers]
         try:
             value = await self._scorer.ask(

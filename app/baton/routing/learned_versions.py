@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from baton.domain.errors import StoreError
-from baton.durable import create_file, make_folder
+from baton.core.errors import StoreError
+from baton.platform.durable_files import create_file, make_folder
 
 KEPT = 5
 """How many earlier versions can be gone back to."""

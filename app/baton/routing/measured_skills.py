@@ -6,7 +6,7 @@ import json
 import math
 from pathlib import Path
 
-from baton.domain.plan import KINDS
+from baton.core.plan.plan import KINDS
 
 NAME = "skills.json"
 

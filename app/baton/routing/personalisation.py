@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from baton.domain.routing import Candidate, Learned, Rated
-from baton.domain.signals import Answered, Signal, counts, rated, tells
+from baton.core.feedback import Answered, Signal, counts, rated, tells
+from baton.core.routing_types import Candidate, Learned, Rated
 
 LEAST = 12
 """With fewer answers than this nothing is learned."""

@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from baton.children.process import Died
-from baton.domain.chat import Card
-from baton.domain.plan import KINDS
-from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
-from baton.domain.sanitise import one_line
-from baton.engine.skills import billions
-from baton.engine.turns import TurnRole
+from baton.core.messages import Card
+from baton.core.plan.plan import KINDS
+from baton.core.plan.skill_estimates import billions
+from baton.core.plan.turn_roles import TurnRole
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.core.sanitiser import one_line
+from baton.ipc.process import Died
 
 MOST_CANDIDATES = 64
 MOST_TEXTS = 64

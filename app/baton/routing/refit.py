@@ -7,14 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from baton.adapters.router.files import lacking, shipped
-from baton.adapters.router.reading import learned_in, rated_sent
-from baton.adapters.router.scorer import ONE_THREAD
-from baton.children.process import Child, Died, environment
-from baton.children.supervisor import start
-from baton.domain.errors import BatonError, ModelFileError, WorkerError, WorkerUnavailable
-from baton.domain.routing import Learned, Rated
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError, ModelFileError, WorkerError, WorkerUnavailable
+from baton.core.routing_types import Learned, Rated
+from baton.core.sanitiser import one_line
+from baton.ipc.process import Child, Died, environment
+from baton.ipc.supervisor import start
+from baton.routing.protocol import learned_in, rated_sent
+from baton.routing.router_files import lacking, shipped
+from baton.routing.scorer_process import ONE_THREAD
 
 LEARNING_SECONDS = 600.0
 """How long refitting may take; it takes seconds."""

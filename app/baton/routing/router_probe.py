@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.adapters.router.files import shipped
-from baton.adapters.router.learned import LearnedRouter
-from baton.adapters.router.scorer import Limits
-from baton.domain.routing import Candidate
+from baton.core.routing_types import Candidate
+from baton.routing.learned_router import LearnedRouter
+from baton.routing.router_files import shipped
+from baton.routing.scorer_process import Limits
 
 _PROMPT = "Which of these numbers are prime, and why are the others not: 51, 57, 59, 63, 71? " * 2
 """Some 64 tokens."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baton.adapters.router.files import lacking, stamp
-from baton.children import framing
-from baton.children.process import Call, Child, Died, environment
-from baton.children.supervisor import Supervisor
-from baton.domain.sanitise import one_line
+from baton.core.sanitiser import one_line
+from baton.ipc import frames
+from baton.ipc.process import Call, Child, Died, environment
+from baton.ipc.supervisor import Supervisor
+from baton.routing.router_files import lacking, stamp
 
 if TYPE_CHECKING:
     import asyncio
@@ -130,7 +130,7 @@ class Scorer(Supervisor):
         child = self.running()
         try:
             call = child.call(kind, **fields)
-        except framing.FrameError as error:
+        except frames.FrameError as error:
             raise Unanswered("It is too long for the router.") from error
         self._listen(child)
         try:
@@ -142,7 +142,7 @@ class Scorer(Supervisor):
             call.cancel()
         return _value(answer)
 
-    async def _answer(self, call: Call, slack: float) -> framing.Frame:
+    async def _answer(self, call: Call, slack: float) -> frames.Frame:
         """Wait until there is an answer, or until waiting would keep somebody. Raises Died."""
 
         def came() -> bool:
@@ -247,7 +247,7 @@ class Scorer(Supervisor):
         except Died as death:
             self._mourn(child, str(death))
 
-    def _note(self, frame: framing.Frame) -> None:
+    def _note(self, frame: frames.Frame) -> None:
         match frame:
             case {"type": "loaded", "provider": str(provider), "learned": bool(own), "note": note}:
                 self.loaded, self._since = Loaded(one_line(provider, 40), own), time.monotonic()
@@ -275,7 +275,7 @@ def _nobody() -> None:
     """Nobody listens."""
 
 
-def _value(frame: framing.Frame) -> object:
+def _value(frame: frames.Frame) -> object:
     match frame:
         case {"type": "done", "value": value}:
             return value

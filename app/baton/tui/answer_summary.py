@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from baton.domain.chat import Card
-from baton.domain.events import Called, Decision, Offered
-from baton.domain.labels import Label
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least, overcharge
-from baton.domain.view import RunView, StepView
+from baton.core.events import Called, Decision, Offered
+from baton.core.hold_decision import at_least, overcharge
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
 
 Roster = Mapping[str, Card]
 """The workers there are, by their ids."""

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from baton.domain.errors import BatonError
-from baton.domain.library import Held, Phase, Progress
-from baton.domain.sizes import show_speed
+from baton.core.byte_format import show_speed
+from baton.core.errors import BatonError
+from baton.download.progress import Phase, Progress
+from baton.models.model_types import Held
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
+    from baton.models.library import Library
 
 SIDE_BY_SIDE = 3
 """How many models come at once: more would only share the same line."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from baton.domain.errors import ConfigError
-from baton.domain.ledger import Policy, Scope, Thrift
-from baton.domain.money import parse_usd
-from baton.tui.money import POLICIES
+from baton.core.errors import ConfigError
+from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.money import parse_usd
+from baton.tui.money_text import POLICIES
 
 _SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)
 _HOW = "For example: /budget day 2, /budget month none, /budget policy once, /budget pace frugal."

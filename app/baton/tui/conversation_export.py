@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from baton.domain.errors import ConfigError
-from baton.durable import create_file, make_folder
+from baton.core.errors import ConfigError
+from baton.platform.durable_files import create_file, make_folder
 
 
 def free_path(folder: Path, title: str) -> Path:

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from baton import __version__
-from baton.durable import make_folder, replace_file
+from baton.platform.durable_files import make_folder, replace_file
 
 
 def write_report(folder: Path, error: BaseException) -> Path:

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from baton.domain.errors import ConfigError
-from baton.durable import create_file
-from baton.os_signals import run_in_foreground
-from baton.settings import keyless_environ
+from baton.core.errors import ConfigError
+from baton.platform.durable_files import create_file
+from baton.platform.os_signals import run_in_foreground
+from baton.platform.settings import keyless_environ
 
 
 def edit(text: str, name: str = "prompt.md", environ: Mapping[str, str] = os.environ) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from textual.binding import Binding, BindingType
 from textual.keys import format_key
 
-from baton.domain.errors import ConfigError
+from baton.core.errors import ConfigError
 
 
 def _key(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from baton.domain.catalogue import NOWHERE, Thinking, card_of
-from baton.domain.chat import Card
-from baton.domain.fit import Verdict
-from baton.domain.library import State
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.tui.advice import show_licence
-from baton.tui.downloads import Coming, told_one
-from baton.tui.models import Row
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import NOWHERE, Thinking, card_of
+from baton.core.messages import Card
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line
+from baton.gguf.memory_fit import Verdict
+from baton.models.model_types import State
+from baton.tui.background_downloads import Coming, told_one
+from baton.tui.model_table import Row
+from baton.tui.recommendation_text import show_licence
 
 BAR, SHORT_BAR = 24, 12
 """How long bars are, where there is room and where there is little."""

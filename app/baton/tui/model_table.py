@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from textual.content import Content
 
-from baton.domain.catalogue import Entry, Role
-from baton.domain.chat import Card
-from baton.domain.fit import Fit, Verdict
-from baton.domain.library import Foreign, Held, Phase, State
-from baton.domain.machine import Machine
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.tui.downloads import Coming, percent
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import Entry, Role
+from baton.core.machine import Machine
+from baton.core.messages import Card
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line
+from baton.download.progress import Phase
+from baton.gguf.memory_fit import Fit, Verdict
+from baton.models.model_types import Foreign, Held, State
+from baton.tui.background_downloads import Coming, percent
 
 MORE = "More for this machine"
 OTHERS = "Of other programs, to be used where they lie"
@@ -164,7 +165,7 @@ def paces(
     entries: Mapping[str, Entry], machine: Machine, starter: float | None
 ) -> Mapping[str, float]:
     """Return about how fast models would write here, if it is known how fast the starter does."""
-    from baton.engine.speeds import expected_speed
+    from baton.models.speed_estimate import expected_speed
 
     if not starter:
         return {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, Status
-from baton.domain.money import show_usd
-from baton.domain.spending import at_least, at_most
+from baton.core.hold_decision import at_least, at_most
+from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Status
+from baton.core.money import show_usd
 
 FROZEN = "cloud frozen"
 WHOSE = {

@@ -7,7 +7,7 @@ import re
 from itertools import islice
 from pathlib import Path
 
-from baton.domain.sanitise import sanitise
+from baton.core.sanitiser import sanitise
 
 _TYPING = re.compile(r"""(?:^|[\s(\["'])@(?:"([^"]*)|([^\s"]*))$""")
 _LOOK_AT = 2_000

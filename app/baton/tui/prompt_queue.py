@@ -9,16 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from baton.domain.chat import Prompt
-from baton.domain.errors import BatonError
-from baton.domain.events import Started
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label
-from baton.domain.plan import Plan
-from baton.domain.view import RunView, folded
+from baton.core.errors import BatonError
+from baton.core.events import Started
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.messages import Prompt
+from baton.core.plan.plan import Plan
+from baton.core.view import RunView, folded
 
 if TYPE_CHECKING:
-    from baton.engine.run import Run
+    from baton.core.run.run import Run
 
 FRAME_SECONDS = 0.1
 """How often a running answer is drawn."""

@@ -8,16 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.domain.catalogue import Role
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_memory, show_size
-from baton.durable import make_folder
-from baton.engine.ports import Choice
+from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import Role
+from baton.core.ports import Choice
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import make_folder
 
 if TYPE_CHECKING:
-    from baton.domain.library import Foreign
-    from baton.domain.machine import Machine
-    from baton.engine.recommend import Pick, Recommendation
+    from baton.core.machine import Machine
+    from baton.models.model_types import Foreign
+    from baton.models.recommendation import Pick, Recommendation
 
 DOWNLOAD = Choice("download", "Download in the background")
 CHOOSE = Choice("choose", "Choose")

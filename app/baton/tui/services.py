@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.engine.policy import ANYTHING, Limits
+from baton.core.run.policy import ANYTHING, Limits
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
-    from baton.adapters.store import Store
-    from baton.domain.catalogue import Role
-    from baton.domain.library import Held
-    from baton.engine.learning import Tutor
-    from baton.engine.library import Library
-    from baton.engine.orchestra import Orchestra
+    from baton.core.catalogue_types import Role
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.models.library import Library
+    from baton.models.model_types import Held
+    from baton.money import Ledger
+    from baton.routing.personalisation import Tutor
 
 
 def _nothing() -> None:

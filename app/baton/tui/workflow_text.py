@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from baton.domain.chat import Purpose
-from baton.domain.events import Called, Checked, Decision, Offered, Verdict, Weighed
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line, sanitise
-from baton.domain.spending import at_least
-from baton.domain.view import RunView, StepView
-from baton.tui.facts import Roster, charge_warnings, name_of, place_of
-from baton.tui.widgets.plain import wrap
+from baton.core.events import Called, Checked, Decision, Offered, Verdict, Weighed
+from baton.core.hold_decision import at_least
+from baton.core.messages import Purpose
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line, sanitise
+from baton.core.view import RunView, StepView
+from baton.tui.answer_summary import Roster, charge_warnings, name_of, place_of
+from baton.tui.widgets.text_view import wrap
 
 INDENT = 4
 """Under a step's number, its title and everything else begins in this column."""

@@ -1,1 +1,1 @@
-"""Where the engine's Protocols meet SQLite, child processes and the file system."""
+"""What answers: models on this machine, remote models, and tools."""

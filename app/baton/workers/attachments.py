@@ -13,10 +13,10 @@ import re
 import stat
 from pathlib import Path
 
-from baton.domain.chat import Attachment
-from baton.domain.errors import ConfigError
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.errors import ConfigError
+from baton.core.messages import Attachment
+from baton.core.sanitiser import one_line
 
 TEXT_LIMIT = 4 * 10**6
 """How many bytes of text a file may hold."""

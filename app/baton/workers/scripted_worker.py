@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 
-from baton.domain.chat import Card, Chunk, Finish, Request, Text, Usage, about_tokens
+from baton.core.messages import Card, Chunk, Finish, Request, Text, Usage, about_tokens
 
 Script = Callable[[Request], Iterable[Chunk | BaseException | float]]
 """Gives, for a request, chunks to yield, errors to raise and pauses (in seconds) to make."""

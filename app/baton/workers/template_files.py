@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 
-from baton.domain.errors import ConfigError
-from baton.engine.templates import Workflow, parse
+from baton.core.errors import ConfigError
+from baton.core.plan.templates import Workflow, parse
 
 _SUFFIX = ".toml"
 _LARGEST = 256 * 1024

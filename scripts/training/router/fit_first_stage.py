@@ -15,9 +15,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import trees, workers
-from baton.children.routing.encoder import WIDTH
-from baton.children.routing.heads import LENGTH, Basis, Block, Floats, Heads, Points
+from baton.routing.child import trees
+from baton.routing.child import unseen_models as workers
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.first_stage import LENGTH, Basis, Block, Floats, Heads, Points
 
 POINTS = 2000
 """So many questions a new one is compared with, of all sets together at most."""

@@ -9,7 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing.agreement import (
+from baton.core.routing_types import Candidate
+from baton.routing.child.answer_votes import Counts, Floats, chances_alike, grouped
+from baton.routing.child.second_stage import (
     FIGURES,
     Agreement,
     Votes,
@@ -18,9 +20,7 @@ from baton.children.routing.agreement import (
     choice,
     log_odds,
 )
-from baton.children.routing.votes import Counts, Floats, chances_alike, grouped
-from baton.children.routing.workers import Abilities
-from baton.domain.routing import Candidate
+from baton.routing.child.unseen_models import Abilities
 
 _OF_ASKED = [FIGURES.index(name) for name in ("asked", "expected_asked", "gap")]
 """What says nothing of a draft."""

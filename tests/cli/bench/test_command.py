@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.router import shipped
-from baton.adapters.tools import sandbox
-from baton.cli.plot import Plot, Point, in_characters
-from baton.domain.prices import Price, Rates
-from cli.calling import Call
-from e2e.terminal import Terminal
-from support.cloud import Cloud, Fault, Reply
+from baton.cli.bench.cost_plot import Plot, Point, in_characters
+from baton.core.prices import Price, Rates
+from baton.routing import shipped
+from baton.workers.tools import sandbox
+from support.command_line import Call
+from support.fake_cloud import Cloud, Fault, Reply
 from support.recordings import BIG, OTHER, SMALL, rows, write
+from support.terminal import Terminal
 
 MODELS = f"{SMALL},{OTHER},{BIG}"
 PRICED = f"{BIG}@3,15"

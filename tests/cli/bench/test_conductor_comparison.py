@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from baton.adapters.conductor_episodes import read_episodes
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import Script, ScriptedWorker
-from baton.adapters.store import Store
+from baton.bench.conductor_episodes import read_episodes
+from baton.bench.conductor_score import Episode
 from baton.compose import Baton, library
-from baton.compose.local import LocalWorkers
-from baton.domain.chat import Card, Chunk, Request, Text
-from baton.domain.errors import WorkerUnavailable
-from baton.engine.conductor_score import Episode
-from baton.engine.orchestra import Orchestra
-from baton.engine.plan_lines import TOOL_HEADS
-from baton.engine.request_parts import TrainedConductor
-from baton.settings import Paths, Settings, find_paths, load, write
-from cli.calling import Call
-from support.conductors import PlainTools, drawn
+from baton.compose.local_workers import LocalWorkers
+from baton.core.errors import WorkerUnavailable
+from baton.core.messages import Card, Chunk, Request, Text
+from baton.core.plan.plan_lines import TOOL_HEADS
+from baton.core.plan.request_parts import TrainedConductor
+from baton.core.run.orchestra import Orchestra
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import Paths, Settings, find_paths, load, write
+from baton.workers.scripted_worker import Script, ScriptedWorker
+from support.command_line import Call
+from support.scripted_conductors import PlainTools, drawn
 
 EPISODES = read_episodes(3)
 Bench = Callable[..., None]
@@ -85,7 +85,8 @@ def benched(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
         monkeypatch.setattr("baton.compose.compose", compose)
         monkeypatch.setattr(
-            "baton.cli.conductor_bench.read_episodes", lambda limit=None: EPISODES[:limit]
+            "baton.cli.bench.conductor_comparison.read_episodes",
+            lambda limit=None: EPISODES[:limit],
         )
 
     return put

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from baton.adapters.datasets import read_dataset
-from baton.domain.grading import is_held_out
+from baton.bench.datasets import read_dataset
+from baton.core.plan.answer_grades import is_held_out
 from support.recordings import rows, write
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 import routing_rows
 
 

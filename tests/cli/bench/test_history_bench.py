@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.store import Store
-from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, Usage
-from baton.domain.labels import Label
-from baton.domain.money import NANO, parse_usd
-from baton.domain.prices import Price, Rates
-from baton.domain.signals import Signal
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.lived import SMALL, Said, live
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.core.money import NANO, parse_usd
+from baton.core.prices import Price, Rates
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.played_history import SMALL, Said, live
 
 GPT = Card(
     "gpt",

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.local import starter
-from baton.built import Built
-from baton.cli.doctor import State, bundle, selftest, works
-from baton.cli.doctor.finding import Finding
-from baton.cli.doctor.ground import ground
-from baton.cli.doctor.report import HIDDEN, Scrubber, write
-from baton.domain.errors import StoreError
+from baton.cli.doctor import State, build_files, self_test, self_test_checks
+from baton.cli.doctor.check_result import Finding
+from baton.cli.doctor.doctor_report import HIDDEN, Scrubber, write
+from baton.cli.doctor.temporary_home import ground
+from baton.core.errors import StoreError
+from baton.platform.build_info import Built
+from baton.workers.local import starter
 
 SECRET = "tango-7f3a9c2e5b8d4160"
 CANARIES = {
@@ -68,7 +68,7 @@ def test_a_report_tells_no_secret_no_name_and_no_home(form: list[str], tmp_path:
     }
     report = tmp_path / "report"
     code = (
-        "from baton.cli.doctor import selftest\n"
+        "from baton.cli.doctor import self_test as selftest\n"
         "selftest.self_test.__defaults__ = (('build', 'units', 'keyring', 'zones'),)\n"
         "from baton.cli import main\n"
         "main()"
@@ -109,7 +109,7 @@ def test_the_words_that_a_person_has_hidden_are_hidden_here_too(home: Path) -> N
 def doctor(*args: str) -> subprocess.CompletedProcess[str]:
     """Run the doctor, whose only check is what it was built as."""
     code = (
-        "from baton.cli.doctor import selftest\n"
+        "from baton.cli.doctor import self_test as selftest\n"
         "selftest.self_test.__defaults__ = (('build',),)\n"
         "from baton.cli import main\n"
         "main()"
@@ -210,7 +210,7 @@ def test_it_does_not_begin_where_there_is_no_room(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("baton.cli.doctor.ground.ROOM", 1 << 70)
+    monkeypatch.setattr("baton.cli.doctor.temporary_home.ROOM", 1 << 70)
     with pytest.raises(StoreError, match="No space left"), ground():
         pass
     assert not list(tmp_path.rglob("*self-test*"))
@@ -239,7 +239,7 @@ def packed(folder: Path) -> Path:
 
 
 def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
-    found = bundle.compared(packed(tmp_path / "baton"))
+    found = build_files.compared(packed(tmp_path / "baton"))
     assert (found.state, found.text) == (State.OK, "all 3 files are as they were built, 22 B")
 
 
@@ -260,7 +260,7 @@ def test_a_folder_as_it_was_packed_is_right(tmp_path: Path) -> None:
 def test_whatever_was_changed_in_it_is_told(tmp_path: Path, change: Change, told: str) -> None:
     folder = packed(tmp_path / "baton")
     change(folder)
-    found = bundle.compared(folder)
+    found = build_files.compared(folder)
     assert (found.state, told in found.text) == (State.BROKEN, True), found.text
 
 
@@ -272,12 +272,12 @@ def _relinked(link: Path) -> None:
 def as_built(monkeypatch: pytest.MonkeyPatch, flavour: str, version: str = "0.1.0") -> None:
     """Have the doctor take this for a packaged binary."""
     facts = Built(version, flavour, "linux-x86_64", commit="c0ffee")
-    for module in (bundle, works):
+    for module in (build_files, self_test_checks):
         monkeypatch.setattr(module, "built", lambda: facts)
 
 
 async def found(name: str) -> Finding:
-    (only,) = [finding async for finding in selftest.self_test([name])]
+    (only,) = [finding async for finding in self_test.self_test([name])]
     return only
 
 
@@ -299,7 +299,7 @@ async def test_the_slim_flavour_says_that_no_model_is_inside_and_uses_the_person
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = starter().path
-    monkeypatch.setattr("baton.adapters.local.files.STARTER_PACKAGE", "no_such_package")
+    monkeypatch.setattr("baton.workers.local.model_file.STARTER_PACKAGE", "no_such_package")
     as_built(monkeypatch, "full")
     assert (await found("answer")).state is State.BROKEN
     as_built(monkeypatch, "slim")

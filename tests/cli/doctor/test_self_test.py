@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 import baton
-from baton.adapters.local import starter
-from baton.adapters.trials import PARTS
-from baton.children.trials import PARTS as TABLE
-from baton.cli.doctor import Finding, State, files, selftest
-from baton.domain.chat import Message, Role
-from baton.domain.plan import Material, Plan
-from baton.domain.prices import Price, Used
+from baton.cli.doctor import Finding, State, data_file_checks, self_test
+from baton.core.messages import Message, Role
+from baton.core.plan.plan import Material, Plan
+from baton.core.prices import Price, Used
+from baton.doctor import PARTS
+from baton.doctor.child import PARTS as TABLE
+from baton.workers.local import starter
 
 APP = Path(baton.__file__).resolve().parents[1]
 ROOT = APP.parent
@@ -42,7 +42,7 @@ LEFT_OUT = {
 
 
 async def found(*only: str) -> dict[str, Finding]:
-    return {finding.name: finding async for finding in selftest.self_test(only)}
+    return {finding.name: finding async for finding in self_test.self_test(only)}
 
 
 def states(findings: Iterable[Finding]) -> dict[str, State]:
@@ -64,7 +64,7 @@ def test_all_of_it_passes_here_and_nothing_is_left(
     checks = {check["name"]: (check["state"], check["text"]) for check in told["checks"]}
     assert not [check for check in checks.items() if check[1][0] == "broken"]
     assert (done.returncode, told["status"], done.stderr) == (0, "finished", "")
-    assert list(checks) == list(selftest.CHECKS)
+    assert list(checks) == list(self_test.CHECKS)
     assert "a second" in checks["answer"][1]
     assert "$0.006" in checks["money"][1]
     assert not home.exists()
@@ -88,7 +88,7 @@ def test_every_package_with_compiled_code_is_tried() -> None:
 
 
 def test_as_many_templates_are_wanted_as_there_are() -> None:
-    assert len(list((APP / "baton" / "templates").glob("*.toml"))) == files.TEMPLATES
+    assert len(list((APP / "baton" / "templates").glob("*.toml"))) == data_file_checks.TEMPLATES
 
 
 # Parts
@@ -137,8 +137,8 @@ BAD = {
     "pysqlite3.sqlite_version = '3.40.0'",
     "certificates": "import certifi, ssl; certifi.where = lambda: ssl.__file__",
     "zones": "import zoneinfo, sys; zoneinfo.reset_tzpath(()); sys.modules['tzdata'] = None",
-    "keyrings": "from baton import secrets; secrets.KEYRING = 'keyring.backends.null.Drawer'",
-    "units": "from baton.children.exact import quantities; quantities.PINT_NAMES['in'] = 'foot'",
+    "keyrings": "from baton.platform import secrets; secrets.KEYRING = 'keyring.backends.null.Drawer'",
+    "units": "from baton.workers.tools.computation import quantities; quantities.PINT_NAMES['in'] = 'foot'",
 }
 """What is there, but not as it must be."""
 
@@ -201,14 +201,14 @@ async def test_a_part_that_never_ends_is_told(
 ) -> None:
     (tmp_path / "tokenizers.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(selftest, "PATIENCE", 0.5)
+    monkeypatch.setattr(self_test, "PATIENCE", 0.5)
     assert "didn't end within" in (await found("tokenizers"))["tokenizers"].text
 
 
 async def test_children_that_are_killed_are_told_by_each_check_that_needs_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "import os, sys\nif 'baton.children' in ' '.join(sys.orig_argv): os.kill(os.getpid(), 9)"
+    code = "import os, sys\nif 'baton.ipc' in ' '.join(sys.orig_argv): os.kill(os.getpid(), 9)"
     at_start(tmp_path, monkeypatch, code)
     needing = ("jinja", "llama.cpp", "router", "tools", "keyring", "cloud")
     findings = await found(*needing)
@@ -218,17 +218,17 @@ async def test_children_that_are_killed_are_told_by_each_check_that_needs_one(
 # Files
 
 GONE = {
-    "templates": "baton/templates/split-merge.toml",
-    "prices": "baton/adapters/prices.json",
+    "templates": "baton/workers/templates/split-merge.toml",
+    "prices": "baton/workers/cloud/prices.json",
     "catalogue": "baton/models/catalogue.toml",
     "router files": "baton/models/router/kinds.npz",
     "router": "baton/models/router/encoder.onnx",
     "screen": "baton/tui/app.tcss",
-    "tools": "baton/children/exact/result_text.py",
-    "answer": "baton/children/prompt.py",
-    "cloud": "baton/children/relay.py",
-    "documents": "baton/adapters/files.py",
-    "hiding": "baton/adapters/redaction.py",
+    "tools": "baton/workers/tools/computation/result_text.py",
+    "answer": "baton/workers/local/child/prompt_tokens.py",
+    "cloud": "baton/workers/cloud/child/litellm_capture.py",
+    "documents": "baton/workers/attachments.py",
+    "hiding": "baton/workers/cloud/redaction.py",
 }
 """For each check a file without which it can't pass, and without which others can."""
 
@@ -253,7 +253,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TELL = """
 import asyncio, json, sys
-from baton.cli.doctor import selftest
+from baton.cli.doctor import self_test as selftest
 async def tell():
     print(json.dumps({f.name: [f.state, f.text] async for f in selftest.self_test(sys.argv[1:])}))
 asyncio.run(tell())
@@ -294,9 +294,9 @@ def test_numbers_of_the_router_that_changed_are_told(
     code = f"""
 import asyncio
 from pathlib import Path
-from baton.adapters.router import learned
+from baton.routing import learned_router as learned
 learned.shipped = lambda: Path({str(folder)!r})
-from baton.cli.doctor import selftest
+from baton.cli.doctor import self_test as selftest
 async def tell():
     print([f.state.value async for f in selftest.self_test(["router"])])
 asyncio.run(tell())
@@ -316,7 +316,7 @@ async def test_a_model_that_is_cut_or_changed_or_gone_is_told(
     file = tmp_path / "another_starter" / "model.gguf"
     file.parent.mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("baton.adapters.local.files.STARTER_PACKAGE", "another_starter")
+    monkeypatch.setattr("baton.workers.local.model_file.STARTER_PACKAGE", "another_starter")
 
     async def told() -> str:
         finding = (await found("answer"))["answer"]
@@ -351,7 +351,7 @@ async def test_a_price_that_is_off_by_the_least_there_is_is_told(
 
 
 async def test_a_history_that_loses_words_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.adapters.store.store.search", lambda *_: [])
+    monkeypatch.setattr("baton.history.store.search", lambda *_: [])
     assert states((await found("history")).values()) == {"history": State.BROKEN}
 
 
@@ -382,7 +382,7 @@ async def test_a_key_is_kept_in_the_keyring_that_is_there_and_taken_out_again(
     assert (forgotten.state, "private file" in forgotten.text) == (State.WARN, True)
 
 
-OWN = "from baton import secrets; secrets.KEYRING = 'drawers.{name}'"
+OWN = "from baton.platform import secrets; secrets.KEYRING = 'drawers.{name}'"
 
 DRAWER = """
 import json

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from baton import secrets
-from baton.adapters import prices
 from baton.cli.doctor import Finding, State, examine
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.spent import spend
+from baton.platform import secrets
+from baton.platform.settings import find_paths
+from baton.workers.cloud import price_table
 from support.canary import shows
+from support.command_line import Call
 from support.keyrings import Drawer, use
+from support.sample_ledger import spend
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -50,7 +50,7 @@ def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
     assert findings["keys"] == Finding("keys", State.OK, "none")
     assert "no ceiling is above $0" in findings["money"].text
     assert findings["egress"].text == "nothing ever left this machine"
-    assert findings["prices"].text.endswith(f"models of {prices.snapshot().date}")
+    assert findings["prices"].text.endswith(f"models of {price_table.snapshot().date}")
     assert not home.exists()
 
 
@@ -184,7 +184,7 @@ def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
     doubtful = found("router")["router"].text
     assert f"on CPU. What was learned from your answers can't be used: {learned} is" in doubtful
     assert not [odd for odd in ("pickle", "nothing learned", "..") if odd in doubtful]
-    monkeypatch.setattr("baton.adapters.router.probe.shipped", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr("baton.routing.router_probe.shipped", lambda: tmp_path / "nowhere")
     ill = found("router")["router"]
     assert ill.state is State.WARN
     assert "nowhere" in ill.text

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.shelf import FolderShelf
-from baton.domain.library import State
-from baton.settings import find_paths, load, write
-from cli.calling import Call
-from cli.stocked import models, stock, tiny
-from e2e.terminal import Terminal
+from baton.models.model_types import State
+from baton.models.store import FolderShelf
+from baton.platform.settings import find_paths, load, write
+from support.command_line import Call
+from support.sample_models import models, stock, tiny
+from support.terminal import Terminal
 
 BATON = [sys.executable, "-I", "-m", "baton"]
 TINY = tiny(60_000)
@@ -146,8 +146,8 @@ def test_export_names_what_is_missing(call: Call, own: Path, tmp_path: Path) -> 
 def test_conversations_with_a_removed_model_stay_readable(call: Call, own: Path) -> None:
     import asyncio
 
-    from baton.domain.chat import Card
-    from cli.lived import Said, live
+    from baton.core.messages import Card
+    from support.played_history import Said, live
 
     asyncio.run(live([Said("Who wrote Faust?")], cards=[Card("own", "local", "Mine")]))
     assert models(call("models", "ls", "--json"))["own"]["last_used"] is not None

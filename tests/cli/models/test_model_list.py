@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from baton.cli.models import fitting
-from baton.domain.signals import Signal
-from cli.calling import Call, Done, Process
-from cli.lived import Said, live
-from cli.stocked import models
-from support import gguf
+from baton.core.feedback import Signal
+from support import gguf_writer
+from support.command_line import Call, Done, Process
+from support.played_history import Said, live
+from support.sample_models import models
 
 WORKERS = """\
 [[workers]]
@@ -194,9 +194,9 @@ base_url = "http://127.0.0.1:9/v1"
 def poet(home: Path, tmp_path: Path) -> Path:
     """Have a worker with a manner of its own; return its adapter, which isn't there yet."""
     adapter = tmp_path / "verse.gguf"
-    keys = gguf.facts() | {"general.sampling.temp": 0.6, "general.sampling.top_p": 0.8}
+    keys = gguf_writer.facts() | {"general.sampling.temp": 0.6, "general.sampling.top_p": 0.8}
     model = tmp_path / "model.gguf"
-    model.write_bytes(gguf.whole(keys, [gguf.Tensor("token_embd.weight", (64, 64))]))
+    model.write_bytes(gguf_writer.whole(keys, [gguf_writer.Tensor("token_embd.weight", (64, 64))]))
     (home / "config").mkdir(parents=True)
     text = POET.format(model=model, adapter=adapter)
     (home / "config" / "config.toml").write_text(text)

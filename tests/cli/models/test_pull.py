@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from baton.compose import library
-from baton.settings import find_paths, load
-from cli.calling import Call
-from cli.stocked import keep_catalogue, listed, models, stock, tiny
-from e2e.terminal import Terminal
-from support import gguf
-from support.hub import Fault, Hub
+from baton.platform.settings import find_paths, load
+from support import gguf_writer
+from support.command_line import Call
+from support.fake_hub import Fault, Hub
+from support.sample_models import keep_catalogue, listed, models, stock, tiny
+from support.terminal import Terminal
 
 BATON = [sys.executable, "-I", "-m", "baton"]
 TINY = tiny(60_000)
@@ -453,10 +453,12 @@ def test_a_stick_takes_models_to_a_machine_without_a_network(
 
 
 UNUSABLE = {
-    "no weights": gguf.header(gguf.facts()),
-    "one tensor of many": gguf.whole(gguf.facts(), [gguf.Tensor("token_embd.weight", (64, 64))]),
-    "an unknown kind": gguf.whole(
-        gguf.facts("heron"), [gguf.Tensor("token_embd.weight", (64, 64))]
+    "no weights": gguf_writer.header(gguf_writer.facts()),
+    "one tensor of many": gguf_writer.whole(
+        gguf_writer.facts(), [gguf_writer.Tensor("token_embd.weight", (64, 64))]
+    ),
+    "an unknown kind": gguf_writer.whole(
+        gguf_writer.facts("heron"), [gguf_writer.Tensor("token_embd.weight", (64, 64))]
     ),
     "cut short": TINY[:20_000],
 }

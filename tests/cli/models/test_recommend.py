@@ -11,17 +11,17 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from baton.adapters.local import LocalWorker, Memory, starter
-from baton.cli.models.advice import _together, machine_line
-from baton.domain.catalogue import NOWHERE, Entry
-from baton.domain.chat import Message, Request, Role
-from baton.domain.fit import Fit, Load, Verdict
-from baton.domain.machine import Gpu, Machine
-from baton.engine.recommend import Pick, Recommendation
-from baton.settings import find_paths, load, write
-from cli.calling import Call
-from cli.stocked import keep_catalogue, listed, stock, tiny
-from support.hub import Hub
+from baton.cli.models.recommend import _together, machine_line
+from baton.core.catalogue_types import NOWHERE, Entry
+from baton.core.machine import Gpu, Machine
+from baton.core.messages import Message, Request, Role
+from baton.gguf.memory_fit import Fit, Load, Verdict
+from baton.models.recommendation import Pick, Recommendation
+from baton.platform.settings import find_paths, load, write
+from baton.workers.local import LocalWorker, Memory, starter
+from support.command_line import Call
+from support.fake_hub import Hub
+from support.sample_models import keep_catalogue, listed, stock, tiny
 
 
 def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None:

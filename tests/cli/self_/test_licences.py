@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 import baton
-from baton.cli.own.licences import FILE, licences
-from baton.domain.errors import ConfigError
-from support.bundle import notices
+from baton.cli.self_.licences import FILE, licences
+from baton.core.errors import ConfigError
+from support.folder_build import notices
 
 
 def test_a_build_shows_what_it_was_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.lived import Said, live
-from cli.renewed import Machine, machine
-from cli.stocked import stock, tiny
-from e2e.terminal import Terminal
-from support.releases import PLATFORM
-from support.renewing import OLD
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.packaged_machine import Machine, machine
+from support.played_history import Said, live
+from support.sample_models import stock, tiny
+from support.sample_releases import PLATFORM
+from support.terminal import Terminal
+from support.update_processes import OLD
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 
@@ -266,7 +266,7 @@ def test_keys_are_counted_and_go_only_if_that_is_said(call: Call, own: Machine) 
 
 def test_one_that_was_interrupted_can_be_begun_again(call: Call, own: Machine) -> None:
     """The receipt, and what is started, go last."""
-    from baton.compose.own import belongings
+    from baton.compose.own_installation import belongings
 
     things = belongings(find_paths()).program()
     assert [path.name for path in things.paths[-2:]] == ["install.json", "baton"]
@@ -279,7 +279,7 @@ def test_one_that_was_interrupted_can_be_begun_again(call: Call, own: Machine) -
 def test_the_person_is_asked(own: Machine) -> None:
     stock("own", tiny(60_000))
     code = (
-        "from baton import built as b; from pathlib import Path; from baton.cli import main;"
+        "from baton.platform import build_info as b; from pathlib import Path; from baton.cli import main;"
         f" w = b.Built({OLD!r}, 'full', {PLATFORM!r}); b.built = lambda: w;"
         f" b.binary = lambda: Path({str(own.world.target)!r}); main(['self', 'uninstall'])"
     )

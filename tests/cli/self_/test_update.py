@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.renewed import Machine, machine, served
-from e2e.terminal import Terminal
-from support.releases import PLATFORM, program
-from support.renewing import NEW, OLD
-from support.serving import Fault
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.http_server import Fault
+from support.packaged_machine import Machine, machine, served
+from support.sample_releases import PLATFORM, program
+from support.terminal import Terminal
+from support.update_processes import NEW, OLD
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 
 BINARY = f"baton-{NEW}-{PLATFORM}"
 
 AS_BINARY = """
-from baton import built
-from baton.built import Built
+from baton.platform import build_info as built
+from baton.platform.build_info import Built
 from baton.cli import main
 from pathlib import Path
 what = {own.built!r}
@@ -247,7 +247,7 @@ def test_settings_that_this_version_cannot_read_are_no_reason_to_stay_with_it(
 
 
 def test_of_two_at_once_one_does_it(call: Call, own: Machine) -> None:
-    from baton.adapters.installed import Installation
+    from baton.install import Installation
 
     release = str(own.publish())
     with Installation(own.world.target, find_paths().state, find_paths().cache).alone():
@@ -274,7 +274,7 @@ def test_a_checkout_a_package_and_a_folder_build_are_told_apart(
     call: Call, own: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import baton
-    from baton import built as building
+    from baton.platform import build_info as building
 
     monkeypatch.delenv("BATON_BINARY")
     for command in (["update"], ["rollback"], ["uninstall", "-y"], ["show"]):
@@ -348,8 +348,8 @@ def test_an_interrupted_download_is_kept_and_the_exit_code_says_so(own: Machine)
 
 def test_the_front_never_loads_what_checks_signatures_or_talks_to_servers() -> None:
     code = (
-        "import sys, baton.cli.own, baton.compose.own, baton.adapters.downloads,"
-        " baton.adapters.installed, baton.engine.updating;"
+        "import sys, baton.cli.self_, baton.compose.own_installation, baton.download,"
+        " baton.install, baton.install.updater;"
         "print({'cryptography', 'httpx', 'huggingface_hub'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)

@@ -12,10 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from cli.renewed import served
-from support.releases import keys, program, publish
-from support.renewing import NEW, OLD, Told, World, baton_self, memory, on_a_disk_of, read_only
-from support.serving import Fault
+from support.http_server import Fault
+from support.packaged_machine import served
+from support.sample_releases import keys, program, publish
+from support.update_processes import (
+    NEW,
+    OLD,
+    Told,
+    World,
+    baton_self,
+    memory,
+    on_a_disk_of,
+    read_only,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 

@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.grading import (
-    Question,
-    choice_in,
-    code_in,
-    grade,
-    number_in,
-    wilson,
-)
+from baton.core.plan.answer_grades import Question, choice_in, code_in, grade, number_in, wilson
 
 
 def question(kind: str, answer: str) -> Question:

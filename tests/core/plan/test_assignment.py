@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.chat import Attachment, Card, Role, Turn, TurnStatus
-from baton.domain.errors import PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import DIRECT, Material, Need, Plan, Step
-from baton.domain.prices import FREE, Price, Rates
-from baton.engine.assign import assign, chance, skill, substitute
-from baton.engine.search import SAME, WAIT, Option, Seat, choose
+from baton.core.errors import PlanError
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
+from baton.core.plan.assignment import assign, chance, skill, substitute
+from baton.core.plan.assignment_search import SAME, WAIT, Option, Seat, choose
+from baton.core.plan.plan import DIRECT, Material, Need, Plan, Step
+from baton.core.prices import FREE, Price, Rates
 
 SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
 GOOD = Card("good", "local", "Good", context=8192, parameters=8_000_000_000)

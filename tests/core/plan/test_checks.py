@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from baton.adapters.tools import Toolbox, sandbox
-from baton.children.exact.claims import judge_claims
-from baton.domain.errors import WorkerError
-from baton.domain.events import Verdict
-from baton.engine.checks import Compute, Finding, check
-from baton.engine.sums import claimed
+from baton.core.errors import WorkerError
+from baton.core.events import Verdict
+from baton.core.plan.arithmetic_claims import claimed
+from baton.core.plan.checks import Compute, Finding, check
+from baton.workers.tools import Toolbox, sandbox
+from baton.workers.tools.computation.claims import judge_claims
 
 RIGHT, WRONG, UNCHECKED = Verdict.RIGHT, Verdict.WRONG, Verdict.UNCHECKED
 

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.local_ask import small
-from baton.adapters.redaction import Redaction
-from baton.domain.chat import (
+from baton.core.errors import PlanError
+from baton.core.events import Checked
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
     Attachment,
     Card,
     Chunk,
@@ -29,22 +31,20 @@ from baton.domain.chat import (
     Turn,
     TurnStatus,
 )
-from baton.domain.errors import PlanError
-from baton.domain.events import Checked
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.plan import DIRECT, KINDS, MOST_STEPS, Material, Need, Outcome, Plan, Step
-from baton.domain.prices import Price, Rates
-from baton.domain.routing import Judgement
-from baton.engine.assign import assign
-from baton.engine.conductor import LanguageConductor, choose, may_conduct
-from baton.engine.drawing import Canvas, needed, written
-from baton.engine.policy import Limits
-from baton.engine.ports import Funds, Route, Situation
-from baton.engine.roles import RULE
-from baton.engine.strategies.conducted import DEPTH
-from support.acting import PRICE, Actor, house, says, sees
+from baton.core.model_roles import RULE
+from baton.core.plan.assignment import assign
+from baton.core.plan.conductor import LanguageConductor, choose, may_conduct
+from baton.core.plan.plan import DIRECT, KINDS, MOST_STEPS, Material, Need, Outcome, Plan, Step
+from baton.core.plan.plan_schema import Canvas, needed, written
+from baton.core.ports import Funds, Route, Situation
+from baton.core.prices import Price, Rates
+from baton.core.routing_types import Judgement
+from baton.core.run.policy import Limits
+from baton.core.strategies.conductor_plan import DEPTH
+from baton.workers.cloud.redaction import Redaction
 from support.gbnf import Grammar
+from support.local_worker_calls import small
+from support.scripted_plans import PRICE, Actor, house, says, sees
 
 SMALL = Card("starter-x", "local", "Starter", context=8192, parameters=135_000_000)
 THREE = Card("llama-three", "local", "Llama 3B", context=8192, parameters=3_000_000_000)

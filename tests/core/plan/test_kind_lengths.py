@@ -6,14 +6,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from baton.domain.kind_lengths import (
+from baton.core.plan.kind_lengths import (
     COPIED,
     TOKENS_P99,
     asked_tokens,
     copied_tokens,
     usual_tokens_p99,
 )
-from baton.domain.plan import KINDS
+from baton.core.plan.plan import KINDS
 
 KIND = st.sampled_from(KINDS) | st.text(max_size=12)
 READ = st.integers(-(10**6), 10**9)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.engine import operation_words
-from baton.engine.operation_words import names_operations
+from baton.core.plan import operation_words
+from baton.core.plan.operation_words import names_operations
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.chat import Attachment, Message, Role, Turn, TurnStatus
-from baton.domain.errors import PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import (
+from baton.core.errors import PlanError
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Message, Role, Turn, TurnStatus
+from baton.core.plan.plan import (
     DIRECT,
     KINDS,
     MOST_STEPS,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.errors import PlanError
-from baton.domain.plan import KINDS, MOST_DRAWN, Need
-from baton.engine.plan_lines import PlanPart, parse_lines, written
+from baton.core.errors import PlanError
+from baton.core.plan.plan import KINDS, MOST_DRAWN, Need
+from baton.core.plan.plan_lines import PlanPart, parse_lines, written
 
 
 def test_lines_are_parts() -> None:

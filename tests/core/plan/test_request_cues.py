@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from baton.engine.request_cues import MAX_REQUEST_CHARS, may_have_parts, wants_reasoning
+from baton.core.plan.request_cues import MAX_REQUEST_CHARS, may_have_parts, wants_reasoning
 
 
 @pytest.mark.parametrize(

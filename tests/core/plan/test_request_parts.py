@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.scripted import ScriptedWorker
-from baton.domain.chat import Card, Purpose, Request
-from baton.domain.errors import BatonError, StoreError, WorkerError
-from baton.domain.plan import KINDS, Need, Outcome, Plan, Step
-from baton.engine.plan_lines import PlanPart, is_astray, parse_lines, written
-from baton.engine.ports import Funds
-from baton.engine.request_parts import (
+from baton.core.errors import BatonError, StoreError, WorkerError
+from baton.core.messages import Card, Purpose, Request
+from baton.core.plan.plan import KINDS, Need, Outcome, Plan, Step
+from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines, written
+from baton.core.plan.request_parts import (
     IN_DOUBT,
     CheckedPart,
     TrainedConductor,
@@ -27,9 +25,11 @@ from baton.engine.request_parts import (
     plan_of,
     split,
 )
-from baton.engine.strategies.hybrid import Hybrid
-from baton.engine.strategies.parts import InParts
-from engine.small_desk import CLOUD, GEMMA, LLAMA, TALE, TINY, TOOL, Desk, play, situation
+from baton.core.ports import Funds
+from baton.core.strategies._parts import InParts
+from baton.core.strategies.hybrid import Hybrid
+from baton.workers.scripted_worker import ScriptedWorker
+from support.strategy_context import CLOUD, GEMMA, LLAMA, TALE, TINY, TOOL, Desk, play, situation
 
 UNITS = Card("units", "tool", "Units")
 TWO = "Translate 'good morning' to German and tell me what 17*23 is"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.answers import agree, announced, extract, majority
+from baton.core.plan.short_answer import agree, announced, extract, majority
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.skills import read_scores
-from baton.adapters.store import Store
-from baton.domain.chat import Card, Prompt
-from baton.domain.errors import StoreError
-from baton.domain.labels import Label
-from baton.domain.plan import KINDS, Material, Need
-from baton.domain.signals import Experience
-from baton.engine.assign import chance
-from baton.engine.mastery import GUESS, MEASURED, TYPED, SkillTable, levels, masteries, scores_of
-from baton.engine.orchestra import Orchestra
-from baton.engine.ports import Route
-from baton.engine.router import RuleRouter
-from baton.engine.skills import chance_at, level_at, ordinary, skill
+from baton.core.errors import StoreError
+from baton.core.feedback import Experience
+from baton.core.labels import Label
+from baton.core.messages import Card, Prompt
+from baton.core.plan.assignment import chance
+from baton.core.plan.plan import KINDS, Material, Need
+from baton.core.plan.skill_estimates import chance_at, level_at, ordinary, skill
+from baton.core.plan.skill_table import (
+    GUESS,
+    MEASURED,
+    TYPED,
+    SkillTable,
+    levels,
+    masteries,
+    scores_of,
+)
+from baton.core.ports import Route
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.rule_router import RuleRouter
+from baton.history import Store
+from baton.routing.measured_skills import read_scores
+from baton.workers.scripted_worker import ScriptedWorker
 
 SCORES = {
     "llama-3.1-8b": {"math": (0.58, 4000), "knowledge": (0.7, 6000)},

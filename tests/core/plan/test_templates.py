@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.templates import read_templates
-from baton.domain.chat import Attachment, Card, Role, Turn, TurnStatus, about_tokens
-from baton.domain.errors import ConfigError, PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import KINDS, MOST_STEPS, Material, Need, Plan, Step
-from baton.engine.templates import parse, read, write
+from baton.core.errors import ConfigError, PlanError
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus, about_tokens
+from baton.core.plan.plan import KINDS, MOST_STEPS, Material, Need, Plan, Step
+from baton.core.plan.templates import parse, read, write
+from baton.workers.template_files import read_templates
 
 SMALL = Card("small", "local", "Small", context=2048)
 LARGE = Card("large", "local", "Large", context=32_768)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import (
+from baton.core import events as ev
+from baton.core.errors import StoreError, WorkerUnavailable
+from baton.core.events import Decision
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Policy, Scope
+from baton.core.messages import (
     Card,
     Chunk,
     Declined,
@@ -25,18 +26,17 @@ from baton.domain.chat import (
     Usage,
     input_bound,
 )
-from baton.domain.errors import StoreError, WorkerUnavailable
-from baton.domain.events import Decision
-from baton.domain.labels import Label
-from baton.domain.ledger import Bill, Hold, Policy, Scope
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates
-from baton.domain.redaction import Hidden, Redacted
-from baton.domain.view import RunView
-from baton.engine.meter import Metered, Purse, Tally
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import ANYTHING, Limits, Terms
-from baton.engine.ports import NEW, NoMoney, Place, Question, Redactor
+from baton.core.money import NANO
+from baton.core.ports import NEW, NoMoney, Place, Question, Redactor
+from baton.core.prices import Price, Rates
+from baton.core.redaction_types import Hidden, Redacted
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import ANYTHING, Limits, Terms
+from baton.core.view import RunView
+from baton.history import Store
+from baton.money import Ledger
+from baton.workers.scripted_worker import ScriptedWorker
 
 LOCAL = Card("small", "local", "Small", context=4096)
 PRICE = Price(Rates(NANO, 2 * NANO, NANO, NANO))  # $1 and $2 per million tokens

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain import events as ev
-from baton.domain.chat import Attachment, Card, Prompt, Role, Turn, TurnStatus
-from baton.domain.kind_lengths import TOKENS_P99
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.plan import DIRECT, KINDS, Material, Need, Plan, Step, direct
-from baton.domain.routing import Estimate
-from baton.engine.policy import Limits
-from baton.engine.ports import Place, Route
-from baton.engine.router import RuleRouter
-from baton.engine.sizes import tokens_p99
-from support.acting import Actor, cloud, house, local, says
+from baton.core import events as ev
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Attachment, Card, Prompt, Role, Turn, TurnStatus
+from baton.core.plan.kind_lengths import TOKENS_P99
+from baton.core.plan.plan import DIRECT, KINDS, Material, Need, Plan, Step, direct
+from baton.core.plan.token_estimates import tokens_p99
+from baton.core.ports import Place, Route
+from baton.core.routing_types import Estimate
+from baton.core.run.policy import Limits
+from baton.core.run.rule_router import RuleRouter
+from support.scripted_plans import Actor, cloud, house, local, says
 
 
 def turn(role: Role, text: str, files: tuple[Attachment, ...] = ()) -> Turn:

@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from baton.adapters.store import Store
 from baton.cli.root import run as command
 from baton.cli.trace import trace_text
-from baton.domain import events as ev
-from baton.domain.chat import (
+from baton.core import events as ev
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
     Attachment,
     Card,
     Chunk,
@@ -36,19 +38,17 @@ from baton.domain.chat import (
     Usage,
     input_bound,
 )
-from baton.domain.errors import WorkerError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
-from baton.domain.prices import FREE
-from baton.domain.sanitise import one_line, sanitise
-from baton.domain.view import RunView
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits
-from baton.engine.ports import NEW, Place
-from baton.settings import find_paths
-from support.acting import Act, Actor, House, cloud, fails, house, local, sees, view_of
-from support.payloads import FAMILIES, GUISES, PAYLOADS, Payload
+from baton.core.plan.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
+from baton.core.ports import NEW, Place
+from baton.core.prices import FREE
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.sanitiser import one_line, sanitise
+from baton.core.view import RunView
+from baton.history import Store
+from baton.platform.settings import find_paths
+from support.prompt_injections import FAMILIES, GUISES, PAYLOADS, Payload
+from support.scripted_plans import Act, Actor, House, cloud, fails, house, local, sees, view_of
 
 SEAMS = ("file", "review", "worker", "history", "name")
 STRATEGIES = (

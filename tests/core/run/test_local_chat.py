@@ -10,13 +10,13 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from adapters.local_ask import CAPITAL, small
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Prompt, TurnStatus
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits
-from baton.engine.ports import Place
+from baton.core import events as ev
+from baton.core.messages import Prompt, TurnStatus
+from baton.core.ports import Place
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.history import Store
+from support.local_worker_calls import CAPITAL, small
 
 pytestmark = pytest.mark.local_model
 
@@ -78,7 +78,9 @@ async def test_what_a_killed_child_had_written_is_kept(orchestra: Orchestra, sto
             if isinstance(event, ev.StepText):
                 if not seen:
                     ours = psutil.Process().children()  # another test's may not be gone yet
-                    [child] = [one for one in ours if "baton.children.runner" in command(one)]
+                    [child] = [
+                        one for one in ours if "baton.workers.local.child.main" in command(one)
+                    ]
                     os.kill(child.pid, signal.SIGSEGV)
                 seen += event.text
     assert failed is not None

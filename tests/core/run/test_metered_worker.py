@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.domain.chat import Card, Message, Request, Role, Text
-from baton.domain.errors import WorkerError
-from baton.domain.labels import Label
-from baton.domain.ledger import Bill, Hold, Scope, Status
-from baton.domain.money import NANO
-from baton.domain.prices import Used
-from baton.engine.meter import Metered, Purse, Tally
-from baton.engine.policy import Limits, Terms
-from support.acting import Actor, cloud
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Scope, Status
+from baton.core.messages import Card, Message, Request, Role, Text
+from baton.core.money import NANO
+from baton.core.prices import Used
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.policy import Limits, Terms
+from baton.money import Ledger
+from support.scripted_plans import Actor, cloud
 
 REQUEST = Request((Message(Role.USER, "Hello"),), label=Label.CLOUD)
 

@@ -9,18 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from baton.domain import events as ev
-from baton.domain.chat import Chunk, Purpose, Request, Text, TurnStatus
-from baton.domain.errors import ContextTooLong, PlanError, WorkerError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Status
-from baton.domain.money import NANO
-from baton.domain.plan import Outcome, Plan
-from baton.domain.view import RunView
-from baton.engine import part as parts
-from baton.engine.policy import Limits
-from baton.engine.ports import Desk, Proposal
-from support.acting import (
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong, PlanError, WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Status
+from baton.core.messages import Chunk, Purpose, Request, Text, TurnStatus
+from baton.core.money import NANO
+from baton.core.plan.plan import Outcome, Plan
+from baton.core.ports import Desk, Proposal
+from baton.core.run import step_executor as parts
+from baton.core.run.policy import Limits
+from baton.core.view import RunView
+from support.scripted_plans import (
     DOWN,
     Actor,
     House,

@@ -9,20 +9,20 @@ from typing import Literal
 
 import pytest
 
-from baton.domain import events as ev
-from baton.domain.chat import Chunk, Purpose, Request, Text
-from baton.domain.errors import ContextTooLong
-from baton.domain.labels import Label
-from baton.domain.ledger import Bill, Hold, Policy, Scope
-from baton.domain.money import NANO
-from baton.domain.plan import Plan, direct, single
-from baton.domain.prices import FREE
-from baton.domain.view import RunView, doing
-from baton.engine import part as parts
-from baton.engine.policy import ANYTHING, Limits
-from baton.engine.ports import Place, Question
-from baton.engine.strategies.instead import Instead
-from support.acting import (
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Policy, Scope
+from baton.core.messages import Chunk, Purpose, Request, Text
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan, direct, single
+from baton.core.ports import Place, Question
+from baton.core.prices import FREE
+from baton.core.run import step_executor as parts
+from baton.core.run.policy import ANYTHING, Limits
+from baton.core.strategies._delegate import Instead
+from baton.core.view import RunView, doing
+from support.scripted_plans import (
     DOWN,
     PATIENCE,
     PRICE,

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.chat import Card, Prompt
-from baton.domain.errors import PlanError
-from baton.domain.events import Routed, Sent
-from baton.domain.labels import Label
-from baton.domain.plan import Need, Plan, Step
-from baton.domain.prices import Price, Rates
-from baton.engine.assign import assign, fitting
-from baton.engine.policy import Limits
-from support.acting import Actor, House, cloud, house, local, says
+from baton.core.errors import PlanError
+from baton.core.events import Routed, Sent
+from baton.core.labels import Label
+from baton.core.messages import Card, Prompt
+from baton.core.plan.assignment import assign, fitting
+from baton.core.plan.plan import Need, Plan, Step
+from baton.core.prices import Price, Rates
+from baton.core.run.policy import Limits
+from support.scripted_plans import Actor, House, cloud, house, local, says
 
 CODE = "Write a Python function that reverses a list."
 TALK = "Hello there, how are you?"

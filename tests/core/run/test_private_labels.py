@@ -17,27 +17,27 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.cloud import CloudWorker, Gateway
-from baton.adapters.ledger import Ledger
-from baton.adapters.redaction import Redaction
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Attachment, Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
-from baton.domain.errors import ContextTooLong, WorkerUnavailable
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates
-from baton.domain.signals import Signal
-from baton.engine.mastery import SkillTable
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits, Terms, may_use
-from baton.engine.ports import NEW, Desk, Place, Proposal, Question, Worker
-from baton.engine.strategies.single import Single
-from support.acting import Actor, cloud, house, local, says, sees
-from support.adversary import Adversary
-from support.cloud import REFUSED, Cloud
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong, WorkerUnavailable
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Attachment, Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.skill_table import SkillTable
+from baton.core.ports import NEW, Desk, Place, Proposal, Question, Worker
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits, Terms, may_use
+from baton.core.strategies.single import Single
+from baton.history import Store
+from baton.money import Ledger
+from baton.workers.cloud import CloudWorker, Gateway
+from baton.workers.cloud.redaction import Redaction
+from baton.workers.scripted_worker import ScriptedWorker
+from support.adversarial_router import Adversary
+from support.fake_cloud import REFUSED, Cloud
+from support.scripted_plans import Actor, cloud, house, local, says, sees
 
 RUNS = 12
 """How many prompts one world plays."""

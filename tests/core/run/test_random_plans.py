@@ -13,11 +13,21 @@ from random import Random
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.store import Store
-from baton.adapters.templates import read_templates
-from baton.domain import events as ev
-from baton.domain.chat import (
+from baton.core import events as ev
+from baton.core.errors import (
+    BatonError,
+    BudgetExceeded,
+    ConfigError,
+    ContextTooLong,
+    PlanError,
+    SecretMissing,
+    StoreError,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Policy, Scope, Standing
+from baton.core.messages import (
     Attachment,
     Card,
     Chunk,
@@ -34,31 +44,21 @@ from baton.domain.chat import (
     Usage,
     input_bound,
 )
-from baton.domain.errors import (
-    BatonError,
-    BudgetExceeded,
-    ConfigError,
-    ContextTooLong,
-    PlanError,
-    SecretMissing,
-    StoreError,
-    WorkerError,
-    WorkerUnavailable,
-)
-from baton.domain.labels import Label
-from baton.domain.ledger import Bill, Hold, Policy, Scope, Standing
-from baton.domain.money import NANO
-from baton.domain.plan import DIRECT, FILE, KINDS, MOST_STEPS, Need, Outcome, Plan, Step
-from baton.domain.prices import FREE
-from baton.domain.view import RunView
-from baton.engine import part
-from baton.engine.policy import Limits, Terms, may_use
-from baton.engine.ports import NEW, Desk, Place, Proposal, Question
-from baton.engine.run import Run
-from baton.engine.strategies import STRATEGIES
-from support.acting import PATIENCE, Actor, Given, cloud, local, sees, view_of
-from support.adversary import Adversary
-from support.payloads import plans
+from baton.core.money import NANO
+from baton.core.plan.plan import DIRECT, FILE, KINDS, MOST_STEPS, Need, Outcome, Plan, Step
+from baton.core.ports import NEW, Desk, Place, Proposal, Question
+from baton.core.prices import FREE
+from baton.core.run import step_executor as part
+from baton.core.run.policy import Limits, Terms, may_use
+from baton.core.run.run import Run
+from baton.core.strategies import STRATEGIES
+from baton.core.view import RunView
+from baton.history import Store
+from baton.money import Ledger
+from baton.workers.template_files import read_templates
+from support.adversarial_router import Adversary
+from support.prompt_injections import plans
+from support.scripted_plans import PATIENCE, Actor, Given, cloud, local, sees, view_of
 
 FIRST_SEED = 1000
 """A step's number can be told from its request's seed: this and what it adds."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from baton.domain import events as ev
-from baton.domain.chat import Chunk, Finish, Request, Text, Thinking, TurnStatus, Usage
-from baton.engine.policy import Limits
-from support.acting import Act, Actor, house, local
+from baton.core import events as ev
+from baton.core.messages import Chunk, Finish, Request, Text, Thinking, TurnStatus, Usage
+from baton.core.run.policy import Limits
+from support.scripted_plans import Act, Actor, house, local
 
 ONE = Limits(strategy="single")
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.templates import read_templates
-from baton.adapters.tools import tools
-from baton.children.exact.claims import judge_claims
-from baton.domain import events as ev
-from baton.domain.chat import (
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong, ModelFileError, WorkerError, WorkerUnavailable
+from baton.core.events import Verdict
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
     Attachment,
     Card,
     Chunk,
@@ -26,21 +27,20 @@ from baton.domain.chat import (
     Usage,
     input_bound,
 )
-from baton.domain.errors import ContextTooLong, ModelFileError, WorkerError, WorkerUnavailable
-from baton.domain.events import Verdict
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.money import NANO
-from baton.domain.prices import FREE
-from baton.domain.view import RunView
-from baton.engine import part as parts
-from baton.engine.checks import check
-from baton.engine.drawing import Canvas
-from baton.engine.offer import written
-from baton.engine.policy import Limits
-from baton.engine.ports import NEW, Offer, Question
-from baton.engine.strategies import STRATEGIES
-from support.acting import (
+from baton.core.money import NANO
+from baton.core.plan.checks import check
+from baton.core.plan.plan_schema import Canvas
+from baton.core.ports import NEW, Offer, Question
+from baton.core.prices import FREE
+from baton.core.run import step_executor as parts
+from baton.core.run.approval import written
+from baton.core.run.policy import Limits
+from baton.core.strategies import STRATEGIES
+from baton.core.view import RunView
+from baton.workers.template_files import read_templates
+from baton.workers.tools import tools
+from baton.workers.tools.computation.claims import judge_claims
+from support.scripted_plans import (
     Act,
     Actor,
     House,

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from adapters.spend import bill
-from baton.domain import events as ev
-from baton.domain.chat import Chunk, Prompt, Request
-from baton.domain.errors import BudgetExceeded, ConfigError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
-from baton.domain.money import NANO
-from baton.domain.plan import DIRECT, Outcome, Plan, Step, single
-from baton.engine.policy import ANYTHING, Limits
-from baton.engine.ports import Desk, Place, Proposal
-from support.acting import (
+from baton.core import events as ev
+from baton.core.errors import BudgetExceeded, ConfigError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Chunk, Prompt, Request
+from baton.core.money import NANO
+from baton.core.plan.plan import DIRECT, Outcome, Plan, Step, single
+from baton.core.ports import Desk, Place, Proposal
+from baton.core.run.policy import ANYTHING, Limits
+from support.ledger_processes import bill
+from support.scripted_plans import (
     DOWN,
     Actor,
     House,
@@ -132,7 +132,7 @@ async def test_a_run_that_was_stopped_goes_on_where_it_was() -> None:
 
 
 def kill_in_the_third_step(home: Path) -> None:
-    arguments = [sys.executable, "-P", "-m", "support.stuck", str(home)]
+    arguments = [sys.executable, "-P", "-m", "support.stuck_run", str(home)]
     path = os.pathsep.join(filter(None, sys.path))
     with subprocess.Popen(
         arguments, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True

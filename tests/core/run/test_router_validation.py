@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Request, Text, Usage
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates
-from baton.domain.routing import Estimate
-from baton.engine.evidence import sound_estimate
-from baton.engine.policy import Limits
-from support.acting import Act, Actor, House, cloud, house, local, says
-from support.adversary import Adversary
+from baton.core import events as ev
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Finish, Request, Text, Usage
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates
+from baton.core.routing_types import Estimate
+from baton.core.run.policy import Limits
+from baton.core.run.router_validation import sound_estimate
+from support.adversarial_router import Adversary
+from support.scripted_plans import Act, Actor, House, cloud, house, local, says
 
 WAYS = ("hybrid", "route", "knn", "smoothie", "cascade", "")
 SUM = "How many apples are 3 and 4 apples?"

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.tools import compute
-from baton.domain.chat import Attachment, Card, Role, Turn, TurnStatus
-from baton.domain.labels import Label
-from baton.domain.plan import KINDS, Material, Need
-from baton.domain.prices import Price, Rates
-from baton.domain.routing import Estimate
-from baton.engine.assign import chance, level
-from baton.engine.computable import computes
-from baton.engine.ports import Route
-from baton.engine.router import RuleRouter, routed
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Card, Role, Turn, TurnStatus
+from baton.core.plan.assignment import chance, level
+from baton.core.plan.plan import KINDS, Material, Need
+from baton.core.plan.tool_routing import computes
+from baton.core.ports import Route
+from baton.core.prices import Price, Rates
+from baton.core.routing_types import Estimate
+from baton.core.run.rule_router import RuleRouter, routed
+from baton.workers.tools.child.main import compute
 
 SMALL = Card("small", "local", "Small", context=8192, parameters=135_000_000)
 GOOD = Card("good", "local", "Good", context=8192, parameters=30_000_000_000)

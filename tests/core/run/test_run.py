@@ -10,17 +10,17 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.adapters.scripted import Script, ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Card, Chunk, Finish, Prompt, Request, Role, Text, TurnStatus, Usage
-from baton.domain.errors import ConfigError, ContextTooLong, StoreError, WorkerUnavailable
-from baton.domain.labels import Label
-from baton.domain.view import RunView
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits
-from baton.engine.ports import Place, Question, take_default
-from baton.engine.run import Run
+from baton.core import events as ev
+from baton.core.errors import ConfigError, ContextTooLong, StoreError, WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Role, Text, TurnStatus, Usage
+from baton.core.ports import Place, Question, take_default
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.run.run import Run
+from baton.core.view import RunView
+from baton.history import Store
+from baton.workers.scripted_worker import Script, ScriptedWorker
 
 
 @pytest_asyncio.fixture

@@ -10,10 +10,10 @@ from datetime import date, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.domain.history import Weighing
-from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.domain.money import NANO
-from baton.engine.forecast import Forecast, forecast
+from baton.core.history_types import Weighing
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.money import NANO
+from baton.core.spending.forecast import Forecast, forecast
 
 NOON = time.mktime((2026, 11, 10, 12, 0, 0, 0, 0, -1))
 TODAY = date(2026, 11, 10)

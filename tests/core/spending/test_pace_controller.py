@@ -13,13 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.errors import StoreError
-from baton.domain.history import Weighing
-from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.domain.money import NANO
-from baton.engine.pacing import RULES, Controller, Flow, Memory, Pacing, share_controller
-from baton.engine.ports import Pace
-from baton.engine.rhythm import Rhythm
+from baton.core.errors import StoreError
+from baton.core.history_types import Weighing
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.money import NANO
+from baton.core.ports import Pace
+from baton.core.spending.pace_controller import (
+    RULES,
+    Controller,
+    Flow,
+    Memory,
+    Pacing,
+    share_controller,
+)
+from baton.core.spending.usage_rate import Rhythm
 
 EXAMPLES = 40
 DAWN = time.mktime((2026, 11, 10, 0, 5, 0, 0, 0, -1))

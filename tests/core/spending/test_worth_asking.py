@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.errors import StoreError
-from baton.domain.ledger import Policy, Room, Scope, Standing
-from baton.domain.money import NANO
-from baton.domain.plan import Outcome, Plan, single
-from baton.domain.prices import FREE
-from baton.engine.pacing import Pacing
-from baton.engine.policy import Limits
-from baton.engine.ports import Desk, Funds, Proposal
-from support.acting import DOWN, Actor, House, cloud, fails, house, local, step
+from baton.core import events as ev
+from baton.core.errors import StoreError
+from baton.core.ledger_types import Policy, Room, Scope, Standing
+from baton.core.money import NANO
+from baton.core.plan.plan import Outcome, Plan, single
+from baton.core.ports import Desk, Funds, Proposal
+from baton.core.prices import FREE
+from baton.core.run.policy import Limits
+from baton.core.spending.pace_controller import Pacing
+from baton.history import Store
+from support.scripted_plans import DOWN, Actor, House, cloud, fails, house, local, step
 
 BUDGET: dict[str, Any] = {"policy": Policy.BUDGET}
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError
-from baton.domain.events import Verdict
-from baton.domain.labels import Label
-from baton.domain.plan import Need
-from baton.engine.checks import check, is_checkable
-from baton.engine.ports import Funds
-from baton.engine.strategies import strategy
-from engine.small_desk import (
+from baton.core.errors import BatonError
+from baton.core.events import Verdict
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.plan.checks import check, is_checkable
+from baton.core.plan.plan import Need
+from baton.core.ports import Funds
+from baton.core.strategies import strategy
+from support.strategy_context import (
     BIG,
     CLOUD,
     DOWN,

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.chat import Card
-from baton.domain.labels import Label
-from baton.domain.plan import Need
-from baton.domain.routing import Draft, Estimate
-from baton.engine.comparing import alike, judged
-from baton.engine.ports import Route
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.plan.plan import Need
+from baton.core.ports import Route
+from baton.core.routing_types import Draft, Estimate
+from baton.core.strategies._draft_scoring import alike, judged
 
 A = Card("a", "local", "A", parameters=7_000_000_000)
 B = Card("b", "local", "B", parameters=8_000_000_000)

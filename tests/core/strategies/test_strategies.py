@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.adapters.templates import read_templates
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError, BudgetExceeded, ConfigError
-from baton.domain.labels import Label
-from baton.domain.plan import MOST_STEPS, Need, Step
-from baton.engine.policy import Limits
-from baton.engine.ports import Funds, Proposal, Route, Situation
-from baton.engine.roles import RULE
-from baton.engine.strategies import STRATEGIES, by_mode, strategy
-from baton.engine.strategies.templated import Templated
-from baton.engine.strategies.verified import AUDIT
-from engine.small_desk import (
+from baton.core.errors import BatonError, BudgetExceeded, ConfigError
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.model_roles import RULE
+from baton.core.plan.plan import MOST_STEPS, Need, Step
+from baton.core.ports import Funds, Proposal, Route, Situation
+from baton.core.run.policy import Limits
+from baton.core.strategies import STRATEGIES, by_mode, strategy
+from baton.core.strategies._template import Templated
+from baton.core.strategies._verification import AUDIT
+from baton.workers.template_files import read_templates
+from support.strategy_context import (
     BIG,
     CLOUD,
     DOWN,

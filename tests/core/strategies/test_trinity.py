@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.plan import KINDS, Need
-from baton.engine.ports import Funds
-from baton.engine.strategies.trinity import THINK, WORK
-from baton.engine.strategies.verified import AUDIT, MEND
-from baton.engine.turns import (
+from baton.core.plan.plan import KINDS, Need
+from baton.core.plan.turn_roles import (
     MOST_TURNS,
     POSITION_FIGURES,
     WORKER_FIGURES,
@@ -24,7 +21,21 @@ from baton.engine.turns import (
     position_figures,
     worker_figures,
 )
-from engine.small_desk import BIG, CLOUD, GEMMA, LLAMA, TINY, Desk, Say, play, says, situation
+from baton.core.ports import Funds
+from baton.core.strategies._verification import AUDIT, MEND
+from baton.core.strategies.trinity import THINK, WORK
+from support.strategy_context import (
+    BIG,
+    CLOUD,
+    GEMMA,
+    LLAMA,
+    TINY,
+    Desk,
+    Say,
+    play,
+    says,
+    situation,
+)
 
 Table = Sequence[Sequence[float]]
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from baton.adapters.trials import Watched, watch_program
-from baton.children import network_watch
-from baton.cli.doctor.finding import State
-from baton.cli.doctor.offline import prove_offline
+from baton.cli.doctor.check_result import State
+from baton.cli.doctor.offline_check import prove_offline
+from baton.doctor import Watched, watch_program
+from baton.doctor.child import network_watch
 
 ANSWER = 'print(\'{"answer": "Hello."}\')'
 

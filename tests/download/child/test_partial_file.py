@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from baton.children.fetching import partial as partials
-from baton.children.fetching import report as reports
-from baton.children.fetching import space
-from baton.children.fetching.digest import Follower
-from baton.children.fetching.partial import Partial
-from baton.children.fetching.report import Report
-from baton.children.fetching.wire import Stopped
-from baton.children.front import Failure
-from baton.domain.library import Phase, Progress
+from baton.download.child import disk_space
+from baton.download.child import partial_file as partials
+from baton.download.child import progress_report as reports
+from baton.download.child.digest import Follower
+from baton.download.child.hub_client import Stopped
+from baton.download.child.partial_file import Partial
+from baton.download.child.progress_report import Report
+from baton.download.progress import Phase, Progress
+from baton.ipc.parent_channel import Failure
 
 
 @pytest.fixture
@@ -217,8 +217,8 @@ def test_a_disk_needs_more_room_than_what_is_to_come(
 
     with_free(1_099_999)
     with pytest.raises(Failure, match="The disk has no room"):
-        space.check(tmp_path, 1_000_000, "m.gguf")
+        disk_space.check(tmp_path, 1_000_000, "m.gguf")
     with_free(1_100_000)
-    space.check(tmp_path, 1_000_000, "m.gguf")
+    disk_space.check(tmp_path, 1_000_000, "m.gguf")
     with_free(0)
-    space.check(tmp_path, 0, "m.gguf")
+    disk_space.check(tmp_path, 0, "m.gguf")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.children.fetching import release
-from baton.children.front import Failure
-from baton.domain.releases import MANIFEST, SIGNATURE
-from support.releases import keys
+from baton.download.child import signed_release
+from baton.download.releases import MANIFEST, SIGNATURE
+from baton.ipc.parent_channel import Failure
+from support.sample_releases import keys
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def signed(folder: Path, content: bytes) -> str:
 def refusal(folder: Path, key: str) -> str:
     """Return what is said of a release that nothing may be used of."""
     with pytest.raises(Failure) as failure:
-        release.manifest(str(folder), key)
+        signed_release.manifest(str(folder), key)
     return str(failure.value)
 
 
 def test_what_the_key_signed_is_believed(folder: Path) -> None:
     key = signed(folder, b"{}")
-    assert release.manifest(str(folder), key) == "{}"
+    assert signed_release.manifest(str(folder), key) == "{}"
     (folder / MANIFEST).write_bytes(b"{ }")
     assert "its signature is wrong" in refusal(folder, key)
     (folder / SIGNATURE).write_text("0" * 127)
@@ -46,9 +46,9 @@ def test_what_the_key_signed_is_believed(folder: Path) -> None:
 
 
 def test_a_list_is_read_whole_or_not_at_all(folder: Path) -> None:
-    key = signed(folder, b" " * release.LARGEST)
-    assert release.manifest(str(folder), key) == " " * release.LARGEST
-    key = signed(folder, b" " * (release.LARGEST + 1))
+    key = signed(folder, b" " * signed_release.LARGEST)
+    assert signed_release.manifest(str(folder), key) == " " * signed_release.LARGEST
+    key = signed(folder, b" " * (signed_release.LARGEST + 1))
     assert "is far too long" in refusal(folder, key)
     key = signed(folder, b"\xff")
     assert "its list isn't text" in refusal(folder, key)
@@ -71,5 +71,7 @@ def test_a_file_that_is_missing_or_cut_is_not_copied(
         (folder / "baton").write_bytes(content)
     target = folder.with_name("target") / "baton"
     with pytest.raises(Failure, match=what):
-        release.bring(str(folder), "baton", 5, "0" * 64, target, lambda _: None, lambda: False)
+        signed_release.bring(
+            str(folder), "baton", 5, "0" * 64, target, lambda _: None, lambda: False
+        )
     assert not target.parent.exists()

@@ -15,25 +15,17 @@ from typing import Any
 
 import pytest
 
-from baton.children.fetching import digest, transfer
-from baton.children.fetching import partial as partials
-from baton.children.fetching.partial import Partial
-from baton.children.fetching.pulling import Pace, Puller
-from baton.children.fetching.wire import Stopped, Web
-from baton.children.front import Failure
-from baton.domain.catalogue import Offer, Source
-from baton.domain.library import Phase
-from support.downloads import (
-    FILE,
-    QUICK,
-    REPO,
-    Told,
-    offer_in,
-    partial_of,
-    unvouched,
-)
-from support.hub import Fault, Hub
-from support.serving import Seen
+from baton.core.catalogue_types import Offer, Source
+from baton.download.child import digest, transfer
+from baton.download.child import partial_file as partials
+from baton.download.child.http_download import Pace, Puller
+from baton.download.child.hub_client import Stopped, Web
+from baton.download.child.partial_file import Partial
+from baton.download.progress import Phase
+from baton.ipc.parent_channel import Failure
+from support.download_processes import FILE, QUICK, REPO, Told, offer_in, partial_of, unvouched
+from support.fake_hub import Fault, Hub
+from support.http_server import Seen
 
 SIZE = 700_000
 CONTENT = random.Random(1).randbytes(SIZE)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from baton.children.fetching import transfer
-from baton.children.fetching.wire import Stopped, Web
-from baton.children.front import Failure
-from baton.domain.catalogue import Offer
-from support.downloads import (
+from baton.core.catalogue_types import Offer
+from baton.download.child import transfer
+from baton.download.child.hub_client import Stopped, Web
+from baton.ipc.parent_channel import Failure
+from support.download_processes import (
     FILE,
     QUICK,
     REPO,
@@ -27,8 +27,8 @@ from support.downloads import (
     partial_of,
     unvouched,
 )
-from support.hub import Fault, Hub
-from support.serving import Seen
+from support.fake_hub import Fault, Hub
+from support.http_server import Seen
 
 SIZE = 300_000
 CONTENT = random.Random(2).randbytes(SIZE)

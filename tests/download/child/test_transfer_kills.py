@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.domain.catalogue import Offer
-from baton.domain.library import Phase
-from support.downloads import FILE, PROCESSES, REPO, Child, here, offer_of
-from support.hub import Fault, Hub
+from baton.core.catalogue_types import Offer
+from baton.download.progress import Phase
+from support.download_processes import FILE, PROCESSES, REPO, Child, here, offer_of
+from support.fake_hub import Fault, Hub
 from support.small_disk import NEIGHBOUR, on_small_disk
 
 MIB = 1 << 20

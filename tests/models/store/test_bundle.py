@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from adapters.test_shelf import QWEN
-from baton.adapters.shelf import FolderShelf
-from baton.domain.catalogue import NOWHERE, Source
-from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.library import Record, Stamp
+from baton.core.catalogue_types import NOWHERE, Source
+from baton.core.errors import ConfigError, ModelFileError
+from baton.models.model_types import Record, Stamp
+from baton.models.store import FolderShelf
+from models.store.test_model_store import QWEN
 
 CODER = replace(QWEN, id="coder", name="Coder", file="coder.gguf", sha256="c" * 64)
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from adapters.test_shelf import QWEN
-from baton.adapters.shelf import FolderShelf, stores
-from baton.adapters.shelf.foreign import find
-from baton.adapters.shelf.stores import Walk
-from baton.domain.catalogue import NOWHERE, Source
-from baton.domain.library import Foreign
-from support.gguf import Tensor, Value, header
+from baton.core.catalogue_types import NOWHERE, Source
+from baton.models.model_types import Foreign
+from baton.models.store import FolderShelf, external_stores
+from baton.models.store.external_models import find
+from baton.models.store.external_stores import Walk
+from models.store.test_model_store import QWEN
+from support.gguf_writer import Tensor, Value, header
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems, other folders")
 
@@ -29,7 +29,7 @@ REVISION = "d" * 40
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the home folder of somebody who has used other programs before."""
-    monkeypatch.setattr(stores, "SHARED", ())
+    monkeypatch.setattr(external_stores, "SHARED", ())
     return tmp_path / "person"
 
 
@@ -122,7 +122,7 @@ def test_ollama_tells_name_and_hash(shelf: FolderShelf, person: Path) -> None:
 def test_ollama_as_a_service_and_elsewhere(
     person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "SHARED", (tmp_path / "service",))
+    monkeypatch.setattr(external_stores, "SHARED", (tmp_path / "service",))
     pulled(tmp_path / "service", "registry.ollama.ai/library/a/1b")
     pulled(tmp_path / "moved", "registry.ollama.ai/library/b/1b")
     environ = {"HOME": str(person), "OLLAMA_MODELS": str(tmp_path / "moved")}

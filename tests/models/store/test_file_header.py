@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.shelf import FolderShelf
-from baton.adapters.shelf.heading import FIRST
-from baton.domain.errors import ModelFileError
-from baton.domain.gguf import Cut, Malformed, read
-from support import gguf
+from baton.core.errors import ModelFileError
+from baton.gguf.header import Cut, Malformed, read
+from baton.models.store import FolderShelf
+from baton.models.store.file_header import FIRST
+from support import gguf_writer
 
-TENSORS = [gguf.Tensor("token_embd.weight", (64, 32))]
+TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 32))]
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def shelf(tmp_path: Path) -> FolderShelf:
 def test_a_header_is_read_however_long_it_is(
     shelf: FolderShelf, tmp_path: Path, words: int
 ) -> None:
-    data = gguf.whole(gguf.facts(general__name="x") | gguf.vocabulary(words), TENSORS)
+    data = gguf_writer.whole(
+        gguf_writer.facts(general__name="x") | gguf_writer.vocabulary(words), TENSORS
+    )
     path = tmp_path / "model.gguf"
     path.write_bytes(data)
     assert (len(data) > 2 * FIRST) == (words > 300)
@@ -35,7 +37,7 @@ def test_a_header_is_read_however_long_it_is(
 
 
 def test_what_is_no_model_is_told_of(shelf: FolderShelf, tmp_path: Path) -> None:
-    data = gguf.whole(gguf.facts() | gguf.vocabulary(300), TENSORS)
+    data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     path = tmp_path / "model.gguf"
     for wrong in (b"", b"<html>", data[:100], data[:-1000], b"GGUF" + bytes(100)):
         path.write_bytes(wrong)
@@ -52,10 +54,10 @@ def test_what_is_no_file_is_told_of(shelf: FolderShelf, tmp_path: Path) -> None:
 
 
 def test_mutated_and_hostile_headers_are_told_of(shelf: FolderShelf, tmp_path: Path) -> None:
-    data = gguf.whole(gguf.facts() | gguf.vocabulary(300), TENSORS)
+    data = gguf_writer.whole(gguf_writer.facts() | gguf_writer.vocabulary(300), TENSORS)
     chance = random.Random(3)
     path = tmp_path / "model.gguf"
-    for wrong in (*gguf.hostile(), *(gguf.mutated(data, chance) for _ in range(200))):
+    for wrong in (*gguf_writer.hostile(), *(gguf_writer.mutated(data, chance) for _ in range(200))):
         path.write_bytes(wrong)
         try:
             assert shelf.header(path) == read(wrong, len(wrong))

@@ -14,11 +14,11 @@ from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.shelf import FolderShelf
-from baton.domain.catalogue import Role, Source
-from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.library import Record, Stamp, State
-from support.plain_rights import held_to_file_modes
+from baton.core.catalogue_types import Role, Source
+from baton.core.errors import ConfigError, ModelFileError
+from baton.models.model_types import Record, Stamp, State
+from baton.models.store import FolderShelf
+from support.root_privileges import held_to_file_modes
 
 SHA = "a" * 64
 QWEN = Record(
@@ -65,9 +65,9 @@ def test_looking_at_start_loads_nothing_that_only_changes_need(shelf: FolderShel
     code = """
 import sys
 from pathlib import Path
-from baton.adapters.shelf import FolderShelf
+from baton.models.store import FolderShelf
 held = list(FolderShelf(Path(sys.argv[1]), {}).held())
-heavy = {"msgspec", "filelock", "asyncio", "baton.domain.gguf", "baton.adapters.shelf.stores"}
+heavy = {"msgspec", "filelock", "asyncio", "baton.gguf.header", "baton.models.store.external_stores"}
 print(len(held), *sorted(heavy & set(sys.modules)))
 """
     args = [sys.executable, "-c", code, str(shelf.folder)]

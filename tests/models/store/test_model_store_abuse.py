@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters import shelve
-from adapters.shelve import record_of
-from adapters.test_shelf import QWEN, arrive
-from baton.adapters.shelf import FolderShelf
-from baton.domain.errors import ModelFileError
-from baton.domain.library import Held
+from baton.core.errors import ModelFileError
+from baton.models.model_types import Held
+from baton.models.store import FolderShelf
+from models.store.test_model_store import QWEN, arrive
+from support import model_store_process
+from support.model_store_process import record_of
 
 BOTH = [pytest.param(1, id="short"), pytest.param(20, id="long", marks=pytest.mark.long)]
 
@@ -27,7 +27,15 @@ def shelf(tmp_path: Path) -> FolderShelf:
 
 
 def baton(shelf: FolderShelf, who: str, times: int, *removing: str) -> subprocess.Popen[str]:
-    args = [sys.executable, "-P", shelve.__file__, str(shelf.folder), who, str(times), *removing]
+    args = [
+        sys.executable,
+        "-P",
+        model_store_process.__file__,
+        str(shelf.folder),
+        who,
+        str(times),
+        *removing,
+    ]
     return subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from adapters.test_shelf import QWEN, SHA, arrive, state
-from baton.adapters.shelf import FolderShelf
-from baton.domain.errors import ConfigError
-from baton.domain.library import State
+from baton.core.errors import ConfigError
+from baton.models.model_types import State
+from baton.models.store import FolderShelf
+from models.store.test_model_store import QWEN, SHA, arrive, state
 
 
 @pytest.fixture

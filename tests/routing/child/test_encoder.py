@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.encoder import (
-    HEAD_CHARS,
-    TAIL_CHARS,
-    WIDTH,
-    Encoder,
-    plain,
-)
+from baton.routing.child import RouterFileError
+from baton.routing.child.encoder import HEAD_CHARS, TAIL_CHARS, WIDTH, Encoder, plain
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"
 

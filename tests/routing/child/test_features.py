@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing.features import NAMES, features
+from baton.routing.child.features import NAMES, features
 
 
 def figures(text: str) -> dict[str, float]:

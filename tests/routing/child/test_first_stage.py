@@ -6,14 +6,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import fit_first_stage
 import numpy as np
 import pytest
 
-from baton.children.routing import RouterFileError, fitting, trees
-from baton.children.routing.encoder import WIDTH
-from baton.children.routing.features import NAMES
-from baton.children.routing.heads import ARRAYS, LENGTH, WORDS, Floats, Heads
-from baton.domain.routing import Candidate
+from baton.core.routing_types import Candidate
+from baton.routing.child import RouterFileError, trees
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.features import NAMES
+from baton.routing.child.first_stage import ARRAYS, LENGTH, WORDS, Floats, Heads
 
 WAYS = {"first": (0.3, 0.4, 0.5)}
 """As if that had been found: so few questions can't tell."""
@@ -21,7 +22,7 @@ WAYS = {"first": (0.3, 0.4, 0.5)}
 WEAK, STRONG = Candidate("weak-7b", billions=7), Candidate("strong-70b", outside=True)
 
 
-def sample(name: str, seed: int, count: int = 240) -> fitting.Sample:
+def sample(name: str, seed: int, count: int = 240) -> fit_first_stage.Sample:
     """Return questions of which the weak worker gets those wrong that point one way."""
     dice = np.random.default_rng(seed)
     middle = np.zeros(WIDTH)
@@ -37,17 +38,17 @@ def sample(name: str, seed: int, count: int = 240) -> fitting.Sample:
     }
     lengths = np.where(hard, 2000.0, 200.0)
     groups = ["one", "other"] * (count // 2)
-    return fitting.Sample(
+    return fit_first_stage.Sample(
         name, vectors, figures, groups, quality, lengths, np.zeros(count, np.int64)
     )
 
 
 @pytest.fixture(scope="module")
 def heads() -> Heads:
-    return fitting.fit([sample("first", 0), sample("second", 1)], 0, WAYS)
+    return fit_first_stage.fit([sample("first", 0), sample("second", 1)], 0, WAYS)
 
 
-def seen(heads: Heads, one: fitting.Sample) -> Floats:
+def seen(heads: Heads, one: fit_first_stage.Sample) -> Floats:
     return heads.basis.design(one.vectors, one.figures)
 
 
@@ -125,14 +126,14 @@ def test_the_same_questions_make_the_same_bytes(heads: Heads, tmp_path: Path) ->
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     heads.save(tmp_path / "a")
-    fitting.fit([sample("first", 0), sample("second", 1)], 0, WAYS).save(tmp_path / "b")
+    fit_first_stage.fit([sample("first", 0), sample("second", 1)], 0, WAYS).save(tmp_path / "b")
     for name in (ARRAYS, WORDS):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_questions_that_may_not_be_shipped_are_not_in_the_files(tmp_path: Path) -> None:
     secret = replace(sample("secret", 1), shown=False)
-    heads = fitting.fit([sample("first", 0), secret])
+    heads = fit_first_stage.fit([sample("first", 0), secret])
     assert set(heads.points.origin.tolist()) == {0}
     assert [block.name for block in heads.blocks] == ["first", "secret"]
 
@@ -145,7 +146,7 @@ def test_unknown_outcomes_and_few_questions() -> None:
         "never-asked": np.full(240, np.nan),
     }
     few = sample("few", 1).take(np.arange(240) < 9)
-    heads = fitting.fit([replace(one, quality=gaps), few])
+    heads = fit_first_stage.fit([replace(one, quality=gaps), few])
     assert heads.blocks[0].workers == (WEAK.id, STRONG.id)
     reading = heads.read(seen(heads, one))
     assert np.isfinite(heads.quality(reading, WEAK)).all()
@@ -191,10 +192,10 @@ def test_numbers_that_are_none_are_refused(heads: Heads, tmp_path: Path) -> None
 def test_what_tells_most_weighs_most() -> None:
     one = sample("first", 0, 1300)
     one.quality[WEAK.id][:] = np.abs(one.figures[:, 5] - 2) < 1
-    ways = fitting.fit([one]).ways["first"]
+    ways = fit_first_stage.fit([one]).ways["first"]
     assert ways[2] > 0.3
     assert ways[2] > 2 * max(ways[:2])
-    assert fitting.fit([sample("first", 0)]).ways == {"first": (1.0, 0.0, 0.0)}
+    assert fit_first_stage.fit([sample("first", 0)]).ways == {"first": (1.0, 0.0, 0.0)}
 
 
 def test_trees_find_a_threshold_that_no_line_does() -> None:

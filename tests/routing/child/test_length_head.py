@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from baton.children.routing import RouterFileError, lengths
-from baton.children.routing.lengths import COLUMNS, FILE, LengthHead
+from baton.routing.child import RouterFileError, length_head
+from baton.routing.child.length_head import COLUMNS, FILE, LengthHead
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"
 ANSWERS = 12
@@ -20,19 +20,19 @@ ANSWERS = 12
 
 def sample(
     count: int, seed: int, columns: int = 40
-) -> tuple[lengths.Floats, lengths.Places, lengths.Floats, lengths.Places]:
+) -> tuple[length_head.Floats, length_head.Places, length_head.Floats, length_head.Places]:
     """Return answers whose length and whose spread depend on two columns of the design."""
     dice = np.random.default_rng(seed)
     design = np.hstack([np.ones((count, 1)), dice.normal(size=(count, columns))])
     questions = np.repeat(np.arange(count), ANSWERS)
     middle, spread = design[questions, 1], 0.3 + 0.1 * np.tanh(design[questions, 2])
     logs = 5.0 + 0.5 * middle + spread * dice.normal(size=len(questions))
-    return design, questions, np.expm1(logs), np.arange(count) % lengths.PARTS
+    return design, questions, np.expm1(logs), np.arange(count) % length_head.PARTS
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_99_of_100_answers_to_new_questions_are_no_longer(seed: int) -> None:
-    head = lengths.fit(*sample(500, seed))
+    head = length_head.fit(*sample(500, seed))
     design, questions, tokens, _ = sample(2000, seed + 10)
     most = head.p99(design)
     assert 0.98 <= (tokens <= most[questions]).mean() <= 0.995
@@ -43,8 +43,8 @@ def test_99_of_100_answers_to_new_questions_are_no_longer(seed: int) -> None:
 def test_without_the_calibration_a_fit_covers_too_few() -> None:
     """Else what raises it would be for nothing."""
     design, questions, tokens, parts = sample(150, 0, columns=100)
-    fitted = lengths._regression(design, questions, np.log1p(tokens))
-    raised = lengths.fit(design, questions, tokens, parts)
+    fitted = length_head._regression(design, questions, np.log1p(tokens))
+    raised = length_head.fit(design, questions, tokens, parts)
     new, asked, written, _ = sample(2000, 1, columns=100)
     bare = (written <= LengthHead(fitted).p99(new)[asked]).mean()
     assert bare < 0.975 < (written <= raised.p99(new)[asked]).mean()
@@ -52,7 +52,7 @@ def test_without_the_calibration_a_fit_covers_too_few() -> None:
 
 def test_without_answers_nothing_is_called_short() -> None:
     none = np.zeros(0, np.int64)
-    head = lengths.fit(np.zeros((0, COLUMNS)), none, np.zeros(0), none)
+    head = length_head.fit(np.zeros((0, COLUMNS)), none, np.zeros(0), none)
     assert head.p99(np.ones((1, COLUMNS))) == pytest.approx([8192.0])
 
 
@@ -92,7 +92,7 @@ WILD = hnp.arrays(np.float64, (3, COLUMNS), elements=st.floats(width=64), fill=s
 
 @settings(max_examples=60, deadline=None)
 @given(WILD)
-def test_any_figures_have_a_length(design: lengths.Floats) -> None:
+def test_any_figures_have_a_length(design: length_head.Floats) -> None:
     with np.errstate(all="ignore"):
         most = LengthHead.load(SHIPPED).p99(design)
     assert np.isfinite(most).all()

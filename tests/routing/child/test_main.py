@@ -14,14 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.adapters.router import LearnedRouter, Limits, candidates, lacking, shipped
-from baton.children.process import Child, Died, environment
-from baton.domain.chat import Card, Role, Turn, TurnStatus
-from baton.domain.labels import Label
-from baton.domain.plan import KINDS, Material, Need
-from baton.domain.routing import Draft
-from baton.engine.ports import Route
-from baton.engine.turns import (
+from baton.core.labels import Label
+from baton.core.messages import Card, Role, Turn, TurnStatus
+from baton.core.plan.plan import KINDS, Material, Need
+from baton.core.plan.turn_roles import (
     Position,
     Seen,
     TurnRole,
@@ -29,6 +25,10 @@ from baton.engine.turns import (
     scores_by_rule,
     worker_figures,
 )
+from baton.core.ports import Route
+from baton.core.routing_types import Draft
+from baton.ipc.process import Child, Died, environment
+from baton.routing import LearnedRouter, Limits, candidates, lacking, shipped
 
 PATIENT = Limits(warm=30, cold=60)
 """For what is not about time: the machine may be busy."""
@@ -258,8 +258,8 @@ async def test_it_knows_no_secret_and_has_no_socket(
 
 _FRONT = """
 import asyncio, sys
-from baton.adapters.router import LearnedRouter, Limits
-from baton.domain.routing import Candidate
+from baton.routing import LearnedRouter, Limits
+from baton.core.routing_types import Candidate
 async def main():
     router = LearnedRouter(limits=Limits(warm=30, cold=60))
     await router.estimate("hello", [Candidate("a")])

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.learning import (
+from baton.core.routing_types import Candidate, Learned, Rated
+from baton.routing.child import RouterFileError
+from baton.routing.child.answer_votes import Floats
+from baton.routing.child.personal_offsets import (
     APART_MOST,
     LEVEL_MORE,
     LEVEL_MOST,
@@ -22,8 +24,6 @@ from baton.children.routing.learning import (
     Texts,
     learn,
 )
-from baton.children.routing.votes import Floats
-from baton.domain.routing import Candidate, Learned, Rated
 
 SMALL = Candidate("small", "llama-3.1-8b", 8.0)
 OTHER = Candidate("other", "gemma-2-9b", 9.0)

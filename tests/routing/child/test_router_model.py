@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing.encoder import WIDTH
-from baton.children.routing.learning import Texts
-from baton.children.routing.model import RouterFileError, RouterModel
-from baton.domain.kind_lengths import TOKENS_P99
-from baton.domain.plan import KINDS
-from baton.domain.routing import Candidate, Draft, Estimate
+from baton.core.plan.kind_lengths import TOKENS_P99
+from baton.core.plan.plan import KINDS
+from baton.core.routing_types import Candidate, Draft, Estimate
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.personal_offsets import Texts
+from baton.routing.child.router_model import RouterFileError, RouterModel
 
 SHIPPED = Path(__file__).resolve().parents[3] / "models" / "router"
 FILES = (

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fit_second_stage import fit_agreement
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing import RouterFileError, votes
-from baton.children.routing.agreement import Agreement
-from baton.children.routing.teams import fit_agreement
-from baton.domain.routing import Candidate, Draft, Estimate
+from baton.core.routing_types import Candidate, Draft, Estimate
+from baton.routing.child import RouterFileError, answer_votes
+from baton.routing.child.second_stage import Agreement
 
 SMALL, MATE, THIRD, BIG = (Candidate(name) for name in ("small", "mate", "third", "big"))
 WORKERS = (SMALL, MATE, THIRD, BIG)
@@ -96,23 +96,23 @@ BOTH = pytest.mark.parametrize("heads", [Agreement.plain(), FITTED], ids=["plain
     ],
 )
 def test_answers_agree_by_what_they_say(a: str, b: str, alike: bool) -> None:
-    first, second = votes.grouped([a, b])
+    first, second = answer_votes.grouped([a, b])
     assert (first == second != 0) is alike
 
 
 def test_an_answer_that_is_none_is_in_no_group() -> None:
-    assert votes.grouped(["", "3", "-", "3.0", "4"]) == [0, 2, 0, 2, 5]
-    assert votes.key("0.50") == Fraction(1, 2)
+    assert answer_votes.grouped(["", "3", "-", "3.0", "4"]) == [0, 2, 0, 2, 5]
+    assert answer_votes.key("0.50") == Fraction(1, 2)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=5))
 def test_any_answers_can_be_compared(answers: list[str]) -> None:
-    groups = votes.grouped(answers)
+    groups = answer_votes.grouped(answers)
     assert len(groups) == len(answers)
-    assert votes.grouped(answers) == groups
+    assert answer_votes.grouped(answers) == groups
     for answer in answers:
-        votes.kind(answer)
+        answer_votes.kind(answer)
 
 
 # Who is right
@@ -134,7 +134,7 @@ def test_the_posterior_is_that_of_a_sum_over_every_case() -> None:
         ])  # fmt: skip
         cases += each
         other += each.sum() * p[3]
-    right, who, none = votes.posterior(groups, prior[None], np.array([asked]), alike[None])
+    right, who, none = answer_votes.posterior(groups, prior[None], np.array([asked]), alike[None])
     assert right[0] == pytest.approx(np.array([cases[0], cases[0], cases[1]]) / cases.sum())
     assert none[0] == pytest.approx(cases[2] / cases.sum())
     assert who[0] == pytest.approx(other / cases.sum())

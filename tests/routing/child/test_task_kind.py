@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing import RouterFileError, kinds
-from baton.children.routing.encoder import Encoder
-from baton.children.routing.features import NAMES, features
-from baton.children.routing.kinds import KindHead
-from baton.domain.plan import KINDS
+from baton.core.plan.plan import KINDS
+from baton.routing.child import RouterFileError, task_kind
+from baton.routing.child.encoder import Encoder
+from baton.routing.child.features import NAMES, features
+from baton.routing.child.task_kind import KindHead
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[2] / "models" / "router" / "kinds.csv"
@@ -40,7 +40,7 @@ def fitted(examples: list[tuple[str, str]]) -> KindHead:
     texts = [text for text, _ in examples]
     figures = np.array([features(text) for text in texts], np.float64)
     places = np.array([KINDS.index(kind) for _, kind in examples])
-    return kinds.fit(texts, np.zeros((len(texts), 1)), figures, places)
+    return task_kind.fit(texts, np.zeros((len(texts), 1)), figures, places)
 
 
 def chances(head: KindHead, text: str) -> dict[str, float]:

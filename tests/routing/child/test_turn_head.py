@@ -7,11 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.encoder import WIDTH
-from baton.children.routing.turn_head import FILE, POSITION, ROLES, SHAPE, WORKER, TurnHead
-from baton.domain.plan import Need
-from baton.engine.turns import (
+from baton.core.plan.plan import Need
+from baton.core.plan.turn_roles import (
     POSITION_FIGURES,
     WORKER_FIGURES,
     Position,
@@ -21,6 +18,9 @@ from baton.engine.turns import (
     scores_by_rule,
     worker_figures,
 )
+from baton.routing.child import RouterFileError
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.turn_head import FILE, POSITION, ROLES, SHAPE, WORKER, TurnHead
 
 VECTOR = np.zeros(WIDTH, np.float32)
 

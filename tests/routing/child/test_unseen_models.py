@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing import workers
-from baton.domain import naming
-from baton.domain.routing import Candidate
+from baton.core import model_names
+from baton.core.routing_types import Candidate
+from baton.routing.child import unseen_models
 
 KNOWN = (
     "llama-3.1-8b-instruct", "llama-3.1-8b-base", "llama-3-8b-instruct", "gpt-4o-2024-05-13",
@@ -54,24 +54,24 @@ KNOWN = (
     ],
 )  # fmt: skip
 def test_a_name_is_read_whoever_packed_it(name: str, called: str, known: str | None) -> None:
-    assert naming.canonical(name) == called
-    assert naming.match(name, KNOWN) == known
+    assert model_names.canonical(name) == called
+    assert model_names.match(name, KNOWN) == known
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.sampled_from(KNOWN)))
 def test_a_short_name_says_what_the_long_one_did(name: str) -> None:
-    called = naming.canonical(name)
-    assert naming.canonical(called) == called
-    found = workers.sight(Candidate(name))
-    assert found.shape == (workers.SIGHTS,)
+    called = model_names.canonical(name)
+    assert model_names.canonical(called) == called
+    found = unseen_models.sight(Candidate(name))
+    assert found.shape == (unseen_models.SIGHTS,)
     assert np.isfinite(found).all()
 
 
 def test_a_hostile_name_takes_no_time() -> None:
     for name in ("llama-" * 50_000, "1." * 100_000, "8b-q4_k_" * 50_000, "x" * 10**6):
-        naming.canonical(name)
-        workers.size_of(Candidate(name))
+        model_names.canonical(name)
+        unseen_models.size_of(Candidate(name))
 
 
 def measured() -> dict[str, dict[str, tuple[float, int]]]:
@@ -91,7 +91,7 @@ def measured() -> dict[str, dict[str, tuple[float, int]]]:
 
 
 def test_abilities_are_on_one_scale_over_all_sets() -> None:
-    found = workers.fit(measured())
+    found = unseen_models.fit(measured())
     assert found.level["hard"] - found.level["easy"] == pytest.approx(2.0, abs=0.25)
     ranked = sorted(found.workers, key=lambda worker: found.workers[worker])
     assert ranked[0] == "gemma-2-2b"
@@ -100,7 +100,7 @@ def test_abilities_are_on_one_scale_over_all_sets() -> None:
 
 
 def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
-    found = workers.fit(measured())
+    found = unseen_models.fit(measured())
 
     def ability(name: str = "it", billions: float = 0.0, dollars: float = 0.0) -> float:
         return found.of(Candidate(name, name, billions, dollars, outside=dollars > 0))
@@ -117,7 +117,7 @@ def test_one_that_nobody_measured_is_placed_by_its_size_and_price() -> None:
 
 
 def test_a_card_says_something_of_one_that_nobody_measured() -> None:
-    found = workers.fit(measured())
+    found = unseen_models.fit(measured())
 
     def ability(**skills: float) -> float:
         return found.of(Candidate("mine", "mine-8b", skills=skills))
@@ -129,7 +129,7 @@ def test_a_card_says_something_of_one_that_nobody_measured() -> None:
 
 
 def test_what_was_measured_of_it_counts_by_whatever_name() -> None:
-    found = workers.fit(measured())
+    found = unseen_models.fit(measured())
     packed = Candidate("small", "Gemma-2-9b-it-Q4_K_M.gguf")
     assert found.of(packed) == found.workers["gemma-2-9b"]
     assert found.nearest(packed, ["gemma-2-2b", "gemma-2-9b"]) == {"gemma-2-9b": 1.0}
@@ -139,16 +139,18 @@ def test_what_was_measured_of_it_counts_by_whatever_name() -> None:
 
 
 def test_it_is_kept_as_plain_numbers() -> None:
-    found = workers.fit(measured())
-    again = workers.Abilities.from_numbers(json.loads(json.dumps(found.numbers())))
+    found = unseen_models.fit(measured())
+    again = unseen_models.Abilities.from_numbers(json.loads(json.dumps(found.numbers())))
     for name in ("gemma-2-9b", "qwen3-32b", "gpt-5", "?"):
         assert again.of(Candidate(name)) == pytest.approx(found.of(Candidate(name)), abs=0.01)
     assert again.error == pytest.approx(found.error, abs=1e-3)
     with pytest.raises((KeyError, TypeError, ValueError)):
-        workers.Abilities.from_numbers({"workers": {}, "worth": [1.0], "level": {}, "error": 1})
+        unseen_models.Abilities.from_numbers(
+            {"workers": {}, "worth": [1.0], "level": {}, "error": 1}
+        )
 
 
 def test_little_data_still_gives_sane_abilities() -> None:
-    found = workers.fit({"only": {"llama-2-7b": (1.0, 3), "gpt-4": (0.0, 3)}})
+    found = unseen_models.fit({"only": {"llama-2-7b": (1.0, 3), "gpt-4": (0.0, 3)}})
     assert np.isfinite(found.worth).all()
     assert abs(found.of(Candidate("yi-34b"))) < 6

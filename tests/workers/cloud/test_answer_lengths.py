@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.cloud import CloudWorker
-from baton.adapters.ledger import Ledger
-from baton.adapters.router import LearnedRouter, Limits
-from baton.adapters.store import Store
-from baton.domain.chat import Prompt
-from baton.domain.ledger import Policy
-from baton.domain.view import RunView
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits as Allowed
-from baton.engine.policy import Terms
-from baton.engine.ports import NEW, Question
-from support.acting import view_of
-from support.cloud import Cloud
-from support.desk import PRICES, ROOM, Desk
-from support.requests import CAPS
+from baton.core.ledger_types import Policy
+from baton.core.messages import Prompt
+from baton.core.ports import NEW, Question
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits as Allowed
+from baton.core.run.policy import Terms
+from baton.core.view import RunView
+from baton.history import Store
+from baton.money import Ledger
+from baton.routing import LearnedRouter, Limits
+from baton.workers.cloud import CloudWorker
+from support.fake_cloud import Cloud
+from support.metered_calls import PRICES, ROOM, Desk
+from support.received_requests import CAPS
+from support.scripted_plans import view_of
 
 PATIENT = Limits(warm=60, cold=60, idle=60)
 

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from adapters.cloud_ask import (
+from baton.core.errors import ContextTooLong, WorkerError
+from baton.core.messages import Declined, Shape, input_bound
+from baton.workers.cloud import CloudWorker, Gateway
+from support.cloud_worker_calls import (
     MODELS,
     PRICE,
     RESPONSES,
@@ -22,10 +25,7 @@ from adapters.cloud_ask import (
     request,
     server_worker,
 )
-from baton.adapters.cloud import CloudWorker, Gateway
-from baton.domain.chat import Declined, Shape, input_bound
-from baton.domain.errors import ContextTooLong, WorkerError
-from support.cloud import Cloud, Fault, Reply
+from support.fake_cloud import Cloud, Fault, Reply
 
 STEP = {
     "type": "object",

@@ -11,7 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adapters.cloud_ask import (
+from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.messages import Sent
+from baton.workers.cloud import CloudWorker
+from support.cloud_worker_calls import (
     MODELS,
     Log,
     cloud_worker,
@@ -21,10 +24,7 @@ from adapters.cloud_ask import (
     request,
     server_worker,
 )
-from baton.adapters.cloud import CloudWorker
-from baton.domain.chat import Sent
-from baton.domain.errors import WorkerError, WorkerUnavailable
-from support.cloud import Cloud, Reply
+from support.fake_cloud import Cloud, Reply
 
 ANSWER = Reply().text
 
@@ -120,7 +120,7 @@ async def test_a_proxy_that_was_set_is_used_for_what_is_elsewhere(tmp_path: Path
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys, time\n"
-        "from baton.adapters.cloud import Gateway\n"
+        "from baton.workers.cloud import Gateway\n"
         "Gateway(None, keys_file=pathlib.Path('keys.toml')).warm()\n"
         "print('started', flush=True)\n"
         "time.sleep(60)\n"

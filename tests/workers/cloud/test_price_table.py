@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from baton.adapters import prices
-from baton.adapters.prices import CONFIGURED, cheapest, facts, price_of, snapshot
 from baton.compose import card_of, compose
-from baton.domain.chat import Prompt
-from baton.domain.errors import BudgetExceeded, ConfigError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates
-from baton.domain.spending import unknown_price
-from baton.domain.view import RunView
-from baton.engine.policy import Terms, check
-from baton.secrets import PROVIDERS
-from baton.settings import Budget, CloudWorker, PriceSettings, Settings, find_paths
-from support.cloud import Cloud
+from baton.core.errors import BudgetExceeded, ConfigError
+from baton.core.hold_decision import unknown_price
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Prompt
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates
+from baton.core.run.policy import Terms, check
+from baton.core.view import RunView
+from baton.platform.secrets import PROVIDERS
+from baton.platform.settings import Budget, CloudWorker, PriceSettings, Settings, find_paths
+from baton.workers.cloud import price_table
+from baton.workers.cloud.price_table import CONFIGURED, cheapest, facts, price_of, snapshot
+from support.fake_cloud import Cloud
 
 GOOD: dict[str, Any] = {
     "input": "2.5",
@@ -48,7 +48,7 @@ Ship = Callable[[object], None]
 def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
     """Let Baton ship with another file of prices."""
     file = tmp_path / "prices.json"
-    monkeypatch.setattr(prices, "FILE", file)
+    monkeypatch.setattr(price_table, "FILE", file)
 
     def ship(content: object) -> None:
         raw = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -181,9 +181,9 @@ def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
         (200_000, Rates(5 * NANO, 22 * NANO, NANO // 2, 6 * NANO))
     ]
     assert price.source == "Baton's list of 2026-01-02"
-    assert facts("openai/good") == prices.Facts(1_000_000, 64_000, True, True)
+    assert facts("openai/good") == price_table.Facts(1_000_000, 64_000, True, True)
     ship(listing({"openai/good": GOOD | {"max_input": True, "max_output": -3}}))
-    assert facts("openai/good") == prices.Facts(0, 0)
+    assert facts("openai/good") == price_table.Facts(0, 0)
 
 
 @pytest.mark.parametrize(

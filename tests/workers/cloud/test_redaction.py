@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.redaction import Redaction
-from baton.domain.redaction import Redacted, Restorer
+from baton.core.redaction_types import Redacted, Restorer
+from baton.workers.cloud.redaction import Redaction
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -248,7 +248,7 @@ def test_whatever_is_hidden_is_gone_from_every_text_and_comes_back(texts: list[s
 
 HOSTILE = """
 import sys
-from baton.adapters.redaction import Redaction
+from baton.workers.cloud.redaction import Redaction
 
 UNITS = [
     "a", "1", "1 ", "1-", "+1", "+1 ", "+49 30 901820 ", "0171 2345678\\n", "415-555-2671 ",
@@ -276,7 +276,7 @@ def test_no_text_makes_it_hang() -> None:
 def test_nothing_is_imported_before_it_is_needed() -> None:
     code = """
 import sys
-from baton.adapters.redaction import Redaction
+from baton.workers.cloud.redaction import Redaction
 Redaction(["Acme"]).redact(["Acme and ann@example.org, 12 of them"])
 assert not {"phonenumbers", "stdnum"} & set(sys.modules), sorted(sys.modules)
 """

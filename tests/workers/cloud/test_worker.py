@@ -11,7 +11,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adapters.cloud_ask import (
+from baton.core.errors import (
+    ConfigError,
+    ContextTooLong,
+    SecretMissing,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.core.labels import Label
+from baton.core.messages import Card, Declined, Finish, Sent, Text
+from baton.core.prices import Used
+from baton.workers.cloud import CloudWorker, Gateway, Patience
+from support.canary import shows
+from support.cloud_faults import FREE
+from support.cloud_worker_calls import (
     KEY,
     MODELS,
     PATIENCE,
@@ -26,20 +39,7 @@ from adapters.cloud_ask import (
     request,
     server_worker,
 )
-from baton.adapters.cloud import CloudWorker, Gateway, Patience
-from baton.domain.chat import Card, Declined, Finish, Sent, Text
-from baton.domain.errors import (
-    ConfigError,
-    ContextTooLong,
-    SecretMissing,
-    WorkerError,
-    WorkerUnavailable,
-)
-from baton.domain.labels import Label
-from baton.domain.prices import Used
-from support.canary import shows
-from support.cloud import Cloud, Fault, Reply
-from support.faults import FREE
+from support.fake_cloud import Cloud, Fault, Reply
 
 ALL = [*MODELS, "responses", "server"]
 ANSWER = Reply().text

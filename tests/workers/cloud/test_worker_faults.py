@@ -16,22 +16,32 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.cloud import Gateway, Patience
-from baton.domain.chat import Finish, Message, Request, Role
-from baton.domain.errors import (
+from baton.core.errors import (
     BudgetExceeded,
     ContextTooLong,
     SecretMissing,
     WorkerError,
     WorkerUnavailable,
 )
-from baton.domain.ledger import Scope, Status
-from baton.domain.prices import Rates, Tier
-from support.answer import tokens_of
-from support.cloud import Bill, Cloud, Fault, Manner, Received, Reply
-from support.desk import KEYS, MODELS, PRICE, PRICES, ROOM, Desk, Done, asked_fault, gateway_of
-from support.faults import FREE, HARMLESS, UNCOUNTED
-from support.secrecy import parts_of
+from baton.core.ledger_types import Scope, Status
+from baton.core.messages import Finish, Message, Request, Role
+from baton.core.prices import Rates, Tier
+from baton.workers.cloud import Gateway, Patience
+from support.cloud_answer import tokens_of
+from support.cloud_faults import FREE, HARMLESS, UNCOUNTED
+from support.fake_cloud import Bill, Cloud, Fault, Manner, Received, Reply
+from support.metered_calls import (
+    KEYS,
+    MODELS,
+    PRICE,
+    PRICES,
+    ROOM,
+    Desk,
+    Done,
+    asked_fault,
+    gateway_of,
+)
+from support.secret_search import parts_of
 
 AT_ONCE = 6
 REPLY = Reply(reasoning=3, cached=5, written=2)

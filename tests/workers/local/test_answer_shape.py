@@ -11,11 +11,11 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from adapters.local_ask import CAPITAL, CITY, ask, listen, request, small
-from baton.adapters.local import LocalWorker
-from baton.children import framing
-from baton.domain.chat import Finish, Shape, Text
-from baton.domain.errors import ContextTooLong, WorkerError
+from baton.core.errors import ContextTooLong, WorkerError
+from baton.core.messages import Finish, Shape, Text
+from baton.ipc import frames
+from baton.workers.local import LocalWorker
+from support.local_worker_calls import CAPITAL, CITY, ask, listen, request, small
 
 pytestmark = pytest.mark.local_model
 
@@ -65,7 +65,7 @@ async def test_a_form_that_cannot_be_kept_is_told_and_the_child_lives(
 
 
 async def test_a_form_over_the_limit_of_a_frame_is_refused(worker: LocalWorker) -> None:
-    asked = replace(request(CAPITAL), shape=Shape("a" * framing.LIMIT, "{}"))
+    asked = replace(request(CAPITAL), shape=Shape("a" * frames.LIMIT, "{}"))
     with pytest.raises(ContextTooLong) as too_long:
         await listen(worker, asked)
     assert too_long.value.needed > too_long.value.limit

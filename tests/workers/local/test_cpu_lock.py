@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from baton.adapters.local.processor import Processor
+from baton.workers.local.cpu_lock import Processor
 
 
 class Crowd:

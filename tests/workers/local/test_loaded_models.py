@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from baton.adapters.local import LocalWorker, Memory, starter
-from baton.adapters.running import Running, running
-from baton.domain.chat import Message, Request, Role
+from baton.core.messages import Message, Request, Role
+from baton.workers.local import LocalWorker, Memory, starter
+from baton.workers.local.loaded_models import Running, running
 
 
 def mine() -> list[Running]:

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 from msgspec import convert
 
-from baton.adapters.detect import LIMIT, Found, Place, engines, places
-from baton.domain.labels import Label
-from baton.settings import ServerWorker
+from baton.core.labels import Label
+from baton.platform.settings import ServerWorker
+from baton.workers.local.local_servers import LIMIT, Found, Place, engines, places
 
 OLLAMA, LM_STUDIO, LLAMA_SERVER = places({})
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]

@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adapters.local_ask import CAPITAL, ask, small
-from baton.adapters.local import LocalWorker, Manner, starter
-from baton.adapters.local import host as local_host
-from baton.domain.chat import Loading
-from baton.domain.errors import ContextTooLong, ModelFileError, WorkerUnavailable
-from support.adapting import adapter
+from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
+from baton.core.messages import Loading
+from baton.workers.local import LocalWorker, Manner, starter
+from baton.workers.local import model_process as local_host
+from support.adapter_files import adapter
+from support.local_worker_calls import CAPITAL, ask, small
 
 pytestmark = pytest.mark.local_model
 

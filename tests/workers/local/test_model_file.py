@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from adapters.local_ask import CAPITAL, ask, small
-from baton.adapters.local import LocalWorker, Manner, Memory, check_gguf, find_model, starter
-from baton.adapters.local import files as local_files
-from baton.adapters.local import memory as local_memory
-from baton.adapters.local.files import load_for
-from baton.adapters.local.memory import Crowded, MachineMemory, NoRoom, machine_memory
-from baton.domain.chat import Card
-from baton.domain.errors import ModelFileError
-from baton.domain.fit import Fit, Load, judge
-from baton.domain.machine import Gpu, Machine
-from support.gguf import facts, header
-from support.plain_rights import held_to_file_modes
+from baton.core.errors import ModelFileError
+from baton.core.machine import Gpu, Machine
+from baton.core.messages import Card
+from baton.gguf.memory_fit import Fit, Load, judge
+from baton.workers.local import LocalWorker, Manner, Memory, check_gguf, find_model, starter
+from baton.workers.local import model_file as local_files
+from baton.workers.local import model_memory as local_memory
+from baton.workers.local.model_file import load_for
+from baton.workers.local.model_memory import Crowded, MachineMemory, NoRoom, machine_memory
+from support.gguf_writer import facts, header
+from support.local_worker_calls import CAPITAL, ask, small
+from support.root_privileges import held_to_file_modes
 
 HEAD = b"GGUF\x03\0\0\0"
 
@@ -190,7 +190,7 @@ def test_what_a_loaded_model_may_still_grow_to_is_promised_to_it() -> None:
 
 
 def test_elsewhere_processes_are_asked_in_another_way() -> None:
-    from baton.adapters.local.memory import _resident
+    from baton.workers.local.model_memory import _resident
 
     assert _resident(os.getpid()) > 10**7
     assert _resident(2**22 + 1) == 0

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.local_ask import CAPITAL, CITY, Answer, ask, listen, request
-from baton.adapters.local import LocalWorker, Manner, Memory, starter
-from baton.domain.chat import Finish, Text, Thinking
-from support.adapting import talking
+from baton.core.messages import Finish, Text, Thinking
+from baton.workers.local import LocalWorker, Manner, Memory, starter
+from support.adapter_files import talking
+from support.local_worker_calls import CAPITAL, CITY, Answer, ask, listen, request
 
 pytestmark = pytest.mark.local_model
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Iterable
 
 import pytest
 
-from adapters.local_ask import small
-from baton.adapters.scripted import ScriptedWorker
-from baton.domain.chat import Card, Chunk, Finish, Request, Text, Thinking, Usage
-from baton.domain.errors import WorkerUnavailable
-from baton.engine.speed import measure
-from support.acting import Actor, cloud, local
+from baton.core.errors import WorkerUnavailable
+from baton.core.messages import Card, Chunk, Finish, Request, Text, Thinking, Usage
+from baton.workers.local.speed_benchmark import measure
+from baton.workers.scripted_worker import ScriptedWorker
+from support.local_worker_calls import small
+from support.scripted_plans import Actor, cloud, local
 
 
 def paced(request: Request) -> Iterable[Chunk | float]:

@@ -12,10 +12,10 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from adapters.local_ask import CAPITAL, Answer, ask, request, small
-from baton.adapters.local import LocalWorker, Memory, probe, starter
-from baton.domain.chat import Chunk, Finish, Loading, Reading, Request, Text, Writing
-from baton.domain.errors import ContextTooLong, ModelFileError, WorkerError
+from baton.core.errors import ContextTooLong, ModelFileError, WorkerError
+from baton.core.messages import Chunk, Finish, Loading, Reading, Request, Text, Writing
+from baton.workers.local import LocalWorker, Memory, probe, starter
+from support.local_worker_calls import CAPITAL, Answer, ask, request, small
 
 pytestmark = pytest.mark.local_model
 

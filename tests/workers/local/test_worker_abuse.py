@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from adapters.local_ask import CAPITAL, ask, request, small
-from baton.adapters.local import LocalWorker, Manner, Memory, starter
-from baton.adapters.local import host as local_host
-from baton.children import process
-from baton.domain.chat import Loading, Reading, Retrying, Text
-from baton.domain.errors import BatonError, ModelFileError, WorkerUnavailable
+from baton.core.errors import BatonError, ModelFileError, WorkerUnavailable
+from baton.core.messages import Loading, Reading, Retrying, Text
+from baton.ipc import process
+from baton.workers.local import LocalWorker, Manner, Memory, starter
+from baton.workers.local import model_process as local_host
+from support.local_worker_calls import CAPITAL, ask, request, small
 
 pytestmark = pytest.mark.local_model
 
@@ -32,7 +32,7 @@ LONG = "The quick brown fox jumps over the lazy dog. " * 600
 FRONT = """
 import asyncio, sys, psutil
 sys.path.insert(0, {tests!r})
-from adapters.local_ask import request, small
+from support.local_worker_calls import request, small
 async def main():
     worker = small()
     worker.warm()
@@ -111,7 +111,7 @@ async def test_a_hundred_killed_children_are_survived() -> None:
 @pytest.mark.parametrize("phase", ["start", "Loading", "Reading", "Text"])
 def test_a_child_ends_with_its_front(phase: str) -> None:
     prompt = LONG if phase == "Reading" else STORY
-    tests = str(Path(__file__).parent.parent)
+    tests = str(Path(__file__).parents[2])
     code = FRONT.format(tests=tests, prompt=prompt)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as front:
         assert front.stdout is not None
@@ -208,7 +208,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, code: str) -> LocalWorker:
     """Return a worker whose child runs that code instead of the runner."""
     prelude = """
 import os, sys, time
-from baton.children import framing
+from baton.ipc import frames as framing
 def send(**frame):
     sys.stdout.buffer.write(framing.encode(frame)); sys.stdout.buffer.flush()
 def receive():

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.local_ask import CAPITAL, ask, listen, request, small
-from baton.adapters.local import LocalWorker, Manner, Memory, starter
-from baton.domain.chat import Loading
-from baton.domain.errors import ModelFileError, WorkerUnavailable
+from baton.core.errors import ModelFileError, WorkerUnavailable
+from baton.core.messages import Loading
+from baton.workers.local import LocalWorker, Manner, Memory, starter
+from support.local_worker_calls import CAPITAL, ask, listen, request, small
 
 pytestmark = pytest.mark.local_model
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from baton.adapters.tools import RequestReader, ToolWorker, tools
-from baton.domain.chat import Message, Request, Role, Text, fenced
-from baton.domain.errors import WorkerError
-from baton.engine.plan_lines import parse_lines
+from baton.core.errors import WorkerError
+from baton.core.messages import Message, Request, Role, Text, fenced
+from baton.core.plan.plan_lines import parse_lines
+from baton.workers.tools import RequestReader, ToolWorker, tools
 
 
 @pytest.fixture

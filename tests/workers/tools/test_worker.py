@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.adapters.tools import ToolWorker, sandbox, tools
-from baton.children.exact import CannotCompute
-from baton.children.tools import compute
-from baton.domain.chat import Message, Request, Role, Text, Usage, fenced
-from baton.domain.errors import WorkerError
-from baton.domain.labels import Label
-from baton.domain.prices import FREE
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.messages import Message, Request, Role, Text, Usage, fenced
+from baton.core.prices import FREE
+from baton.workers.tools import ToolWorker, sandbox, tools
+from baton.workers.tools.child.main import compute
+from baton.workers.tools.computation import CannotCompute
 from support.processes import wait_until_over
 
 
@@ -255,8 +255,8 @@ async def test_its_environment_holds_no_key() -> None:
 
 PARENT = """
 import asyncio, sys
-from baton.adapters.tools import tools
-from baton.domain.chat import Message, Request, Role
+from baton.workers.tools import tools
+from baton.core.messages import Message, Request, Role
 
 async def main():
     worker = tools()["clock"]
@@ -284,7 +284,7 @@ def test_no_process_outlives_its_parent() -> None:
 
 
 def test_the_front_loads_no_engine_of_the_tools() -> None:
-    code = "import sys; from baton.adapters.tools import tools; tools(); print(*sys.modules)"
+    code = "import sys; from baton.workers.tools import tools; tools(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     )

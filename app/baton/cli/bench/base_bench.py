@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from baton.adapters.results import Results, Setting
-from baton.domain.errors import BudgetExceeded, ConfigError
-from baton.domain.money import parse_usd
-from baton.engine.bench import Played, Row
+from baton.bench.bench_results import Results, Setting
+from baton.bench.strategy_bench import Played, Row
+from baton.core.errors import BudgetExceeded, ConfigError
+from baton.core.money import parse_usd
 
 if TYPE_CHECKING:
-    from baton.domain.grading import Dataset, Question
+    from baton.core.plan.answer_grades import Dataset, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Bench:
 
 def _held_out(questions: Sequence[Question], salt: str) -> list[Question]:
     """Return the questions that a router trained with that salt never saw. Raises ConfigError."""
-    from baton.domain.grading import is_held_out
+    from baton.core.plan.answer_grades import is_held_out
 
     if not all(question.key for question in questions):
         raise ConfigError(

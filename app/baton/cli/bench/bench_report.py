@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from baton.cli.booked import columns
-from baton.cli.plot import Plot, Point
-from baton.domain.money import format_usd
-from baton.domain.sanitise import one_line
-from baton.engine.bench import Row, ends, mixed
+from baton.bench.strategy_bench import Row, ends, mixed
+from baton.cli.bench.cost_plot import Plot, Point
+from baton.cli.ledger_access import columns
+from baton.core.money import format_usd
+from baton.core.sanitiser import one_line
 
 SCHEMA = 1
 _WIDTH = 80

@@ -13,15 +13,15 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.completion import complete_worker
-from baton.cli.failures import complain
+from baton.cli.error_report import complain
 from baton.cli.output import emit, emit_json
-from baton.domain.errors import BudgetExceeded, ConfigError
-from baton.domain.sanitise import one_line
-from baton.durable import replace_file
+from baton.core.errors import BudgetExceeded, ConfigError
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import replace_file
 
 if TYPE_CHECKING:
-    from baton.cli.rounds import Bench
-    from baton.engine.bench import Played, Row
+    from baton.bench.strategy_bench import Played, Row
+    from baton.cli.bench.base_bench import Bench
 
 _EXAMPLES = """\b
 A line of DATASET is a question, graded by its kind (number, choice, regex, parts, python, text):
@@ -138,11 +138,11 @@ def bench(
         return _compare_conductors(ctx, typed["workers"] or "", typed["limit"], as_json)
     dataset = _wanted(dataset, typed["workers"], policy)
 
-    from baton.adapters.datasets import read_dataset
-    from baton.cli.benches import Live
-    from baton.cli.replays import Replay
-    from baton.cli.rounds import Options
-    from baton.engine.strategies import strategy
+    from baton.bench.datasets import read_dataset
+    from baton.cli.bench.base_bench import Options
+    from baton.cli.bench.live_bench import Live
+    from baton.cli.bench.replay_bench import Replay
+    from baton.core.strategies import strategy
 
     options = Options(**typed)
     for name in options.strategies:
@@ -157,7 +157,7 @@ def _look_back(ctx: click.Context, since: str, policy: str, as_json: bool) -> in
     """Show what the person's own prompts would have come to. Raises ConfigError."""
     about = "--history, which looks at your own prompts"
     _refuse_others(ctx, _LOOKING_BACK, about, "With it go --policy, --budget and --json.")
-    from baton.cli.backtest import Options, look_back
+    from baton.cli.bench.history_bench import Options, look_back
 
     return asyncio.run(look_back(Options(since, policy, ctx.params["budget"], as_json)))
 
@@ -166,7 +166,7 @@ def _compare_conductors(ctx: click.Context, workers: str, limit: int | None, as_
     """Show who plans best on the built-in requests. Raises ConfigError."""
     about = "--conductor, which has requests of its own"
     _refuse_others(ctx, _CONDUCTING, about, "With it go --workers, --limit and --json.")
-    from baton.cli.conductor_bench import Options, compare
+    from baton.cli.bench.conductor_comparison import Options, compare
 
     interrupts.hand_over()
     return asyncio.run(compare(Options(workers, limit, as_json)))
@@ -201,7 +201,7 @@ def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Pa
 
 async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
     """Play each strategy; show the table even where money did not last."""
-    from baton.engine.bench import summed
+    from baton.bench.strategy_bench import summed
 
     stopped: BudgetExceeded | None = None
     rows = list(bench.baselines())
@@ -228,26 +228,26 @@ def _progress(name: str, done: int, count: int) -> None:
 
 
 def _show(bench: Bench, rows: Sequence[Row], as_json: bool, svg: Path | None) -> None:
-    from baton.cli import figures
-    from baton.cli.plot import as_svg, in_characters, legend
+    from baton.cli.bench import bench_report
+    from baton.cli.bench.cost_plot import as_svg, in_characters, legend
 
-    drawn = figures.plot(bench.dataset.name, rows)
+    drawn = bench_report.plot(bench.dataset.name, rows)
     if svg is not None and drawn.points:
         _write(svg, as_svg(drawn))
     if as_json:
         return emit_json(
             {
-                "schema": figures.SCHEMA,
+                "schema": bench_report.SCHEMA,
                 "dataset": bench.dataset.name,
                 "sha256": bench.dataset.digest,
                 "workers": list(bench.workers),
                 "replayed": bool(bench.dataset.recorded),
                 "remarks": list(bench.remarks(rows)),
-                "rows": [figures.as_object(row, rows) for row in rows],
+                "rows": [bench_report.as_object(row, rows) for row in rows],
             }
         )
-    emit(figures.table(rows))
-    for remark in figures.remarks(rows):
+    emit(bench_report.table(rows))
+    for remark in bench_report.remarks(rows):
         emit(remark)
     for remark in bench.remarks(rows):
         emit(textwrap.fill(remark, 80, break_long_words=False))

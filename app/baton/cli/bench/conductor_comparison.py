@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.adapters.conductor_episodes import read_episodes
-from baton.cli.booked import columns
+from baton.bench.conductor_bench import ConductorBench, ConductorRow, drawing
+from baton.bench.conductor_episodes import read_episodes
+from baton.cli.bench.base_bench import listed
+from baton.cli.ledger_access import columns
 from baton.cli.options import with_worker
 from baton.cli.output import emit, emit_json, talk
-from baton.cli.rounds import listed
-from baton.domain.catalogue import Role
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.sanitise import one_line
-from baton.engine.conductor import may_conduct
-from baton.engine.conductor_bench import ConductorBench, ConductorRow, drawing
-from baton.engine.router import RuleRouter
-from baton.settings import LocalWorker, Paths, Settings, find_paths, load
+from baton.core.catalogue_types import Role
+from baton.core.errors import BatonError, ConfigError
+from baton.core.plan.conductor import may_conduct
+from baton.core.run.rule_router import RuleRouter
+from baton.core.sanitiser import one_line
+from baton.platform.settings import LocalWorker, Paths, Settings, find_paths, load
 
 if TYPE_CHECKING:
+    from baton.bench.conductor_score import Episode
     from baton.compose import Baton
-    from baton.domain.chat import Card
-    from baton.engine.conductor_score import Episode
-    from baton.engine.ports import Worker
+    from baton.core.messages import Card
+    from baton.core.ports import Worker
 
 SCHEMA = 1
 TRAINED = "Baton's own"

@@ -13,25 +13,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from baton.cli.booked import columns
+from baton.bench.backtest import Case, Row, happened, replay
+from baton.cli.ledger_access import columns
 from baton.cli.output import emit, emit_json, talk
-from baton.cli.steps import view_of
+from baton.cli.step_text import view_of
 from baton.cli.usage import beginning
-from baton.domain.chat import Card, Role, Turn, TurnStatus
-from baton.domain.errors import ConfigError
-from baton.domain.history import PastRun
-from baton.domain.ledger import Scope, Thrift
-from baton.domain.money import format_usd, parse_usd, show_usd
-from baton.domain.plan import Material
-from baton.domain.prices import Used
-from baton.domain.signals import opinion
-from baton.domain.view import RunView
-from baton.engine.backtest import Case, Row, happened, replay
+from baton.core.errors import ConfigError
+from baton.core.feedback import opinion
+from baton.core.history_types import PastRun
+from baton.core.ledger_types import Scope, Thrift
+from baton.core.messages import Card, Role, Turn, TurnStatus
+from baton.core.money import format_usd, parse_usd, show_usd
+from baton.core.plan.plan import Material
+from baton.core.prices import Used
+from baton.core.view import RunView
 
 if TYPE_CHECKING:
     from baton.compose import Baton
-    from baton.domain.events import Called, Weighed
-    from baton.engine.ports import Route, Router
+    from baton.core.events import Called, Weighed
+    from baton.core.ports import Route, Router
 
 _PATIENCE = 20.0
 """Seconds that one estimate may take."""
@@ -86,7 +86,7 @@ async def look_back(options: Options) -> int:
 @asynccontextmanager
 async def _opened() -> AsyncIterator[Baton]:
     from baton.compose import compose
-    from baton.settings import find_paths, load
+    from baton.platform.settings import find_paths, load
 
     paths = find_paths()
     baton = compose(load(paths.config_file), paths)
@@ -124,7 +124,7 @@ def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, in
 
 async def _looked(baton: Baton, past: Sequence[PastRun]) -> Looked:
     """Return what each prompt comes to, as known then, else as estimated now."""
-    from baton.adapters.router import LearnedRouter, Limits, learned_file
+    from baton.routing import LearnedRouter, Limits, learned_file
 
     # Nobody waits for one prompt, so the router may take its time.
     patient = Limits(_PATIENCE, _PATIENCE, _PATIENCE)
@@ -151,8 +151,8 @@ async def _counted(estimator: _Estimator, past: Sequence[PastRun]) -> Looked:
 
 
 async def _estimator(baton: Baton, router: Router) -> _Estimator:
-    from baton.domain.labels import Label
-    from baton.engine.policy import stronger
+    from baton.core.labels import Label
+    from baton.core.run.policy import stronger
 
     orchestra = baton.orchestra
     roster = await orchestra.skills.informed(orchestra.roster)
@@ -200,13 +200,13 @@ class _Estimator:
         return weighed.cost > 0 or (card is not None and card.is_outside)
 
     def _privacy(self, worker: str) -> Any:
-        from baton.domain.labels import Label
+        from baton.core.labels import Label
 
         card = self.roster.get(worker)
         return card.privacy if card is not None else Label.CLOUD
 
     async def _estimated(self, run: PastRun, view: RunView, case: Case) -> Case:
-        from baton.engine.comparing import expected
+        from baton.core.strategies._draft_scoring import expected
 
         roster = (self.here, *(card for card in self.roster.values() if card is not self.here))
         route = await self.router.route(_material(run), roster)

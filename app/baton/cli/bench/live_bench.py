@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from baton.bench.strategy_bench import Grader, Played, play_all
+from baton.cli.bench.base_bench import Bench, Options, Round
 from baton.cli.output import talk
-from baton.cli.rounds import Bench, Options, Round
-from baton.domain.chat import Message, Purpose, Request, Role, Text, about_tokens, fenced
-from baton.domain.errors import ConfigError
-from baton.domain.money import NANO, show_usd
-from baton.domain.prices import FREE, Used
-from baton.engine.bench import Grader, Played, play_all
+from baton.core.errors import ConfigError
+from baton.core.messages import Message, Purpose, Request, Role, Text, about_tokens, fenced
+from baton.core.money import NANO, show_usd
+from baton.core.prices import FREE, Used
 
 if TYPE_CHECKING:
+    from baton.bench.strategy_bench import Execute
     from baton.compose import Baton
-    from baton.domain.chat import Card
-    from baton.domain.grading import Dataset, Question
-    from baton.engine.bench import Execute
-    from baton.engine.ports import Worker
+    from baton.core.messages import Card
+    from baton.core.plan.answer_grades import Dataset, Question
+    from baton.core.ports import Worker
 
 _ONCE = ("single", "majority", "smoothie", "cascade", "hybrid", "route", "knn")
 _CALLS = {**dict.fromkeys(_ONCE, 1), "moa": 2, "reflect": 3, "vote": 5}
@@ -53,7 +53,7 @@ class Live(Bench):
         """Put the workers together, once the person agreed to what it may cost."""
         from baton.cli.options import with_worker
         from baton.compose import compose
-        from baton.settings import find_paths, load
+        from baton.platform.settings import find_paths, load
 
         paths = find_paths()
         settings, ids = load(paths.config_file), []
@@ -121,7 +121,7 @@ class Live(Bench):
         self, one: Round, questions: Sequence[Question], before: Sequence[Played]
     ) -> AsyncIterator[Played]:
         """Play questions by the person's workers, for what is left of the budget."""
-        from baton.engine.policy import Limits
+        from baton.core.run.policy import Limits
 
         assert self._baton is not None
         orchestra = self._baton.orchestra

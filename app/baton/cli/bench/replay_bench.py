@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.cli.rounds import Bench, Options, Round, listed
-from baton.domain.errors import ConfigError
-from baton.domain.prices import Price
-from baton.engine.bench import Played, Row, baselines
+from baton.bench.strategy_bench import Played, Row, baselines
+from baton.cli.bench.base_bench import Bench, Options, Round, listed
+from baton.core.errors import ConfigError
+from baton.core.prices import Price
 
 if TYPE_CHECKING:
-    from baton.cli.replaying import Recordings
-    from baton.domain.grading import Dataset, Question
+    from baton.cli.bench.replay_orchestra import Recordings
+    from baton.core.plan.answer_grades import Dataset, Question
 
 
 class Replay(Bench):
@@ -34,7 +34,7 @@ class Replay(Bench):
         self.models: Recordings = {name: paid.get(name) for name in self.workers}
         rates = [(name, price.rates) for name, price in sorted(paid.items())]
         prices = [f"{name}@{rate.input},{rate.output}" for name, rate in rates]
-        from baton.adapters.router import shipped
+        from baton.routing import shipped
 
         self._router = options.router or shipped()
         self._terms = [*prices, f"router {_digest(self._router)}"]
@@ -43,7 +43,7 @@ class Replay(Bench):
     @property
     def rounds(self) -> Sequence[Round]:
         """Each strategy, then those that spend with a part of the money, if that is wanted."""
-        from baton.cli.replaying import SPENDING
+        from baton.cli.bench.replay_orchestra import SPENDING
 
         always = max((row.cost for row in self.baselines()), default=0)
         return [
@@ -65,14 +65,14 @@ class Replay(Bench):
         self, one: Round, questions: Sequence[Question], before: Sequence[Played]
     ) -> AsyncIterator[Played]:
         """Play questions by recorded models."""
-        from baton.cli.replaying import Table, replay
+        from baton.cli.bench.replay_orchestra import Table, replay
 
         table = Table(self.dataset, self.models, self._router, one.ceiling)
         return replay(table, questions, one.strategy, before)
 
     def baselines(self) -> Sequence[Row]:
         """Return what each model reaches alone, and the oracle."""
-        from baton.cli.replaying import cards
+        from baton.cli.bench.replay_orchestra import cards
 
         return baselines(self.dataset, self.questions, cards(self.models))
 
@@ -99,7 +99,7 @@ class Replay(Bench):
 
 def _refuse_fresh(strategies: Sequence[str]) -> None:
     """Refuse strategies for which the recordings hold nothing. Raises ConfigError."""
-    from baton.cli.replaying import REPLAYABLE
+    from baton.cli.bench.replay_orchestra import REPLAYABLE
 
     if fresh := [name for name in strategies if name not in REPLAYABLE]:
         raise ConfigError(
@@ -137,8 +137,8 @@ def _digest(folder: Path) -> str:
 
 def _priced(text: str) -> tuple[str, Price]:
     """Return the model and the price that --cloud names. Raises ConfigError."""
-    from baton.adapters.prices import price_of, snapshot
-    from baton.settings import PriceSettings
+    from baton.platform.settings import PriceSettings
+    from baton.workers.cloud.price_table import price_of, snapshot
 
     name, at, rates = text.rpartition("@")
     if at and "," in rates:

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.replay import ReplayWorker, card_of
-from baton.adapters.store import Store
-from baton.domain.chat import Card, Purpose
-from baton.domain.errors import ConfigError
-from baton.domain.grading import Dataset, Question
-from baton.domain.ledger import Bill, Policy, Scope, Thrift
-from baton.domain.prices import PER, Price, Rates, Used
-from baton.domain.spending import MOST
-from baton.engine.bench import Grader, Played, play_all
-from baton.engine.orchestra import Orchestra
-from baton.engine.pacing import Pacing
-from baton.engine.policy import Limits, Terms
-from baton.engine.rhythm import Rhythm
+from baton.bench.replay_worker import ReplayWorker, card_of
+from baton.bench.strategy_bench import Grader, Played, play_all
+from baton.core.errors import ConfigError
+from baton.core.hold_decision import MOST
+from baton.core.ledger_types import Bill, Policy, Scope, Thrift
+from baton.core.messages import Card, Purpose
+from baton.core.plan.answer_grades import Dataset, Question
+from baton.core.prices import PER, Price, Rates, Used
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits, Terms
+from baton.core.spending.pace_controller import Pacing
+from baton.core.spending.usage_rate import Rhythm
+from baton.history import Store
+from baton.money import Ledger
 
 if TYPE_CHECKING:
-    from baton.adapters.router import LearnedRouter
+    from baton.routing import LearnedRouter
 
 Recordings = Mapping[str, Price | None]
 """The models to replay, in the order in which they are listed; those elsewhere with a price."""
@@ -101,8 +101,8 @@ def _router(folder: Path | None) -> LearnedRouter | None:
     """Return the router in a folder. Raises ConfigError if it can't be used."""
     if folder is None:
         return None
-    from baton.adapters.router import LearnedRouter
-    from baton.adapters.router import Limits as Patience
+    from baton.routing import LearnedRouter
+    from baton.routing import Limits as Patience
 
     router = LearnedRouter(folder, limits=Patience(_WARM, _COLD, _COLD))
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from baton import __version__
-from baton.built import built
-from baton.cli.doctor.finding import Finding, State
-from baton.cli.doctor.ground import Ground, mend
-from baton.domain.sizes import show_size
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.temporary_home import Ground, mend
+from baton.core.byte_format import show_size
+from baton.platform.build_info import built
 
 MANIFEST = "MANIFEST"
 """The list of the packaged binary's files; packaging/launcher/pack.py says how it is written."""

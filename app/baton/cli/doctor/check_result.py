@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from baton.domain.sanitise import one_line
+from baton.core.sanitiser import one_line
 
 _LONGEST = 400
 

@@ -6,18 +6,18 @@ import secrets
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.finding import Finding, State
-from baton.cli.doctor.ground import Ground, mend
-from baton.cli.doctor.loopback import ANSWER, TOKENS_IN, TOKENS_OUT, Loopback
-from baton.domain.chat import Card, Message, Request, Role, Text
-from baton.domain.labels import Label
-from baton.domain.ledger import Scope, Status
-from baton.domain.money import NANO, show_usd
-from baton.domain.prices import Price, Rates
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.loopback_provider import ANSWER, TOKENS_IN, TOKENS_OUT, Loopback
+from baton.cli.doctor.temporary_home import Ground, mend
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope, Status
+from baton.core.messages import Card, Message, Request, Role, Text
+from baton.core.money import NANO, show_usd
+from baton.core.prices import Price, Rates
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
-    from baton.engine.meter import Tally
+    from baton.core.run.metered_worker import Tally
+    from baton.money import Ledger
 
 _VARIABLE = "BATON_SELF_TEST_API_KEY"
 _RUN = "self-test"
@@ -28,7 +28,7 @@ COST = (3 * TOKENS_IN + 15 * TOKENS_OUT) * NANO // 1_000_000
 
 async def cloud(place: Ground) -> str | Finding:
     """Ask, and see that the answer, the bytes that left and the charge are as they must be."""
-    from baton.adapters.ledger import Ledger
+    from baton.money import Ledger
 
     async with Loopback() as provider:
         if not await provider.reachable():
@@ -47,9 +47,9 @@ async def cloud(place: Ground) -> str | Finding:
 
 
 async def _asked(place: Ground, ledger: Ledger, provider: Loopback, key: str) -> str:
-    from baton.adapters.cloud import CloudWorker, Gateway
-    from baton.engine.meter import Metered, Purse
-    from baton.engine.policy import ANYTHING, Terms
+    from baton.core.run.metered_worker import Metered, Purse
+    from baton.core.run.policy import ANYTHING, Terms
+    from baton.workers.cloud import CloudWorker, Gateway
 
     # No keyring is asked: one that is locked would open a window.
     quiet = {"PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring", _VARIABLE: key}

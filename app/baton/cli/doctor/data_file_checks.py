@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
-from baton.cli.doctor.finding import Finding, State
-from baton.cli.doctor.ground import Ground, mend
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.temporary_home import Ground, mend
 
 TEMPLATES = 4
 LEAST_PRICES = 100
@@ -36,7 +36,7 @@ _PDF = (
 
 async def templates(_: Ground) -> str | Finding:
     """Read every workflow that Baton brings along."""
-    from baton.adapters.templates import read_templates
+    from baton.workers.template_files import read_templates
 
     found = read_templates()
     read = [workflow.name for workflow in found.values()]
@@ -45,7 +45,7 @@ async def templates(_: Ground) -> str | Finding:
 
 async def prices(_: Ground) -> str | Finding:
     """Read the price list."""
-    from baton.adapters.prices import snapshot
+    from baton.workers.cloud.price_table import snapshot
 
     listed = snapshot()
     text = f"{len(listed.models)} models of {listed.date}"
@@ -54,7 +54,7 @@ async def prices(_: Ground) -> str | Finding:
 
 async def catalogue(_: Ground) -> str | Finding:
     """Read the catalogue of models."""
-    from baton.adapters.catalogue import read_catalogue
+    from baton.models.catalogue import read_catalogue
 
     found = read_catalogue()
     return _enough("catalogue", len(found), LEAST_MODELS, f"{len(found)} models")
@@ -69,8 +69,8 @@ def _enough(name: str, count: int, least: int, text: str) -> str | Finding:
 
 async def router_files(_: Ground) -> str | Finding:
     """Look for everything that the router and the skill table read, and tell which they are."""
-    from baton.adapters.router import lacking, shipped
-    from baton.adapters.skills import read_scores
+    from baton.routing import lacking, shipped
+    from baton.routing.measured_skills import read_scores
 
     folder = shipped()
     told = []
@@ -89,7 +89,7 @@ async def router_files(_: Ground) -> str | Finding:
 
 async def hiding(_: Ground) -> str | Finding:
     """Hide what mustn't leave this machine, with the libraries that know numbers."""
-    from baton.adapters.redaction import Redaction
+    from baton.workers.cloud.redaction import Redaction
 
     found = (await asyncio.to_thread(Redaction().redact, [_PRIVATE])).hidden
     if missed := _KINDS - {thing.kind for thing in found}:
@@ -99,7 +99,7 @@ async def hiding(_: Ground) -> str | Finding:
 
 async def documents(place: Ground) -> str | Finding:
     """Read a PDF."""
-    from baton.adapters.files import read_attachment
+    from baton.workers.attachments import read_attachment
 
     file = place.folder / "paper.pdf"
     file.write_bytes(_PDF)

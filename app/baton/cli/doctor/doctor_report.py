@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from baton import __version__
-from baton.built import built
-from baton.cli.doctor.finding import Finding, State
-from baton.domain.errors import BatonError, StoreError
-from baton.durable import replace_file
-from baton.settings import find_paths, load
+from baton.cli.doctor.check_result import Finding, State
+from baton.core.errors import BatonError, StoreError
+from baton.platform.build_info import built
+from baton.platform.durable_files import replace_file
+from baton.platform.settings import find_paths, load
 
 HIDDEN = "[hidden]"
 
@@ -156,7 +156,7 @@ class Scrubber:
 
 def _known_secrets(text: str) -> str:
     """Hide what looks like a key, a password or an address of mail."""
-    from baton.adapters.redaction import KEY, MAIL, PASSWORD, Redaction
+    from baton.workers.cloud.redaction import KEY, MAIL, PASSWORD, Redaction
 
     for thing in Redaction().redact([text]).hidden:
         if thing.kind in (KEY, PASSWORD, MAIL):

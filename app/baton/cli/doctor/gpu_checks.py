@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from baton.built import built
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.sanitiser import one_line
+from baton.platform.build_info import built
 
 _KINDS = {"cuda": "CUDA", "hip": "HIP", "metal": "Metal", "sycl": "SYCL", "vulkan": "Vulkan"}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from baton.adapters.trials import Watched, baton_command, watch_program
-from baton.cli.doctor.finding import Finding, State
-from baton.domain.sanitise import one_line
-from baton.settings import keyless_environ
+from baton.cli.doctor.check_result import Finding, State
+from baton.core.sanitiser import one_line
+from baton.doctor import Watched, baton_command, watch_program
+from baton.platform.settings import keyless_environ
 
 _ASK = ("ask", "--offline", "--no-history", "--json", "--max-tokens", "16", "Say hello.")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from html import unescape
 from typing import TYPE_CHECKING
 
-from baton.cli.doctor.finding import Finding, State
-from baton.cli.doctor.ground import Ground, mend
-from baton.domain.chat import Card, Chunk, Request, Text
-from baton.os_signals import ENDING, unhear
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.temporary_home import Ground, mend
+from baton.core.messages import Card, Chunk, Request, Text
+from baton.platform.os_signals import ENDING, unhear
 
 if TYPE_CHECKING:
     from baton.tui.app import BatonApp
@@ -23,12 +23,12 @@ _STEPS = 600
 
 async def screen(place: Ground) -> str | Finding:
     """Open the app at 80x24, send a prompt, and look for the answer on the screen."""
-    from baton.adapters.ledger import Ledger
-    from baton.adapters.scripted import ScriptedWorker
-    from baton.adapters.store import Store
-    from baton.engine.orchestra import Orchestra
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.money import Ledger
     from baton.tui.app import BatonApp
-    from baton.tui.desk import Desk
+    from baton.tui.services import Desk
+    from baton.workers.scripted_worker import ScriptedWorker
 
     worker = ScriptedWorker(_answer, Card("self-test", "local", "Self-test", context=8192))
     store, ledger = Store.open(None), Ledger.open(None)

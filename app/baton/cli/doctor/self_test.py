@@ -13,11 +13,17 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
 
 from baton.cli import interrupts
-from baton.cli.doctor import bundle, cloud, files, screen, works
-from baton.cli.doctor.finding import Finding, State
-from baton.cli.doctor.ground import Check, Ground, ground, mend
-from baton.domain.errors import BatonError
-from baton.os_signals import ENDING, hear
+from baton.cli.doctor import (
+    build_files,
+    cloud_check,
+    data_file_checks,
+    screen_check,
+    self_test_checks,
+)
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.temporary_home import Check, Ground, ground, mend
+from baton.core.errors import BatonError
+from baton.platform.os_signals import ENDING, hear
 
 PATIENCE = 120.0
 """How many seconds a check may take; all of them together take some ten."""
@@ -26,25 +32,25 @@ AT_ONCE = max(2, min(4, (os.cpu_count() or 1) // 2))
 """How many parts are tried side by side."""
 
 CHECKS: Mapping[str, Check] = {
-    "build": bundle.build,
-    "contents": bundle.contents,
-    **works.PARTS,
-    "llama.cpp": works.llama,
-    "templates": files.templates,
-    "prices": files.prices,
-    "catalogue": files.catalogue,
-    "router files": files.router_files,
-    "hiding": files.hiding,
-    "documents": files.documents,
-    "answer": works.answer,
-    "router": works.router,
-    "plan": works.plan,
-    "money": works.money,
-    "history": works.history,
-    "tools": works.tools,
-    "keyring": works.keyring,
-    "cloud": cloud.cloud,
-    "screen": screen.screen,  # last: the app takes the system's signals over
+    "build": build_files.build,
+    "contents": build_files.contents,
+    **self_test_checks.PARTS,
+    "llama.cpp": self_test_checks.llama,
+    "templates": data_file_checks.templates,
+    "prices": data_file_checks.prices,
+    "catalogue": data_file_checks.catalogue,
+    "router files": data_file_checks.router_files,
+    "hiding": data_file_checks.hiding,
+    "documents": data_file_checks.documents,
+    "answer": self_test_checks.answer,
+    "router": self_test_checks.router,
+    "plan": self_test_checks.plan,
+    "money": self_test_checks.money,
+    "history": self_test_checks.history,
+    "tools": self_test_checks.tools,
+    "keyring": self_test_checks.keyring,
+    "cloud": cloud_check.cloud,
+    "screen": screen_check.screen,  # last: the app takes the system's signals over
 }
 
 
@@ -54,7 +60,7 @@ async def self_test(only: Collection[str] = CHECKS) -> AsyncIterator[Finding]:
         gate = asyncio.Semaphore(AT_ONCE)
         ahead = {
             name: asyncio.create_task(_one_of_few(gate, name, place))
-            for name in works.PARTS
+            for name in self_test_checks.PARTS
             if name in only
         }
         try:

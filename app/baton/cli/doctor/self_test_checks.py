@@ -14,27 +14,27 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.trials import PARTS as NAMES
-from baton.adapters.trials import processor, try_part
-from baton.built import built
-from baton.cli.doctor.finding import Finding, State
-from baton.cli.doctor.gpus import gpus
-from baton.cli.doctor.ground import Check, Ground, mend
-from baton.domain.chat import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
-from baton.domain.errors import BatonError, BudgetExceeded, ModelFileError
-from baton.domain.ledger import Bill, Scope
-from baton.domain.money import NANO, show_usd
-from baton.domain.plan import Plan, Step
-from baton.domain.prices import Price, Rates, Used
-from baton.domain.routing import Candidate
-from baton.domain.view import RunView, folded
-from baton.engine.policy import Limits
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.gpu_checks import gpus
+from baton.cli.doctor.temporary_home import Check, Ground, mend
+from baton.core.errors import BatonError, BudgetExceeded, ModelFileError
+from baton.core.ledger_types import Bill, Scope
+from baton.core.messages import Card, Chunk, Message, Prompt, Purpose, Request, Role, Text
+from baton.core.money import NANO, show_usd
+from baton.core.plan.plan import Plan, Step
+from baton.core.prices import Price, Rates, Used
+from baton.core.routing_types import Candidate
+from baton.core.run.policy import Limits
+from baton.core.view import RunView, folded
+from baton.doctor import PARTS as NAMES
+from baton.doctor import processor, try_part
+from baton.platform.build_info import built
 
 if TYPE_CHECKING:
-    from baton.adapters.store import Store
-    from baton.adapters.tools import ToolWorker
-    from baton.domain.library import Held
-    from baton.engine.orchestra import Orchestra
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.models.model_types import Held
+    from baton.workers.tools import ToolWorker
 
 _TOKENS = 24
 _QUESTION, _ANSWER = "What is the capital of France?", "Paris"
@@ -66,7 +66,7 @@ PARTS: Mapping[str, Check] = {name: partial(_part, name) for name in NAMES if na
 
 async def keyring(place: Ground) -> str | Finding:
     """Keep a canary in whatever keeps keys here, read it back and remove it."""
-    from baton.adapters.cloud import NEEDED
+    from baton.workers.cloud import NEEDED
 
     tried = await try_part("keyring", place.environ, {*NEEDED, "BATON_HOME"})
     return tried.text if tried.well else Finding("keyring", State.WARN, tried.text)
@@ -74,7 +74,7 @@ async def keyring(place: Ground) -> str | Finding:
 
 async def llama(place: Ground) -> str | Finding:
     """Load llama.cpp, and say what it was built for and which of its variants runs."""
-    from baton.adapters.local import probe
+    from baton.workers.local import probe
 
     try:
         found = await probe("llama", place.environ)
@@ -97,7 +97,7 @@ async def llama(place: Ground) -> str | Finding:
 
 async def answer(place: Ground) -> str | Finding:
     """Have a model on this machine answer: the starter model, or one that the person has."""
-    from baton.adapters.local import STARTER, find_model
+    from baton.workers.local import STARTER, find_model
 
     facts = built()
     try:
@@ -133,7 +133,7 @@ def _is_changed(file: Path) -> bool:
 async def _own_model(place: Ground) -> Held | None:
     """Return a model that the person has, the one that answers if there are several."""
     from baton.compose import library
-    from baton.settings import Settings, load
+    from baton.platform.settings import Settings, load
 
     try:
         settings = load(place.own.config_file)
@@ -147,7 +147,7 @@ async def _own_model(place: Ground) -> Held | None:
 async def _generated(place: Ground, model: str, name: str, expected: str) -> str | Finding:
     """Have a model answer, in the real orchestra, and say how fast it was."""
     from baton.compose import compose
-    from baton.settings import LocalWorker, Settings
+    from baton.platform.settings import LocalWorker, Settings
 
     entry = LocalWorker("self-test", model=model)
     settings = Settings(worker=entry.id, workers=(entry,), tools=False)
@@ -189,7 +189,7 @@ def _unfinished(view: RunView) -> str:
 
 async def router(place: Ground) -> str | Finding:
     """Have the router say what prompts are about, and how fast it does."""
-    from baton.adapters.router import LearnedRouter, Limits, learned_file
+    from baton.routing import LearnedRouter, Limits, learned_file
 
     workers = (Candidate("here", "smollm2-135m", 0.135), Candidate("there", "gpt-4o", outside=True))
     asked = LearnedRouter(
@@ -248,9 +248,9 @@ class _Scripted:
     def __init__(
         self, place: Ground, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
     ) -> None:
-        from baton.adapters.scripted import ScriptedWorker
-        from baton.adapters.store import Store
-        from baton.engine.orchestra import Orchestra
+        from baton.core.run.orchestra import Orchestra
+        from baton.history import Store
+        from baton.workers.scripted_worker import ScriptedWorker
 
         workers = {
             name: ScriptedWorker(script, Card(name, "local", name.title(), context=8192))
@@ -266,7 +266,7 @@ class _Scripted:
 
 async def money(place: Ground) -> str | Finding:
     """Hold money for a call, settle it, and have one refused that is over the ceiling."""
-    from baton.adapters.ledger import Ledger
+    from baton.money import Ledger
 
     price = Price(Rates(3 * NANO, 15 * NANO, 3 * NANO, 3 * NANO), source="the self-test")
     bill = Bill(
@@ -302,7 +302,7 @@ async def money(place: Ground) -> str | Finding:
 
 async def history(place: Ground) -> str | Finding:
     """Keep a conversation, close the history, and find it again by a word."""
-    from baton.adapters.store import Store
+    from baton.history import Store
 
     async with aclosing(_Scripted(place, {"echo": _says("A fermata is a pause.")})) as here:
         view = await _played(here.orchestra, Prompt("Explain the corona"), Limits(alone=True))
@@ -321,8 +321,8 @@ async def history(place: Ground) -> str | Finding:
 
 async def tools(place: Ground) -> str | Finding:
     """Compute, convert, ask for a time far away, and run code in the sandbox."""
-    from baton.adapters.tools import sandbox
-    from baton.adapters.tools import tools as of_this_machine
+    from baton.workers.tools import sandbox
+    from baton.workers.tools import tools as of_this_machine
 
     known = of_this_machine(environ=place.environ)
     wanted = {

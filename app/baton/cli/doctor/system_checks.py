@@ -12,15 +12,15 @@ from contextlib import closing
 from pathlib import Path
 
 from baton import __version__
-from baton.adapters import hardware
-from baton.cli.doctor.finding import Finding, State
-from baton.cli.doctor.gpus import gpus, unused
-from baton.domain.errors import BatonError, ConfigError, ModelFileError
-from baton.domain.machine import Gpu
-from baton.domain.money import show_usd
-from baton.domain.sizes import show_memory, show_size
-from baton.engine.roles import RULE
-from baton.settings import CloudWorker, LocalWorker, Paths, Settings, load
+from baton import platform as hardware
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.gpu_checks import gpus, unused
+from baton.core.byte_format import show_memory, show_size
+from baton.core.errors import BatonError, ConfigError, ModelFileError
+from baton.core.machine import Gpu
+from baton.core.model_roles import RULE
+from baton.core.money import show_usd
+from baton.platform.settings import CloudWorker, LocalWorker, Paths, Settings, load
 
 _LITTLE = 2**30
 """Bytes of disk below which it is worth a warning."""
@@ -134,7 +134,7 @@ def _disk(folder: Path) -> Finding:
 
 
 def _sqlite() -> Finding:
-    from baton.adapters.store import sqlite_version, weakness
+    from baton.history import sqlite_version, weakness
 
     if weak := weakness():
         return Finding("sqlite", State.WARN, weak)
@@ -147,7 +147,7 @@ def _history(database: Path) -> Finding:
 
 def _database(name: str, database: Path) -> Finding:
     """Look at a file without writing to it, so that a broken one stays as it is."""
-    from baton.sqlite import sqlite3
+    from baton.platform.sqlite import sqlite3
 
     if not database.exists():
         return Finding(name, State.OK, "none yet")
@@ -163,7 +163,7 @@ def _database(name: str, database: Path) -> Finding:
 
 
 def _keyring() -> Finding:
-    from baton.secrets import keyring_here
+    from baton.platform.secrets import keyring_here
 
     name, why = keyring_here()
     if not name:
@@ -174,8 +174,8 @@ def _keyring() -> Finding:
 
 def _keys(settings: Settings, paths: Paths) -> Finding:
     """Say which providers have a key, and where; a cloud worker without one can't answer."""
-    from baton import secrets
     from baton.cli.keys import key_of
+    from baton.platform import secrets
 
     outside = [worker for worker in settings.roster if not isinstance(worker, LocalWorker)]
     needed = {name for worker in outside if (name := key_of(worker))}
@@ -194,7 +194,7 @@ def _money(settings: Settings, paths: Paths) -> Finding:
     """Look whether something can be spent; a ledger that is damaged or not there stays so."""
     from baton.cli.budget import verdict
     from baton.compose import is_ledger_lost
-    from baton.domain.ledger import Room, Standing
+    from baton.core.ledger_types import Room, Standing
 
     sound = _database("money", paths.ledger)
     if sound.state is State.BROKEN:
@@ -203,7 +203,7 @@ def _money(settings: Settings, paths: Paths) -> Finding:
     if is_ledger_lost(paths):
         return Finding("money", State.WARN, f"{_LOST}, so the next paid call finds it frozen.")
     if paths.ledger.exists():
-        from baton.cli.booked import with_ledger
+        from baton.cli.ledger_access import with_ledger
 
         standing = with_ledger(lambda ledger: ledger.standing(ceilings, ""))
     else:
@@ -218,7 +218,7 @@ def _money(settings: Settings, paths: Paths) -> Finding:
 def _models(settings: Settings, paths: Paths) -> Finding:
     """Say which models were fetched, and which of them can't be used."""
     from baton.compose import library
-    from baton.domain.library import State as Standing
+    from baton.models.model_types import State as Standing
 
     stock = library(settings, paths)
     found = stock.models()
@@ -237,7 +237,7 @@ def _models(settings: Settings, paths: Paths) -> Finding:
 
 
 def _prices() -> Finding:
-    from baton.adapters.prices import snapshot
+    from baton.workers.cloud.price_table import snapshot
 
     listed = snapshot()
     if not listed.models:
@@ -257,7 +257,7 @@ def _egress(paths: Paths) -> Finding:
         return nothing
     if (sound := _database("egress", paths.ledger)).state is State.BROKEN:
         return sound
-    from baton.cli.booked import when, with_ledger
+    from baton.cli.ledger_access import when, with_ledger
 
     last = with_ledger(lambda ledger: ledger.egress(None, 1))
     if not last:
@@ -268,7 +268,7 @@ def _egress(paths: Paths) -> Finding:
 
 
 def _onnxruntime() -> Finding:
-    from baton.adapters.local import probe
+    from baton.workers.local import probe
 
     found = asyncio.run(probe("onnxruntime"))
     # "Azure" is in every build, and would send questions elsewhere: it is never asked for.
@@ -279,7 +279,7 @@ def _onnxruntime() -> Finding:
 
 def _router(paths: Paths) -> Finding:
     """Ask the router, and say on what it runs, how fast, and with whose answers."""
-    from baton.adapters.router import learned_file, measure
+    from baton.routing import learned_file, measure
 
     file = learned_file(paths.data)
     found = asyncio.run(measure(file))
@@ -296,7 +296,7 @@ def _router(paths: Paths) -> Finding:
 
 
 def _llama_cpp() -> Finding:
-    from baton.adapters.local import probe
+    from baton.workers.local import probe
 
     found = asyncio.run(probe("llama"))
     abilities = ", ".join(re.findall(r"(\w+) = 1", found["system"]))
@@ -313,8 +313,8 @@ def _llama_cpp() -> Finding:
 
 def _tools(settings: Settings) -> Finding:
     """Compute something, and say in what code would run."""
-    from baton.adapters.tools import sandbox, tools
-    from baton.domain.chat import Message, Request, Role, Text
+    from baton.core.messages import Message, Request, Role, Text
+    from baton.workers.tools import sandbox, tools
 
     if not settings.tools:
         return Finding("tools", State.OK, "off in the settings (`tools = false`)")
@@ -370,8 +370,8 @@ async def _is_here(conductor: str, settings: Settings, paths: Paths) -> bool:
 
 def _tried(name: str, worker: str, settings: Settings, paths: Paths) -> Finding:
     """Have a worker write a few tokens, unless that costs money."""
-    from baton.cli.trial import try_out
-    from baton.compose.local import NOTHING_HERE
+    from baton.cli.worker_test import try_out
+    from baton.compose.local_workers import NOTHING_HERE
 
     chosen = next((w for w in settings.roster if w.id == worker), None)
     if isinstance(chosen, CloudWorker):

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.built import built
-from baton.cli.doctor.finding import Finding
-from baton.domain.errors import StoreError
-from baton.durable import make_folder
-from baton.settings import Paths, find_paths
+from baton.cli.doctor.check_result import Finding
+from baton.core.errors import StoreError
+from baton.platform.build_info import built
+from baton.platform.durable_files import make_folder
+from baton.platform.settings import Paths, find_paths
 
 ROOM = 16 << 20
 """What it writes takes less: small databases, and what libraries leave among temporary files."""

@@ -6,10 +6,10 @@ import sys
 
 import click
 
-from baton.cli.asking import typed_line
 from baton.cli.output import talk
-from baton.domain.errors import ConfigError
-from baton.domain.sanitise import sanitise
+from baton.cli.terminal_questions import typed_line
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import sanitise
 
 
 def somebody() -> bool:

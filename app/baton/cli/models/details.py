@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from baton.cli.manner import Manner, lines_of, manner_of, object_of
-from baton.cli.models import words
-from baton.cli.models.known import IN_CATALOGUE, Known, opened
+from baton.cli.models import model_text
+from baton.cli.models.inventory import IN_CATALOGUE, Known, opened
+from baton.cli.worker_settings import Manner, lines_of, manner_of, object_of
 from baton.cli.workers import card_object, elsewhere, show_price
-from baton.domain.catalogue import FREE_LICENCES, NOWHERE, Thinking
-from baton.domain.chat import Card
-from baton.domain.fit import Fit, Verdict, judge
-from baton.domain.sizes import show_size
-from baton.engine.mastery import (
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import FREE_LICENCES, NOWHERE, Thinking
+from baton.core.messages import Card
+from baton.core.plan.skill_table import (
     GUESS,
     MEASURED,
     PUBLISHED,
@@ -24,6 +23,7 @@ from baton.engine.mastery import (
     own_answers,
     ranked,
 )
+from baton.gguf.memory_fit import Fit, Verdict, judge
 
 _THINKS = {
     Thinking.NONE: "",
@@ -73,8 +73,8 @@ def _lines(
         "Size": _size(known),
         "Memory": _memory(known),
         "Fits here": _fits(verdict),
-        "Speed": f"{words.speed(known.speed)} tokens/s here" if known.speed else "",
-        "Last used": "" if known.used is None else words.day(known.used),
+        "Speed": f"{model_text.speed(known.speed)} tokens/s here" if known.speed else "",
+        "Last used": "" if known.used is None else model_text.day(known.used),
         "Licence": _licence(known),
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Price": show_price(card) if known.state != IN_CATALOGUE else "",
@@ -133,7 +133,7 @@ def _fits(verdict: Verdict | None) -> str:
 
 
 def _licence(known: Known) -> str:
-    name = words.licence(known.licence)
+    name = model_text.licence(known.licence)
     if known.state == IN_CATALOGUE and name.lower() not in FREE_LICENCES:
         return f"{name or 'unknown'}, which you have to agree to"
     return name

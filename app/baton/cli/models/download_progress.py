@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from baton.cli.models.words import progress, share
+from baton.cli.models.model_text import progress, share
 from baton.cli.output import talk
-from baton.domain.library import Phase, Progress
-from baton.domain.sanitise import one_line, sanitise
+from baton.core.sanitiser import one_line, sanitise
+from baton.download.progress import Phase, Progress
 
 _REDRAW_SECONDS = 0.1
 _STEP = 10

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.local import STARTER, find_model, starter
-from baton.cli.models import words
+from baton.cli.models import model_text
 from baton.compose import compose
 from baton.compose import library as compose_library
-from baton.domain.catalogue import NOWHERE, Entry, Role, Source, card_of
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.fit import Fit, Verdict, load_of_entry
-from baton.domain.library import Held
-from baton.engine.mastery import Mastery, scores_of
-from baton.engine.roles import STARTER as WORKER
-from baton.engine.roles import holders
-from baton.settings import LocalWorker, Settings, find_paths, load
+from baton.core.catalogue_types import NOWHERE, Entry, Role, Source, card_of
+from baton.core.errors import BatonError, ConfigError
+from baton.core.messages import Card
+from baton.core.model_roles import STARTER as WORKER
+from baton.core.model_roles import holders
+from baton.core.plan.skill_table import Mastery, scores_of
+from baton.gguf.memory_fit import Fit, Verdict, load_of_entry
+from baton.models.model_types import Held
+from baton.platform.settings import LocalWorker, Settings, find_paths, load
+from baton.workers.local import STARTER, find_model, starter
 
 if TYPE_CHECKING:
     from baton.compose import Baton
-    from baton.domain.fit import Load
-    from baton.engine.library import Library
+    from baton.gguf.memory_fit import Load
+    from baton.models.library import Library
 
 IN_CATALOGUE = "catalogue"
 """The state of a model that isn't here."""
@@ -151,7 +151,7 @@ class _Survey:
             entry,
         )
         if held is not None:
-            known = replace(known, state=words.state(held), file=held.path)
+            known = replace(known, state=model_text.state(held), file=held.path)
         elif card.kind != "local":
             return replace(known, state=card.kind)
         elif (worker := self._worker(card.id)) is not None:

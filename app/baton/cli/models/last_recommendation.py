@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.cli.output import talk
-from baton.domain.catalogue import Role
-from baton.durable import make_folder, replace_file
-from baton.settings import Settings, find_paths
+from baton.core.catalogue_types import Role
+from baton.platform.durable_files import make_folder, replace_file
+from baton.platform.settings import Settings, find_paths
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
-    from baton.engine.recommend import Recommendation
+    from baton.models.library import Library
+    from baton.models.recommendation import Recommendation
 
 _GOOD_SECONDS = 86400.0
 """After a day a machine may have other things to do, and is looked at again."""
@@ -60,11 +60,11 @@ async def advise(
 
 async def _measured(settings: Settings) -> float | None:
     """Return how many tokens/s the starter writes here; None where it can't be told."""
-    from baton.adapters.local import starter
     from baton.compose import compose
-    from baton.domain.errors import BatonError
-    from baton.engine.roles import STARTER
-    from baton.engine.speed import measure
+    from baton.core.errors import BatonError
+    from baton.core.model_roles import STARTER
+    from baton.workers.local import starter
+    from baton.workers.local.speed_benchmark import measure
 
     try:
         starter()

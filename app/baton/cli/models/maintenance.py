@@ -11,27 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.adapters.local import starter
 from baton.cli import interrupts
-from baton.cli.models import words
-from baton.cli.models.asking import confirm
-from baton.cli.models.board import Board
-from baton.cli.models.completing import complete_held
-from baton.cli.models.known import opened
-from baton.cli.models.outcome import held_object
+from baton.cli.json_output import error_object
+from baton.cli.models import model_text
+from baton.cli.models.confirmation import confirm
+from baton.cli.models.download_progress import Board
+from baton.cli.models.inventory import opened
+from baton.cli.models.model_completion import complete_held
+from baton.cli.models.pull_result import held_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, talk
-from baton.cli.result import error_object
-from baton.domain.catalogue import Role
-from baton.domain.errors import BatonError, ConfigError, ModelFileError
-from baton.domain.library import Held, Progress, State
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.engine.roles import STARTER, holders, vacated
-from baton.settings import LocalWorker, Settings, find_paths, write
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import Role
+from baton.core.errors import BatonError, ConfigError, ModelFileError
+from baton.core.model_roles import STARTER, holders, vacated
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.models.model_types import Held, State
+from baton.platform.settings import LocalWorker, Settings, find_paths, write
+from baton.workers.local import starter
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
+    from baton.models.library import Library
 
 _ids = click.argument("ids", nargs=-1, required=True, metavar="ID...", shell_complete=complete_held)
 _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
@@ -64,7 +65,7 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
             lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
             lines += [line for one in chosen for line in _users(one.id, settings)]
             all_of_it = show_size(sum(one.bytes for one in chosen))
-            question = f"Remove {words.count(len(chosen))} ({all_of_it}) for good?"
+            question = f"Remove {model_text.count(len(chosen))} ({all_of_it}) for good?"
             await confirm(lines, question, "Nothing was removed")
         freed, told = [], []
         for one in chosen:
@@ -118,7 +119,7 @@ def _removed(one: Held, size: int) -> str:
 
 def _row(one: Held, roles: Sequence[Role]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
-    return f"  {one.id}  {words.state(one)}  {show_size(one.bytes)}{does}"
+    return f"  {one.id}  {model_text.state(one)}  {show_size(one.bytes)}{does}"
 
 
 @click.command(short_help="Delete leftovers of downloads.")
@@ -138,7 +139,7 @@ def prune(yes: bool, as_json: bool) -> None:
             {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
         )
     if gone:
-        talk(f"Deleted {words.count(len(gone), 'leftover')}, which frees {show_size(freed)}.")
+        talk(f"Deleted {model_text.count(len(gone), 'leftover')}, which frees {show_size(freed)}.")
     else:
         talk("There is nothing to clean up.")
 
@@ -245,7 +246,7 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
         files = [str(path) for path in written]
         return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
     talk(
-        f"Copied {words.count(len(written))} ({show_size(size)}) to {folder}. "
+        f"Copied {model_text.count(len(written))} ({show_size(size)}) to {folder}. "
         f"There: `baton models import {folder}`."
     )
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError
+from baton.core.sanitiser import one_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from baton.engine.library import Library
+    from baton.models.library import Library
 
 
 def _library() -> Library:
     from baton.compose import library
-    from baton.settings import find_paths, load
+    from baton.platform.settings import find_paths, load
 
     paths = find_paths()
     return library(load(paths.config_file), paths)

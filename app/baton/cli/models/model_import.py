@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.booked import columns
-from baton.cli.models.board import Board
-from baton.cli.models.known import opened
-from baton.cli.models.outcome import Outcome, as_object, exit_code, settled
+from baton.cli.ledger_access import columns
+from baton.cli.models.download_progress import Board
+from baton.cli.models.inventory import opened
+from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.catalogue import NOWHERE
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.library import Foreign, Held, Progress
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import NOWHERE
+from baton.core.errors import BatonError, ConfigError
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.models.model_types import Foreign, Held
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
+    from baton.models.library import Library
 
 Steps = AsyncGenerator[Progress | Held]
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.booked import columns
-from baton.cli.models import words
-from baton.cli.models.completing import complete_known
-from baton.cli.models.facts import as_object, facts
-from baton.cli.models.known import IN_CATALOGUE, Known, named, opened, survey
+from baton.cli.ledger_access import columns
+from baton.cli.models import model_text
+from baton.cli.models.details import as_object, facts
+from baton.cli.models.inventory import IN_CATALOGUE, Known, named, opened, survey
+from baton.cli.models.model_completion import complete_known
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.library import State
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.sanitiser import one_line
+from baton.models.model_types import State
 
 if TYPE_CHECKING:
-    from baton.adapters.running import Running
-    from baton.domain.library import Held
+    from baton.models.model_types import Held
+    from baton.workers.local.loaded_models import Running
 
 _HEAD = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
 _LESS_WANTED = ("licence", "last used", "memory", "role")
@@ -74,7 +74,7 @@ def show(model: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ps(as_json: bool) -> None:
     """List the models that are loaded now, by any Baton of yours on this machine."""
-    from baton.adapters.running import running
+    from baton.workers.local.loaded_models import running
 
     loaded = running()
     found = asyncio.run(survey()) if loaded else []
@@ -122,9 +122,9 @@ def _cells(known: Known) -> tuple[str, ...]:
         "too large" if known.too_large else known.state,
         show_size(known.size) if known.size else "",
         show_size(known.load.total) if known.load is not None else "",
-        words.speed(known.speed),
-        "" if known.used is None else words.day(known.used),
-        words.licence(known.licence),
+        model_text.speed(known.speed),
+        "" if known.used is None else model_text.day(known.used),
+        model_text.licence(known.licence),
     )
 
 
@@ -151,7 +151,7 @@ async def _totals() -> str:
 
 def _amounts(models: Sequence[Held]) -> list[str]:
     here = [held for held in models if held.state is not State.COMING]
-    told = [f"{words.count(len(here))}, {show_size(sum(held.bytes for held in here))}"]
+    told = [f"{model_text.count(len(here))}, {show_size(sum(held.bytes for held in here))}"]
     linked = sum(held.record.size for held in here if held.state is State.LINKED)
     if linked:
         told.append(f"{show_size(linked)} linked")
@@ -168,7 +168,7 @@ def _running_row(one: Running, names: dict[Path, str]) -> list[str]:
     return [
         _name(one, names),
         show_size(one.memory),
-        words.duration(max(0.0, time.time() - one.started)),
+        model_text.duration(max(0.0, time.time() - one.started)),
         str(one.pid),
         str(one.front),
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
-from baton.domain.library import Held, Phase, Progress, State
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_part, show_speed
+from baton.core.byte_format import show_part, show_speed
+from baton.core.sanitiser import one_line
+from baton.download.progress import Phase, Progress
+from baton.models.model_types import Held, State
 
 _LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 

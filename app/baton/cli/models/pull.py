@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli import interrupts
-from baton.cli.models import words
-from baton.cli.models.asking import agrees
-from baton.cli.models.board import Board
-from baton.cli.models.completing import complete_wanted
-from baton.cli.models.known import opened
-from baton.cli.models.outcome import Outcome, as_object, exit_code, settled
-from baton.cli.models.recommended import advise, kept
+from baton.cli.models import model_text
+from baton.cli.models.confirmation import agrees
+from baton.cli.models.download_progress import Board
+from baton.cli.models.inventory import opened
+from baton.cli.models.last_recommendation import advise, kept
+from baton.cli.models.model_completion import complete_wanted
+from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, talk
-from baton.domain.catalogue import NOWHERE, Role
-from baton.domain.errors import BatonError, ConfigError, ModelFileError
-from baton.domain.library import Held, State
-from baton.domain.sizes import show_size
-from baton.engine.roles import holders, recommended_roles, taken
-from baton.engine.stock import NeedsAgreement
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import NOWHERE, Role
+from baton.core.errors import BatonError, ConfigError, ModelFileError
+from baton.core.model_roles import holders, recommended_roles, taken
+from baton.models.library_state import NeedsAgreement
+from baton.models.model_types import Held, State
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
-    from baton.settings import Settings
+    from baton.models.library import Library
+    from baton.platform.settings import Settings
 
 _PULLS = """\b
 Examples:
@@ -130,7 +130,7 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     idle = [(id, roles) for id, roles in idle if roles]
     if missing:
         size = show_size(sum(entries[id].size for id, _ in missing))
-        talk(f"{words.listed([id for id, _ in missing])}, {size}, will be fetched.")
+        talk(f"{model_text.listed([id for id, _ in missing])}, {size}, will be fetched.")
     else:
         talk("What suits this machine best is here already.")
     return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from baton.cli.failures import complain
-from baton.cli.result import error_object
+from baton.cli.error_report import complain
+from baton.cli.json_output import error_object
 from baton.compose import appoint
-from baton.domain.catalogue import Role
-from baton.domain.errors import BatonError
-from baton.domain.fit import Fit
-from baton.domain.library import Held, State
-from baton.domain.sizes import show_size
-from baton.engine.roles import told
-from baton.settings import find_paths, load
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import Role
+from baton.core.errors import BatonError
+from baton.core.model_roles import told
+from baton.gguf.memory_fit import Fit
+from baton.models.model_types import Held, State
+from baton.platform.settings import find_paths, load
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
+    from baton.models.library import Library
 
 
 @dataclass

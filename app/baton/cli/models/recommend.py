@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.booked import columns
-from baton.cli.models import words
-from baton.cli.models.completing import complete_known
-from baton.cli.models.facts import verdict_object
-from baton.cli.models.known import IN_CATALOGUE, named, opened, survey
-from baton.cli.models.listing import fitting
-from baton.cli.models.recommended import advise
+from baton.cli.ledger_access import columns
+from baton.cli.models import model_text
+from baton.cli.models.details import verdict_object
+from baton.cli.models.inventory import IN_CATALOGUE, named, opened, survey
+from baton.cli.models.last_recommendation import advise
+from baton.cli.models.model_completion import complete_known
+from baton.cli.models.model_list import fitting
 from baton.cli.output import emit, emit_json, talk
 from baton.cli.workers import roster
 from baton.compose import NOTHING_HERE
-from baton.domain.catalogue import Role
-from baton.domain.errors import ConfigError
-from baton.domain.library import State
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_memory, show_size
-from baton.engine.roles import RULE, changes, holders, vacated
-from baton.settings import Settings, find_paths, load, write
+from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import Role
+from baton.core.errors import ConfigError
+from baton.core.model_roles import RULE, changes, holders, vacated
+from baton.core.sanitiser import one_line
+from baton.models.model_types import State
+from baton.platform.settings import Settings, find_paths, load, write
 
 if TYPE_CHECKING:
-    from baton.domain.machine import Machine
-    from baton.engine.recommend import Pick, Recommendation
+    from baton.core.machine import Machine
+    from baton.models.recommendation import Pick, Recommendation
 
 _ROLES = [role.value for role in Role]
 
@@ -84,7 +84,7 @@ def machine_line(machine: Machine) -> str:
     battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
     parts = (
         f"{show_memory(machine.memory)} of memory ({machine.free} % free)",
-        words.count(machine.cores, "core"),
+        model_text.count(machine.cores, "core"),
         one_line(machine.processor, 50),
         *(_gpus(machine) or ["no GPU that can be used"]),
         f"{show_size(machine.disk)} free on the disk" if machine.disk else "",
@@ -121,7 +121,7 @@ def _row(pick: Pick) -> list[str]:
         "here" if pick.here else show_size(pick.entry.size),
         show_size(pick.load.total),
         "" if pick.speed is None else f"about {max(1, round(pick.speed))}",
-        words.licence(pick.entry.licence),
+        model_text.licence(pick.entry.licence),
     ]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from baton.cli.own.going import uninstall
-from baton.cli.own.licences import licences
-from baton.cli.own.renewing import rollback, show, update
+from baton.cli.self_.licences import licences
+from baton.cli.self_.uninstall import uninstall
+from baton.cli.self_.update import rollback, show, update
 
 __all__ = ["own"]
 

@@ -8,7 +8,7 @@ import click
 
 import baton
 from baton.cli.output import emit
-from baton.domain.errors import ConfigError
+from baton.core.errors import ConfigError
 
 FILE = "THIRD-PARTY.txt"
 """The build writes it beside the package's own files."""

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from baton.cli import interrupts
-from baton.cli.asking import typed_line
-from baton.cli.models.asking import agrees, somebody
-from baton.cli.models.words import count
+from baton.cli.models.confirmation import agrees, somebody
+from baton.cli.models.model_text import count
 from baton.cli.output import emit_json, talk
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.settings import Paths, find_paths
+from baton.cli.terminal_questions import typed_line
+from baton.core.byte_format import show_size
+from baton.core.errors import BatonError, ConfigError
+from baton.core.sanitiser import one_line
+from baton.platform.settings import Paths, find_paths
 
 if TYPE_CHECKING:
-    from baton.adapters.installed import Belongings, Thing
-    from baton.secrets import Key
+    from baton.install import Belongings, Thing
+    from baton.platform.secrets import Key
 
 _Fate = Literal["keep", "remove"]
 _FATES = click.Choice(["keep", "remove"])
@@ -63,7 +63,7 @@ def uninstall(
 
     It first lists what there is. Models, history and keys stay unless you say otherwise.
     """
-    from baton.compose.own import belongings, installation
+    from baton.compose.own_installation import belongings, installation
 
     interrupts.hand_over()
     paths = find_paths()
@@ -97,7 +97,7 @@ class _Going:
     """What there is, and its removal."""
 
     def __init__(self, paths: Paths, belongings: Belongings) -> None:
-        from baton.adapters.shelf import FolderShelf
+        from baton.models.store import FolderShelf
 
         self.belongings = belongings
         self.stays: list[str] = []
@@ -171,7 +171,7 @@ class _Going:
         return freed
 
     def _remove_keys(self) -> None:
-        from baton import secrets
+        from baton.platform import secrets
 
         for name in self.keys:
             try:
@@ -182,8 +182,8 @@ class _Going:
 
 def _kept_keys(paths: Paths) -> Mapping[str, Key]:
     """Return the keys that Baton keeps, in the keyring or as plain text, by provider or worker."""
-    from baton import secrets
-    from baton.settings import LocalWorker, load
+    from baton.platform import secrets
+    from baton.platform.settings import LocalWorker, load
 
     names = list(secrets.PROVIDERS)
     try:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.asking import agrees, somebody
-from baton.cli.models.board import Board
+from baton.cli.models.confirmation import agrees, somebody
+from baton.cli.models.download_progress import Board
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.library import Progress
-from baton.domain.releases import FLAVOURS, GPUS, is_address
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.engine.updating import Changed, Found, Standing
-from baton.settings import find_paths, load
+from baton.core.byte_format import show_size
+from baton.core.errors import BatonError, ConfigError
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.download.releases import FLAVOURS, GPUS, is_address
+from baton.install.updater import Changed, Found, Standing
+from baton.platform.settings import find_paths, load
 
 if TYPE_CHECKING:
-    from baton.engine.updating import Updating
+    from baton.install.updater import Updating
 
 _UPDATES = """\b
 Examples:
@@ -47,8 +47,8 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @_json
 def show(as_json: bool) -> None:
     """Show which build this is, where it lies and came from, and which version it replaced."""
-    from baton import built as building
-    from baton.compose.own import installation
+    from baton.compose.own_installation import installation
+    from baton.platform import build_info as building
 
     installed = installation(find_paths())
     built, receipt = building.built(), installed.receipt
@@ -139,7 +139,7 @@ class _Wish:
 
 
 async def _update(wish: _Wish, check: bool, offline: bool) -> tuple[Found, str]:
-    from baton.compose.own import updating
+    from baton.compose.own_installation import updating
 
     paths = find_paths()
     settings = load(paths.config_file, flags={"offline": True} if offline else {})
@@ -224,7 +224,7 @@ def rollback(as_json: bool) -> None:
 
 
 async def _rollback() -> Changed:
-    from baton.compose.own import updating
+    from baton.compose.own_installation import updating
 
     # Whatever the settings say: it may be that this version can't read them.
     updates = updating(find_paths())

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from baton.domain.fences import blocks
+from baton.core.code_blocks import blocks
 
 NUMBER, CHOICE, REGEX, PARTS = "number", "choice", "regex", "parts"
 PYTHON, TEXT = "python", "text"

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from baton.domain.chat import Card
-from baton.domain.errors import PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import Material, Need, Plan, Step
-from baton.domain.prices import Used
-from baton.engine.computable import computes
-from baton.engine.ports import NO_PREFERENCES
-from baton.engine.search import Option, Seat, choose
-from baton.engine.sizes import Size, step_size
-from baton.engine.skills import chance_at, level_at, skill, tool_for
+from baton.core.errors import PlanError
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.plan.assignment_search import Option, Seat, choose
+from baton.core.plan.plan import Material, Need, Plan, Step
+from baton.core.plan.skill_estimates import chance_at, level_at, skill, tool_for
+from baton.core.plan.token_estimates import Size, step_size
+from baton.core.plan.tool_routing import computes
+from baton.core.ports import NO_PREFERENCES
+from baton.core.prices import Used
 
 __all__ = ["assign", "chance", "fitting", "level", "skill", "substitute"]
 

@@ -12,11 +12,11 @@ import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from baton.domain.chat import fenced
-from baton.domain.errors import BatonError
-from baton.domain.events import Verdict
-from baton.domain.fences import LINE_BREAK, Block, blocks, prose
-from baton.engine.sums import Sum, claimed
+from baton.core.code_blocks import LINE_BREAK, Block, blocks, prose
+from baton.core.errors import BatonError
+from baton.core.events import Verdict
+from baton.core.messages import fenced
+from baton.core.plan.arithmetic_claims import Sum, claimed
 
 MOST_CHARACTERS = 100_000
 """A longer text is checked as far as that."""

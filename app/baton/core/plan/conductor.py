@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from baton.domain.chat import Card, Message, Purpose
-from baton.domain.errors import PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import MOST_STEPS, Need, Outcome, Plan, Step
-from baton.engine.assign import fitting, skill, substitute
-from baton.engine.briefing import plan_messages, repair, review_messages
-from baton.engine.drawing import MOST_FILES, Canvas, needed
-from baton.engine.ports import Funds, PlanDesk, Situation
-from baton.engine.roles import RULE
-from baton.engine.skills import billions
+from baton.core.errors import PlanError
+from baton.core.labels import Label
+from baton.core.messages import Card, Message, Purpose
+from baton.core.model_roles import RULE
+from baton.core.plan.assignment import fitting, skill, substitute
+from baton.core.plan.plan import MOST_STEPS, Need, Outcome, Plan, Step
+from baton.core.plan.plan_prompt import plan_messages, repair, review_messages
+from baton.core.plan.plan_schema import MOST_FILES, Canvas, needed
+from baton.core.plan.skill_estimates import billions
+from baton.core.ports import Funds, PlanDesk, Situation
 
 _LEAST = 0.95
 """Billions of parameters that an untrained model needs to draw plans worth playing."""
@@ -75,7 +75,7 @@ def _is_strong(card: Card) -> bool:
 
 
 class LanguageConductor:
-    """Draws plans with one worker (engine.ports.Conductor)."""
+    """Draws plans with one worker (core.ports.Conductor)."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker

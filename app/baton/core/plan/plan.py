@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
-from baton.domain.chat import Message, Role, Turn, conversation, fenced
-from baton.domain.errors import PlanError
-from baton.domain.sanitise import one_line
+from baton.core.errors import PlanError
+from baton.core.messages import Message, Role, Turn, conversation, fenced
+from baton.core.sanitiser import one_line
 
 Kind = Literal[
     "math",

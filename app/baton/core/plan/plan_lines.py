@@ -15,8 +15,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from baton.domain.errors import PlanError
-from baton.domain.plan import KINDS, MOST_DRAWN, Need
+from baton.core.errors import PlanError
+from baton.core.plan.plan import KINDS, MOST_DRAWN, Need
 
 TOOL_HEADS = {"calc": "calculator", "units": "units", "clock": "clock"}
 """The heads of computed parts, and the tools that compute them."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from baton.domain.chat import Card, Message, Role, about_tokens, fenced
-from baton.domain.errors import PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import DIRECT, FILE, KINDS, PROMPT, Material, Need, Outcome, Plan, Step
-from baton.domain.sanitise import one_line
-from baton.engine.assign import assign, skill
-from baton.engine.drawing import Canvas, written
+from baton.core.errors import PlanError
+from baton.core.labels import Label
+from baton.core.messages import Card, Message, Role, about_tokens, fenced
+from baton.core.plan.assignment import assign, skill
+from baton.core.plan.plan import DIRECT, FILE, KINDS, PROMPT, Material, Need, Outcome, Plan, Step
+from baton.core.plan.plan_schema import Canvas, written
+from baton.core.sanitiser import one_line
 
 _EXAMPLES_SHOWN = 4
 _RESERVE = 3000

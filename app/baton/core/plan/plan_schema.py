@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from baton.domain.chat import Shape
-from baton.domain.errors import PlanError
-from baton.domain.plan import (
+from baton.core.errors import PlanError
+from baton.core.messages import Shape
+from baton.core.plan.plan import (
     DIRECT,
     FILE,
     HISTORY,
@@ -29,7 +29,7 @@ from baton.domain.plan import (
     Plan,
     Step,
 )
-from baton.domain.sanitise import one_line
+from baton.core.sanitiser import one_line
 
 MOST_FILES = 32
 """Files that a plan can name; of more than these, the newest."""

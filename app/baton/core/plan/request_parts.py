@@ -1,6 +1,6 @@
 """The trained conductor: what a request is made of, each part a step of its own.
 
-A small model writes the parts, one a line (engine.plan_lines); code marks the request before it
+A small model writes the parts, one a line (core.plan.plan_lines); code marks the request before it
 reads, checks every part after it, and chooses the workers. Whatever is in doubt is not split.
 """
 
@@ -13,15 +13,15 @@ from itertools import zip_longest
 from statistics import fmean
 from typing import Protocol
 
-from baton.domain.chat import Message, Purpose, Request, Role
-from baton.domain.errors import PlanError
-from baton.domain.labels import Label
-from baton.domain.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
-from baton.engine.operation_words import names_operations
-from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
-from baton.engine.ports import Situation, Worker
-from baton.engine.request_cues import may_have_parts, wants_reasoning
-from baton.engine.router import text_need
+from baton.core.errors import PlanError
+from baton.core.labels import Label
+from baton.core.messages import Message, Purpose, Request, Role
+from baton.core.plan.operation_words import names_operations
+from baton.core.plan.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
+from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines
+from baton.core.plan.request_cues import may_have_parts, wants_reasoning
+from baton.core.ports import Situation, Worker
+from baton.core.run.rule_router import text_need
 
 MAX_PLAN_TOKENS = 160
 MIN_CONFIDENCE = -0.03

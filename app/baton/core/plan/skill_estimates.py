@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from baton.domain.chat import Card
-from baton.domain.labels import Label
-from baton.domain.naming import read
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.model_names import read
 
 _BY_SIZE = (
     (0.135, 1.0),

@@ -14,12 +14,19 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError
-from baton.domain.naming import match, read
-from baton.domain.plan import KINDS
-from baton.domain.signals import Experience
-from baton.engine.skills import billions, chance_at, level_at, ordinary, skill, skill_by_size
+from baton.core.errors import BatonError
+from baton.core.feedback import Experience
+from baton.core.messages import Card
+from baton.core.model_names import match, read
+from baton.core.plan.plan import KINDS
+from baton.core.plan.skill_estimates import (
+    billions,
+    chance_at,
+    level_at,
+    ordinary,
+    skill,
+    skill_by_size,
+)
 
 Scores = Mapping[str, Mapping[str, tuple[float, int]]]
 """By model and task kind: how good its answers were on average, from 0 to 1, and how many."""

@@ -22,10 +22,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from baton.domain.chat import Card, about_tokens
-from baton.domain.errors import ConfigError, PlanError
-from baton.domain.plan import FILE, HISTORY, KINDS, MOST_STEPS, PROMPT, Material, Need, Plan, Step
-from baton.domain.plan import pieces as cut
+from baton.core.errors import ConfigError, PlanError
+from baton.core.messages import Card, about_tokens
+from baton.core.plan.plan import (
+    FILE,
+    HISTORY,
+    KINDS,
+    MOST_STEPS,
+    PROMPT,
+    Material,
+    Need,
+    Plan,
+    Step,
+)
+from baton.core.plan.plan import pieces as cut
 
 FILES, PIECE = "files", "piece"
 """What a template's step may see besides: all files, and the piece it is repeated for."""
@@ -50,7 +60,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """A template (engine.ports.Template)."""
+    """A template (core.ports.Template)."""
 
     name: str
     about: str

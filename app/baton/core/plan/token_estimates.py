@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from baton.domain.chat import Card, Role, about_tokens, text_bound, with_files
-from baton.domain.kind_lengths import asked_tokens, copied_tokens, usual_tokens_p99
-from baton.domain.plan import FILE, HISTORY, PROMPT, Material, Step, single
-from baton.domain.prices import Used
-from baton.engine.ports import Route
+from baton.core.messages import Card, Role, about_tokens, text_bound, with_files
+from baton.core.plan.kind_lengths import asked_tokens, copied_tokens, usual_tokens_p99
+from baton.core.plan.plan import FILE, HISTORY, PROMPT, Material, Step, single
+from baton.core.ports import Route
+from baton.core.prices import Used
 
 _WRITTEN = {"calculation": 64, "code": 1200, "writing": 1000, "math": 800, "reasoning": 800}
 _ELSE = 500

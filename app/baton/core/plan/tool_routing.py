@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from baton.domain.bare_question import clock_expression, without_lead
+from baton.core.plan.bare_question import clock_expression, without_lead
 
 MAX_CHARS = 200
 """A longer text is a task in words, whatever numbers it holds."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from baton.domain.plan import KINDS, Need
+from baton.core.plan.plan import KINDS, Need
 
 MOST_TURNS = 5
 

@@ -1,1 +1,1 @@
-"""What Baton does with a prompt: asyncio over Protocols, and nothing that knows an adapter."""
+"""One run: from a prompt to its events."""

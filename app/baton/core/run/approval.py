@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.chat import Card, Message, Request, Role
-from baton.domain.errors import BudgetExceeded
-from baton.domain.events import Decision, Offered
-from baton.domain.ledger import Policy, Standing
-from baton.domain.prices import FREE
-from baton.domain.redaction import Redacted
-from baton.engine.meter import Purse
-from baton.engine.policy import must_ask
-from baton.engine.ports import Ask, Begun, Choice, Offer, Question, Store
+from baton.core.errors import BudgetExceeded
+from baton.core.events import Decision, Offered
+from baton.core.ledger_types import Policy, Standing
+from baton.core.messages import Card, Message, Request, Role
+from baton.core.ports import Ask, Begun, Choice, Offer, Question, Store
+from baton.core.prices import FREE
+from baton.core.redaction_types import Redacted
+from baton.core.run.metered_worker import Purse
+from baton.core.run.policy import must_ask
 
 KEEP, ONCE, CONVERSATION, EDIT = "keep", "once", "conversation", "edit"
 """The ids of the choices."""

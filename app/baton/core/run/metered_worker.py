@@ -13,7 +13,9 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from baton.domain.chat import (
+from baton.core.errors import BatonError, BudgetExceeded, MoneyHeld
+from baton.core.ledger_types import Bill, Hold, Scope
+from baton.core.messages import (
     Card,
     Chunk,
     Declined,
@@ -26,12 +28,10 @@ from baton.domain.chat import (
     Usage,
     input_bound,
 )
-from baton.domain.errors import BatonError, BudgetExceeded, MoneyHeld
-from baton.domain.ledger import Bill, Hold, Scope
-from baton.domain.prices import FREE, Used
-from baton.domain.redaction import Hidden, Restorer
-from baton.engine.policy import Limits, Terms, check
-from baton.engine.ports import Ledger, Redactor, Worker
+from baton.core.ports import Ledger, Redactor, Worker
+from baton.core.prices import FREE, Used
+from baton.core.redaction_types import Hidden, Restorer
+from baton.core.run.policy import Limits, Terms, check
 
 T = TypeVar("T")
 

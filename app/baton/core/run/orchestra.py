@@ -6,19 +6,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from baton.domain.chat import Card, Prompt, named_apart
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.events import Routed
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label
-from baton.domain.ledger import Standing
-from baton.domain.plan import Outcome, Plan
-from baton.domain.view import folded
-from baton.engine.mastery import SkillTable
-from baton.engine.meter import Purse
-from baton.engine.pacing import Pacing
-from baton.engine.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
-from baton.engine.ports import (
+from baton.core.errors import BatonError, ConfigError
+from baton.core.events import Routed
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.ledger_types import Standing
+from baton.core.messages import Card, Prompt, named_apart
+from baton.core.plan.plan import Outcome, Plan
+from baton.core.plan.request_parts import TrainedConductor
+from baton.core.plan.skill_table import SkillTable
+from baton.core.ports import (
     NEW,
     NO_MONEY,
     NO_PREFERENCES,
@@ -34,11 +31,14 @@ from baton.engine.ports import (
     no_templates,
     take_default,
 )
-from baton.engine.request_parts import TrainedConductor
-from baton.engine.run import Run
-from baton.engine.slots import Slots
-from baton.engine.stage import House, Task
-from baton.engine.strategies import STRATEGIES, by_mode, strategy
+from baton.core.run.metered_worker import Purse
+from baton.core.run.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
+from baton.core.run.run import Run
+from baton.core.run.run_context import House, Task
+from baton.core.run.worker_slots import Slots
+from baton.core.spending.pace_controller import Pacing
+from baton.core.strategies import STRATEGIES, by_mode, strategy
+from baton.core.view import folded
 
 
 class Orchestra:
@@ -46,7 +46,7 @@ class Orchestra:
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
-    rule; `conductor` is who draws plans ("": `trained`, which comes with Baton; engine.roles.RULE:
+    rule; `conductor` is who draws plans ("": `trained`, which comes with Baton; core.model_roles.RULE:
     no model), `prefer` names the worker for tasks of a kind; `pacer` says whether help pays,
     `skills` what workers are good at; `absent` why workers are not here that the settings name.
     """
@@ -244,7 +244,7 @@ class Orchestra:
     def _strategy(self, name: str) -> Strategy:
         """Return a strategy, or one that plays the template of that name. Raises ConfigError."""
         if name not in STRATEGIES and name in (templates := self.templates()):
-            from baton.engine.strategies.templated import Templated
+            from baton.core.strategies._template import Templated
 
             return Templated(templates[name])
         return strategy(name)
@@ -280,7 +280,7 @@ def left_over(record: RunRecord) -> Outcome:
 
 
 def _rule() -> Router:
-    from baton.engine.router import RuleRouter
+    from baton.core.run.rule_router import RuleRouter
 
     return RuleRouter()
 

@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
-from baton.domain import events as ev
-from baton.domain.chat import (
+from baton.core import events as ev
+from baton.core.errors import BudgetExceeded, PlanError, StoreError
+from baton.core.messages import (
     Card,
     Finish,
     Message,
@@ -25,17 +26,16 @@ from baton.domain.chat import (
     Text,
     Usage,
 )
-from baton.domain.errors import BudgetExceeded, PlanError, StoreError
-from baton.domain.plan import Material, Outcome, Plan, single
-from baton.domain.routing import Judgement
-from baton.engine import weighing
-from baton.engine.meter import Metered, Tally
-from baton.engine.offer import Withdrawn
-from baton.engine.part import Part
-from baton.engine.ports import Choice, Funds, Proposal, Question, Situation, Strategy, Worker
-from baton.engine.request_parts import Written
-from baton.engine.stage import Stage
-from baton.engine.surroundings import look_around
+from baton.core.plan.plan import Material, Outcome, Plan, single
+from baton.core.plan.request_parts import Written
+from baton.core.ports import Choice, Funds, Proposal, Question, Situation, Strategy, Worker
+from baton.core.routing_types import Judgement
+from baton.core.run.approval import Withdrawn
+from baton.core.run.metered_worker import Metered, Tally
+from baton.core.run.routing_context import look_around
+from baton.core.run.run_context import Stage
+from baton.core.run.step_executor import Part
+from baton.core.spending import worth_asking
 
 BYTES_PER_TOKEN = 4
 """About how many bytes a token of an answer has: the step that reads it is billed for them."""
@@ -45,7 +45,7 @@ GO, STOP, EDIT = "go", "stop", "edit"
 
 
 class Playing:
-    """One prompt on its way, and the desk at which its strategy sits (engine.ports.Desk)."""
+    """One prompt on its way, and the desk at which its strategy sits (core.ports.Desk)."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -194,7 +194,7 @@ class Playing:
         numbered = list(enumerate(plan.steps, start=1))
         if all(step.worker in allowed for n, step in numbered if n not in self._parts):
             return plan
-        from baton.engine.assign import assign
+        from baton.core.plan.assignment import assign
 
         # Whoever did a step in an earlier run may be gone: it takes nobody's time any more.
         free = next((c for c in roster if c.price and c.price.is_free), roster[0])
@@ -322,7 +322,7 @@ class Playing:
 
         Nothing where the ledger can't be read, or nobody is there to be asked for leave.
         """
-        return await weighing.funds(self.stage)
+        return await worth_asking.funds(self.stage)
 
     async def ask(
         self,
@@ -332,7 +332,7 @@ class Playing:
         shape: Shape | None = None,
         max_tokens: int | None = None,
     ) -> str:
-        """Return what a worker says apart from any step; see engine.ports.Desk."""
+        """Return what a worker says apart from any step; see core.ports.Desk."""
         stage = self.stage
         card = self.situation.card(worker)
         label, seed = stage.begun.label, stage.task.limits.seed
@@ -347,12 +347,12 @@ class Playing:
         return (await self._written(stage.house.workers[worker], request)).text
 
     async def split(self) -> Plan | None:
-        """Return the trained conductor's plan for the prompt; see engine.ports.Desk."""
+        """Return the trained conductor's plan for the prompt; see core.ports.Desk."""
         conductor = self.stage.house.trained
         if conductor is None:
             return None
-        from baton.engine.plan_lines import is_astray
-        from baton.engine.request_parts import split
+        from baton.core.plan.plan_lines import is_astray
+        from baton.core.plan.request_parts import split
 
         async def write(request: Request) -> Written:
             await self.stage.emit(ev.Planning(0, conductor.worker.card.id))
@@ -387,7 +387,7 @@ class Playing:
 
     async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""
-        from baton.engine.checks import check
+        from baton.core.plan.checks import check
 
         tools = any(card.is_tool for card in self.situation.roster)
         found = await check(
@@ -402,9 +402,9 @@ class Playing:
         return checked
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
-        """Return what is expected of the answers that some steps wrote; see engine.ports.Desk."""
-        from baton.engine.comparing import judged
-        from baton.engine.evidence import drafts, sound_judgement
+        """Return what is expected of the answers that some steps wrote; see core.ports.Desk."""
+        from baton.core.run.router_validation import drafts, sound_judgement
+        from baton.core.strategies._draft_scoring import judged
 
         assert self.plan is not None
         authors = {n: self._author_of(n) for n in steps}
@@ -420,23 +420,25 @@ class Playing:
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning, from 0 to 1."""
-        from baton.engine.evidence import sound_likeness
+        from baton.core.run.router_validation import sound_likeness
 
         return sound_likeness(await self.stage.house.router.likeness(texts), len(texts))
 
     async def score_turns(
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> Sequence[Sequence[float]]:
-        """Return how well each worker would do in each role; see engine.ports.Desk."""
-        from baton.engine.evidence import sound_scores
+        """Return how well each worker would do in each role; see core.ports.Desk."""
+        from baton.core.run.router_validation import sound_scores
 
         router, text = self.stage.house.router, self.material.prompt
         return sound_scores(await router.score_turns(text, position, workers), workers)
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
-        """Tell whether asking a worker is worth its price; see engine.ports.Desk."""
+        """Tell whether asking a worker is worth its price; see core.ports.Desk."""
         card, route = self.situation.card(worker), self.situation.route
-        weighed = await weighing.weigh(self.stage, card, self.material, route, gain, plain=plain)
+        weighed = await worth_asking.weigh(
+            self.stage, card, self.material, route, gain, plain=plain
+        )
         await self.stage.emit(weighed)
         return weighed.ok
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from baton.domain.chat import Card, Finish
-from baton.domain.errors import BatonError, WorkerError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
-from baton.domain.spending import unknown_price
+from baton.core.errors import BatonError, WorkerError
+from baton.core.hold_decision import unknown_price
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Card, Finish
 
 
 @dataclass(frozen=True, slots=True)

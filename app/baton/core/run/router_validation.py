@@ -10,14 +10,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from baton.domain.answers import announced, extract
-from baton.domain.chat import Card
-from baton.domain.plan import Outcome
-from baton.domain.routing import Draft, Estimate, Judgement
-from baton.engine.comparing import seen
-from baton.engine.policy import refuses
-from baton.engine.ports import Situation
-from baton.engine.turns import TurnRole, scores_by_rule
+from baton.core.messages import Card
+from baton.core.plan.plan import Outcome
+from baton.core.plan.short_answer import announced, extract
+from baton.core.plan.turn_roles import TurnRole, scores_by_rule
+from baton.core.ports import Situation
+from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.run.policy import refuses
+from baton.core.strategies._draft_scoring import seen
 
 
 def drafts(
@@ -31,7 +31,7 @@ def drafts(
     `authors` says who wrote which step's text, `wrong` how many checks by computing that failed,
     where any could be made.
     """
-    from baton.engine.strategies.short import wants_short
+    from baton.core.strategies._answer_length import wants_short
 
     find = extract if wants_short(situation) else announced
     return [

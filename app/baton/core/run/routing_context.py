@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.chat import Card, about_tokens, with_files
-from baton.domain.plan import Material
-from baton.engine.policy import check, may_use, stronger
-from baton.engine.ports import Route, Situation
-from baton.engine.roles import RULE
-from baton.engine.stage import Stage
+from baton.core.messages import Card, about_tokens, with_files
+from baton.core.model_roles import RULE
+from baton.core.plan.plan import Material
+from baton.core.ports import Route, Situation
+from baton.core.run.policy import check, may_use, stronger
+from baton.core.run.run_context import Stage
 
 
 async def look_around(stage: Stage, material: Material) -> Situation:
@@ -71,7 +71,7 @@ def _preferred(wanted: str, roster: tuple[Card, ...], material: Material) -> Car
 
 
 async def _routed(stage: Stage, material: Material, roster: tuple[Card, ...]) -> Route:
-    from baton.engine.evidence import sound_estimate
+    from baton.core.run.router_validation import sound_estimate
 
     route = await stage.house.router.route(material, roster)
     return replace(route, estimate=sound_estimate(route.estimate, roster))

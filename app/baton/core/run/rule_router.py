@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from baton.domain.chat import Card, about_tokens
-from baton.domain.plan import KINDS, Material, Need
-from baton.domain.routing import Draft, Estimate, Judgement
-from baton.engine.assign import level
-from baton.engine.comparing import alike, expected, judged, seen
-from baton.engine.computable import computes
-from baton.engine.ports import Route
-from baton.engine.skills import ordinary
-from baton.engine.turns import scores_by_rule
+from baton.core.messages import Card, about_tokens
+from baton.core.plan.assignment import level
+from baton.core.plan.plan import KINDS, Material, Need
+from baton.core.plan.skill_estimates import ordinary
+from baton.core.plan.tool_routing import computes
+from baton.core.plan.turn_roles import scores_by_rule
+from baton.core.ports import Route
+from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.strategies._draft_scoring import alike, expected, judged, seen
 
 _WORDS = {
     "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",

@@ -10,14 +10,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from baton.domain import events as ev
-from baton.domain.chat import TurnStatus
-from baton.domain.errors import BatonError, StoreError
-from baton.engine.meter import Purse, uninterrupted
-from baton.engine.offer import Offers, Withdrawn
-from baton.engine.playing import Playing
-from baton.engine.ports import Ask, Begun, Question
-from baton.engine.stage import House, Stage, Task
+from baton.core import events as ev
+from baton.core.errors import BatonError, StoreError
+from baton.core.messages import TurnStatus
+from baton.core.ports import Ask, Begun, Question
+from baton.core.run.approval import Offers, Withdrawn
+from baton.core.run.metered_worker import Purse, uninterrupted
+from baton.core.run.plan_executor import Playing
+from baton.core.run.run_context import House, Stage, Task
 
 FLUSH_SECONDS = 0.15
 """How long streamed text may stay in memory alone; with the write itself it stays below 250 ms."""

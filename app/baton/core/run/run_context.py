@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from baton.domain.chat import Prompt
-from baton.domain.events import Event
-from baton.domain.plan import Outcome
-from baton.engine.mastery import SkillTable
-from baton.engine.meter import Purse
-from baton.engine.offer import Offers
-from baton.engine.policy import Limits
-from baton.engine.ports import Ask, Begun, Pacer, Place, Router, Store, Strategy, Templates, Worker
-from baton.engine.request_parts import TrainedConductor
-from baton.engine.slots import Slots
+from baton.core.events import Event
+from baton.core.messages import Prompt
+from baton.core.plan.plan import Outcome
+from baton.core.plan.request_parts import TrainedConductor
+from baton.core.plan.skill_table import SkillTable
+from baton.core.ports import Ask, Begun, Pacer, Place, Router, Store, Strategy, Templates, Worker
+from baton.core.run.approval import Offers
+from baton.core.run.metered_worker import Purse
+from baton.core.run.policy import Limits
+from baton.core.run.worker_slots import Slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,15 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from baton.domain import events as ev
-from baton.domain.chat import (
+from baton.core import events as ev
+from baton.core.errors import (
+    BatonError,
+    BudgetExceeded,
+    ContextTooLong,
+    StoreError,
+    WorkerUnavailable,
+)
+from baton.core.messages import (
     Card,
     Chunk,
     Declined,
@@ -29,22 +36,15 @@ from baton.domain.chat import (
     keep_latest,
     with_files,
 )
-from baton.domain.errors import (
-    BatonError,
-    BudgetExceeded,
-    ContextTooLong,
-    StoreError,
-    WorkerUnavailable,
-)
-from baton.domain.plan import Material, Step
-from baton.engine.meter import Metered
-from baton.engine.offer import Withdrawn
-from baton.engine.policy import check
-from baton.engine.ports import Choice, Question
-from baton.engine.sizes import tokens_p99
+from baton.core.plan.plan import Material, Step
+from baton.core.plan.token_estimates import tokens_p99
+from baton.core.ports import Choice, Question
+from baton.core.run.approval import Withdrawn
+from baton.core.run.metered_worker import Metered
+from baton.core.run.policy import check
 
 if TYPE_CHECKING:
-    from baton.engine.playing import Playing
+    from baton.core.run.plan_executor import Playing
 
 AGAIN_SECONDS = 1.0
 """How long a worker elsewhere that wasn't available is left alone before it is asked again."""
@@ -151,7 +151,7 @@ class Part:
             return AGAIN_SECONDS
         if self.step.optional and self.step.is_direct:
             return None  # whose answer it is matters: what comes instead is the strategy's to say
-        from baton.engine.assign import substitute
+        from baton.core.plan.assignment import substitute
 
         roster = [c for c in playing.situation.roster if _may_replace(c, card, error)]
         left = (await playing.funds()).left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from baton.domain.chat import Card
+from baton.core.messages import Card
 
 
 class Slots:

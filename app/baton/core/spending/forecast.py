@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
-from baton.domain.history import Weighing
-from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.engine.pacing import RULES, Controller, Flow, sound
-from baton.engine.rhythm import Rhythm, rest_of_day, rest_of_month
+from baton.core.history_types import Weighing
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.spending.pace_controller import RULES, Controller, Flow, sound
+from baton.core.spending.usage_rate import Rhythm, rest_of_day, rest_of_month
 
 ENOUGH_PROMPTS = 20
 ENOUGH_DAYS = 3

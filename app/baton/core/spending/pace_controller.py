@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
-from baton.domain.errors import BatonError
-from baton.domain.history import Weighing
-from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.domain.money import NANO, show_usd
-from baton.engine.ports import Pace
-from baton.engine.rhythm import Rhythm
+from baton.core.errors import BatonError
+from baton.core.history_types import Weighing
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.money import NANO, show_usd
+from baton.core.ports import Pace
+from baton.core.spending.usage_rate import Rhythm
 
 _HALF = 60.0
 """So many prompts later, one counts half in what is usual: a new domain is learned in tens."""
@@ -159,7 +159,7 @@ Memory = Callable[[], Awaitable[Sequence[Weighing]]]
 
 
 class Pacing:
-    """Paces a person's spending (engine.ports.Pacer); `thrift` may be changed at any time.
+    """Paces a person's spending (core.ports.Pacer); `thrift` may be changed at any time.
 
     `memory` is read once, before the first prompt is weighed; without it nothing is known of
     earlier ones.

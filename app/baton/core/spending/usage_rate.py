@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 
-from baton.domain.ledger import Scope
+from baton.core.ledger_types import Scope
 
 KEPT = 1000
 """The newest ones that count."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from baton.domain.chat import Card
-from baton.domain.errors import StoreError
-from baton.domain.events import Weighed
-from baton.domain.ledger import Policy, Standing
-from baton.domain.plan import Material
-from baton.engine.pacing import is_open, sound
-from baton.engine.policy import must_ask
-from baton.engine.ports import Funds, Route
-from baton.engine.sizes import likely_cost
-from baton.engine.stage import Stage
+from baton.core.errors import StoreError
+from baton.core.events import Weighed
+from baton.core.ledger_types import Policy, Standing
+from baton.core.messages import Card
+from baton.core.plan.plan import Material
+from baton.core.plan.token_estimates import likely_cost
+from baton.core.ports import Funds, Route
+from baton.core.run.policy import must_ask
+from baton.core.run.run_context import Stage
+from baton.core.spending.pace_controller import is_open, sound
 
 _NOTHING = Standing(())
 _FREE = "It costs nothing."

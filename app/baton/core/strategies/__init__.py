@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import NamedTuple
 
-from baton.domain.errors import ConfigError
-from baton.engine.ports import Strategy
+from baton.core.errors import ConfigError
+from baton.core.ports import Strategy
 
 
 class Entry(NamedTuple):
@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     help: str
 
 
-_HERE = "baton.engine.strategies"
+_HERE = "baton.core.strategies"
 
 STRATEGIES = {
     "single": Entry(f"{_HERE}.single:Single", "One worker answers."),

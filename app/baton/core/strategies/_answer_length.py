@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from baton.engine.comparing import seen
-from baton.engine.ports import Situation
+from baton.core.ports import Situation
+from baton.core.strategies._draft_scoring import seen
 
 _COUNTED = re.compile(
     r"\bhow (?:many|much|long|far|old|tall|fast|big|often)\b|\b(?:calculate|compute)\b|"

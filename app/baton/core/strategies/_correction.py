@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.errors import PlanError
-from baton.domain.events import Verdict
-from baton.domain.plan import Outcome, Plan, Step
-from baton.engine.assign import chance, substitute
-from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.strategies.drafts import is_lost, talkers, wanting
+from baton.core.errors import PlanError
+from baton.core.events import Verdict
+from baton.core.plan.assignment import chance, substitute
+from baton.core.plan.plan import Outcome, Plan, Step
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.strategies._steps import is_lost, talkers, wanting
 
 CHECKED_KINDS = {"calculation", "math", "code", "extraction"}
 """What checks can find wrong. A plan without any is shown while it is written, and stays."""

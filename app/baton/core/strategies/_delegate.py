@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.plan import DIRECT, PROMPT, Outcome, Plan, Step
-from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.strategies.drafts import answered_by, is_lost
+from baton.core.plan.plan import DIRECT, PROMPT, Outcome, Plan, Step
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.strategies._steps import answered_by, is_lost
 
 
 class Instead:

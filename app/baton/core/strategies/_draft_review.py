@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from baton.domain.answers import extract, majority
-from baton.domain.plan import MOST_STEPS, Outcome, Plan
-from baton.domain.routing import Judgement
-from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.strategies.ahead import may_be_helped, may_pay, tenths, third, told
-from baton.engine.strategies.cascade import best, doubt
-from baton.engine.strategies.drafts import (
+from baton.core.plan.plan import MOST_STEPS, Outcome, Plan
+from baton.core.plan.short_answer import extract, majority
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.routing_types import Judgement
+from baton.core.strategies._estimates import may_be_helped, may_pay, tenths, third, told
+from baton.core.strategies._steps import (
     alone,
     answered_by,
     bound,
@@ -22,6 +21,7 @@ from baton.engine.strategies.drafts import (
     wanting,
     written,
 )
+from baton.core.strategies.cascade import best, doubt
 
 _STAYS = "Nothing came from the stronger worker, so the local answer stays."
 
@@ -190,7 +190,7 @@ def _stay(outcome: Outcome, step: int, why: str) -> Proposal | None:
 
 async def _check(desk: Desk, outcome: Outcome, drafts: Sequence[int]) -> None:
     """Check by computing what can be."""
-    from baton.engine.checks import is_checkable
+    from baton.core.plan.checks import is_checkable
 
     for number in drafts:
         if is_checkable(outcome.text(number)):

@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 from itertools import combinations
 
-from baton.domain.answers import agree
-from baton.domain.chat import Card
-from baton.domain.routing import Draft, Judgement
-from baton.engine.assign import chance
-from baton.engine.ports import Route
+from baton.core.messages import Card
+from baton.core.plan.assignment import chance
+from baton.core.plan.short_answer import agree
+from baton.core.ports import Route
+from baton.core.routing_types import Draft, Judgement
 
 HEAD, TAIL = 4000, 1000
 """Characters looked at: what matters stands at the beginning or at the end."""

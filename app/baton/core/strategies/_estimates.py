@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from baton.domain.chat import Card
-from baton.engine.ports import Desk, Situation
-from baton.engine.strategies.drafts import ALIKE, here, power
-from baton.engine.strategies.short import wants_short
+from baton.core.messages import Card
+from baton.core.ports import Desk, Situation
+from baton.core.strategies._answer_length import wants_short
+from baton.core.strategies._steps import ALIKE, here, power
 
 SURE = 0.4
 """Up to this novelty a prompt is enough like what is known for its estimate to be acted on."""
@@ -42,7 +42,7 @@ def is_sure(situation: Situation) -> bool:
 
 def likely(situation: Situation, card: Card) -> float:
     """Return how likely a worker answers well."""
-    from baton.engine.comparing import expected
+    from baton.core.strategies._draft_scoring import expected
 
     return expected(card, situation.route)
 

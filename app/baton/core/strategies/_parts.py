@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from baton.domain.errors import BatonError, StoreError
-from baton.domain.plan import Outcome, Plan
-from baton.engine.ports import Desk, Proposal
-from baton.engine.request_parts import IN_DOUBT
-from baton.engine.strategies.correction import (
+from baton.core.errors import BatonError, StoreError
+from baton.core.plan.plan import Outcome, Plan
+from baton.core.plan.request_parts import IN_DOUBT
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._correction import (
     corrective_proposal,
     may_be_corrected,
     restored_proposal,
 )
-from baton.engine.strategies.drafts import answered_by, is_lost
-from baton.engine.strategies.templated import rescued
+from baton.core.strategies._steps import answered_by, is_lost
+from baton.core.strategies._template import rescued
 
 
 class InParts:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from baton.domain.chat import Card, Finish
-from baton.domain.labels import Label
-from baton.domain.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct
-from baton.engine.policy import help_wanted, strength
-from baton.engine.ports import Proposal, Situation
+from baton.core.labels import Label
+from baton.core.messages import Card, Finish
+from baton.core.plan.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct
+from baton.core.ports import Proposal, Situation
+from baton.core.run.policy import help_wanted, strength
 
 ALIKE = 0.75
 """Workers whose skills differ by less are peers: they check each other. Of two that differ by more
@@ -96,7 +96,7 @@ def best_of(situation: Situation, outcome: Outcome, among: Iterable[int]) -> int
 
 def power(situation: Situation, card: Card) -> float:
     """Return how difficult a prompt of this kind may be for a worker."""
-    from baton.engine.skills import skill
+    from baton.core.plan.skill_estimates import skill
 
     return skill(card, situation.route.need.kind)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from baton.domain.errors import PlanError
-from baton.domain.plan import Outcome, Plan
-from baton.engine.ports import Desk, Proposal, Situation, Template
-from baton.engine.strategies.drafts import (
+from baton.core.errors import PlanError
+from baton.core.plan.plan import Outcome, Plan
+from baton.core.ports import Desk, Proposal, Situation, Template
+from baton.core.strategies._steps import (
     alone,
     answered_by,
     here,
@@ -40,7 +40,7 @@ class Templated:
 
 async def drawn(desk: Desk, template: Template) -> Plan:
     """Return a template's plan for the prompt, with a worker for each step. Raises PlanError."""
-    from baton.engine.assign import assign
+    from baton.core.plan.assignment import assign
 
     situation = desk.situation
     roster = talkers(situation)

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from baton.domain.chat import Card, fenced
-from baton.domain.events import Checked, Verdict
-from baton.domain.plan import MOST_STEPS, PROMPT, Outcome, Step
-from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.strategies.drafts import everything, strongest, talkers
+from baton.core.events import Checked, Verdict
+from baton.core.messages import Card, fenced
+from baton.core.plan.plan import MOST_STEPS, PROMPT, Outcome, Step
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.strategies._steps import everything, strongest, talkers
 
 AUDIT = (
     "The result is somebody's answer to what was asked. Judge it by yourself: work out what must "
@@ -104,7 +104,7 @@ def _audited(situation: Situation, outcome: Outcome) -> Proposal | None:
 
 
 def _auditor(situation: Situation, authors: Iterable[str]) -> Card | None:
-    from baton.engine.skills import skill
+    from baton.core.plan.skill_estimates import skill
 
     wrote = set(authors)
     others = [card for card in talkers(situation) if card.id not in wrote]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from baton.domain.answers import agree, majority
-from baton.domain.plan import Outcome
-from baton.engine.ports import Proposal
-from baton.engine.strategies.drafts import settled, written
+from baton.core.plan.plan import Outcome
+from baton.core.plan.short_answer import agree, majority
+from baton.core.ports import Proposal
+from baton.core.strategies._steps import settled, written
 
 
 class Polled:

@@ -6,10 +6,11 @@ questions sent elsewhere, against 97 % with all of them.
 
 from __future__ import annotations
 
-from baton.domain.answers import agree, announced, extract
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.strategies.drafts import (
+from baton.core.plan.plan import Outcome
+from baton.core.plan.short_answer import agree, announced, extract
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.strategies._answer_length import wants_short
+from baton.core.strategies._steps import (
     alone,
     answered_by,
     best_of,
@@ -20,7 +21,6 @@ from baton.engine.strategies.drafts import (
     wanting,
     written,
 )
-from baton.engine.strategies.short import wants_short
 
 _BACK = "Nothing came from the stronger worker, so the local answer stays."
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.errors import BatonError, StoreError
-from baton.domain.plan import Outcome
-from baton.engine.ports import Conductor, Desk, Proposal, Situation
-from baton.engine.roles import RULE
-from baton.engine.strategies.drafts import alone, is_lost
-from baton.engine.strategies.parts import in_parts
-from baton.engine.strategies.templated import drawn, rescued
+from baton.core.errors import BatonError, StoreError
+from baton.core.model_roles import RULE
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Conductor, Desk, Proposal, Situation
+from baton.core.strategies._parts import in_parts
+from baton.core.strategies._steps import alone, is_lost
+from baton.core.strategies._template import drawn, rescued
 
 LONG_DOCUMENT, ONE_QUESTION = "read-long-document", "draft-verify-revise"
 DEPTH = 2
@@ -31,7 +31,7 @@ class Conducted:
 
     async def first(self, desk: Desk) -> Proposal:
         """Propose the first plan."""
-        from baton.engine.conductor import LanguageConductor, choose
+        from baton.core.plan.conductor import LanguageConductor, choose
 
         situation = desk.situation
         if situation.limits.alone:
@@ -95,7 +95,7 @@ class Conducted:
             else:
                 told = why or situation.route.why
                 return Proposal(plan, "plan", f"{told} {template.about}")
-        from baton.engine.conductor import may_conduct
+        from baton.core.plan.conductor import may_conduct
 
         if not why and situation.conductor == RULE:
             why = "No model plans, by your setting `conductor`."

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Funds, Proposal, Situation, Strategy
-from baton.engine.roles import RULE
-from baton.engine.strategies.ahead import (
+from baton.core.model_roles import RULE
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Funds, Proposal, Situation, Strategy
+from baton.core.strategies._answer_length import wants_short
+from baton.core.strategies._delegate import Instead
+from baton.core.strategies._draft_review import SecondLook, helped
+from baton.core.strategies._estimates import (
     BIG,
     gain,
     is_sure,
@@ -18,12 +21,14 @@ from baton.engine.strategies.ahead import (
     pair,
     tenths,
 )
-from baton.engine.strategies.conducted import LONG_DOCUMENT, ONE_QUESTION, Conducted, has_template
-from baton.engine.strategies.drafts import here, power
-from baton.engine.strategies.instead import Instead
-from baton.engine.strategies.look import SecondLook, helped
-from baton.engine.strategies.parts import in_parts
-from baton.engine.strategies.short import wants_short
+from baton.core.strategies._parts import in_parts
+from baton.core.strategies._steps import here, power
+from baton.core.strategies.conductor_plan import (
+    LONG_DOCUMENT,
+    ONE_QUESTION,
+    Conducted,
+    has_template,
+)
 
 _BY_ITSELF = 3.0
 _AMONG_OTHERS = 2.3
@@ -133,7 +138,7 @@ async def _calls_for_a_plan(desk: Desk) -> bool:
         return False
     if route.template == LONG_DOCUMENT:  # without it nobody could read all of it
         return has_template(situation)
-    from baton.engine.conductor import choose
+    from baton.core.plan.conductor import choose
 
     funds = await desk.funds()
     is_named = situation.conductor not in ("", RULE)

@@ -6,11 +6,11 @@ In place of trained routers that learn to tell workers apart: nearest neighbours
 
 from __future__ import annotations
 
-from baton.domain.chat import Card
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.strategies.drafts import alone, talkers
-from baton.engine.strategies.instead import Instead
+from baton.core.messages import Card
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.strategies._delegate import Instead
+from baton.core.strategies._steps import alone, talkers
 
 
 class Nearest:

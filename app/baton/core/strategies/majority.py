@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.drafts import alone, best_of, drafted, here
-from baton.engine.strategies.polled import Polled
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import alone, best_of, drafted, here
+from baton.core.strategies._vote_choice import Polled
 
 MOST = 5
 """More workers take longer, and weak ones outvote the strong."""

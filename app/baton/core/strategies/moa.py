@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from baton.domain.plan import Outcome, Plan, Step
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.drafts import (
+from baton.core.plan.plan import Outcome, Plan, Step
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import (
     answered_by,
     best_of,
     everything,

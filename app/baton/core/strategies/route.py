@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.ahead import gain, may_be_helped, told
-from baton.engine.strategies.drafts import alone
-from baton.engine.strategies.instead import Instead
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._delegate import Instead
+from baton.core.strategies._estimates import gain, may_be_helped, told
+from baton.core.strategies._steps import alone
 
 NOTABLE = 0.05
 """With less to gain by the helper, the default worker is about as good."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.drafts import alone
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import alone
 
 
 class Single:

@@ -5,10 +5,10 @@ After Smoothie (arXiv 2412.04692): no labels are needed, only how alike texts ar
 
 from __future__ import annotations
 
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.drafts import alone, best_of, drafted, here, settled, wanting, written
-from baton.engine.strategies.majority import MOST
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import alone, best_of, drafted, here, settled, wanting, written
+from baton.core.strategies.majority import MOST
 
 
 class Smoothie:

@@ -1,7 +1,7 @@
 """Turn by turn, a trained head says who speaks next and as what, until a verifier accepts.
 
 After TRINITY (arXiv 2512.04695), whose head picks one of seven models. Ours is trained in a gym of
-simulated outcomes for workers that it has never met; see engine.turns.
+simulated outcomes for workers that it has never met; see core.plan.turn_roles.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from baton.domain.chat import Card
-from baton.domain.money import NANO
-from baton.domain.plan import PROMPT, Outcome, Plan, Step
-from baton.engine.ports import Desk, Proposal, Situation
-from baton.engine.sizes import likely_cost
-from baton.engine.skills import skill
-from baton.engine.strategies.ahead import likely
-from baton.engine.strategies.drafts import answered_by, everything, settled, talkers
-from baton.engine.strategies.verified import AUDIT, MEND, is_accepted
-from baton.engine.turns import (
+from baton.core.messages import Card
+from baton.core.money import NANO
+from baton.core.plan.plan import PROMPT, Outcome, Plan, Step
+from baton.core.plan.skill_estimates import skill
+from baton.core.plan.token_estimates import likely_cost
+from baton.core.plan.turn_roles import (
     Position,
     Seen,
     TurnRole,
@@ -27,6 +23,10 @@ from baton.engine.turns import (
     position_figures,
     worker_figures,
 )
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.strategies._estimates import likely
+from baton.core.strategies._steps import answered_by, everything, settled, talkers
+from baton.core.strategies._verification import AUDIT, MEND, is_accepted
 
 THINK = (
     "Think about what is asked before somebody else answers it: what matters, which steps lead to "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.conducted import Conducted
-from baton.engine.strategies.verified import Verified, is_verifying
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._verification import Verified, is_verifying
+from baton.core.strategies.conductor_plan import Conducted
 
 
 class Ultra:

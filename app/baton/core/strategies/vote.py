@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from baton.domain.plan import Outcome
-from baton.engine.ports import Desk, Proposal
-from baton.engine.strategies.drafts import drafted
-from baton.engine.strategies.polled import Polled
-from baton.engine.strategies.templated import rescued
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import drafted
+from baton.core.strategies._template import rescued
+from baton.core.strategies._vote_choice import Polled
 
 SAMPLES = 3
 

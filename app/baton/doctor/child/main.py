@@ -1,6 +1,6 @@
 """The self-test's child: it loads one part of Baton, lets it work, and tells what it saw.
 
-`python -m baton.children.trial` speaks frames on stdin and stdout. Frame to it: try, with `what`
+`python -m baton.doctor.child.main` speaks frames on stdin and stdout. Frame to it: try, with `what`
 naming one of `trials.PARTS`. Frames from it: beat each second; trying (the `module` that is being
 loaded), then tried with a `text` and whether all is `well`, or failed with the name of the error
 and a message. Each part is tried in a process of its own: whatever crashes takes nothing with it,
@@ -13,15 +13,15 @@ import importlib
 import os
 import queue
 
-from baton.children import framing
-from baton.children.front import Front, keep_quiet_and_private, take_pipes
-from baton.children.trials import PARTS, Doubt
+from baton.doctor.child import PARTS, Doubt
+from baton.ipc import frames
+from baton.ipc.parent_channel import Front, keep_quiet_and_private, take_pipes
 
 
 def main() -> None:
     """Try what the first frame names, and end when the front is gone."""
     keep_quiet_and_private()
-    inbox: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
     front = Front(*take_pipes(), inbox.put)
     try:
         text = _try(front, inbox.get()["what"])

@@ -1,6 +1,6 @@
 """Runs a program that may open no socket, and counts its attempts: `baton doctor --offline`.
 
-`python -m baton.children.network_watch` reads one JSON object on stdin, {"command": [...],
+`python -m baton.doctor.child.network_watch` reads one JSON object on stdin, {"command": [...],
 "seconds": n}, and writes one on stdout, see `Watched`. Two means, each used where this machine has
 it:
 

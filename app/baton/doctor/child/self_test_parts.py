@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from baton.children.trials import work
+from baton.doctor.child import self_test_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,27 @@ _PYTHON = (
 _KEYRING = {"linux": ("secretstorage", "jeepney"), "win32": ("win32ctypes.pywin32.win32cred",)}
 
 PARTS: dict[str, Part] = {
-    "python": Part(work.python, _PYTHON),
-    "libraries": Part(work.libraries),
-    "sqlite": Part(work.sqlite, packages=("pysqlite3",)),
-    "settings": Part(work.settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)),
-    "machine": Part(work.machine, ("psutil",), ("psutil",)),
+    "python": Part(self_test_tasks.python, _PYTHON),
+    "libraries": Part(self_test_tasks.libraries),
+    "sqlite": Part(self_test_tasks.sqlite, packages=("pysqlite3",)),
+    "settings": Part(
+        self_test_tasks.settings, ("msgspec._core", "tomlkit", "filelock"), ("msgspec",)
+    ),
+    "machine": Part(self_test_tasks.machine, ("psutil",), ("psutil",)),
     "numpy": Part(
-        work.numpy,
+        self_test_tasks.numpy,
         ("numpy._core._multiarray_umath", "numpy.linalg._umath_linalg", "numpy.random"),
         ("numpy",),
     ),
-    "onnxruntime": Part(work.onnxruntime, ("onnxruntime",), ("onnxruntime",)),
-    "tokenizers": Part(work.tokenizers, ("tokenizers",), ("tokenizers",)),
+    "onnxruntime": Part(self_test_tasks.onnxruntime, ("onnxruntime",), ("onnxruntime",)),
+    "tokenizers": Part(self_test_tasks.tokenizers, ("tokenizers",), ("tokenizers",)),
     "cryptography": Part(
-        work.cryptography,
+        self_test_tasks.cryptography,
         ("_cffi_backend", "cryptography.hazmat.bindings._rust"),
         ("cryptography", "cffi"),
     ),
     "litellm": Part(
-        work.litellm,
+        self_test_tasks.litellm,
         (
             *("pydantic_core._pydantic_core", "jiter", "fastuuid", "tiktoken._tiktoken"),
             *("aiohttp._http_parser", "aiohttp._http_writer", "multidict._multidict"),
@@ -70,17 +72,17 @@ PARTS: dict[str, Part] = {
             *("pydantic-core", "tiktoken", "yarl"),
         ),
     ),
-    "certificates": Part(work.certificates, ("h11", "httpcore", "httpx", "certifi")),
+    "certificates": Part(self_test_tasks.certificates, ("h11", "httpcore", "httpx", "certifi")),
     "hubs": Part(
-        work.hubs,
+        self_test_tasks.hubs,
         ("yaml._yaml", "charset_normalizer.md", "huggingface_hub"),
         ("pyyaml", "charset-normalizer"),
     ),
-    "keyrings": Part(work.keyrings, ("keyring", *_KEYRING.get(sys.platform, ()))),
-    "keyring": Part(work.keyring),
-    "jinja": Part(work.jinja, ("markupsafe._speedups",), ("markupsafe",)),
-    "jsonschema": Part(work.jsonschema, ("rpds",), ("rpds-py",)),
-    "units": Part(work.units, ("pint",)),
-    "words": Part(work.words, ("simpleeval", "text_to_num"), ("text2num",)),
-    "zones": Part(work.zones, ("dateutil.relativedelta",)),
+    "keyrings": Part(self_test_tasks.keyrings, ("keyring", *_KEYRING.get(sys.platform, ()))),
+    "keyring": Part(self_test_tasks.keyring),
+    "jinja": Part(self_test_tasks.jinja, ("markupsafe._speedups",), ("markupsafe",)),
+    "jsonschema": Part(self_test_tasks.jsonschema, ("rpds",), ("rpds-py",)),
+    "units": Part(self_test_tasks.units, ("pint",)),
+    "words": Part(self_test_tasks.words, ("simpleeval", "text_to_num"), ("text2num",)),
+    "zones": Part(self_test_tasks.zones, ("dateutil.relativedelta",)),
 }

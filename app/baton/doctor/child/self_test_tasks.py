@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from baton.domain.errors import ConfigError
+from baton.core.errors import ConfigError
 
 LEAST_ROOTS = 100
 """The well-known authorities are some 140."""
@@ -136,7 +136,7 @@ def _outside(folder: Path) -> list[str]:
 
 def sqlite() -> str:
     """Search some text, with an SQLite in which two writers can't damage a database."""
-    from baton.sqlite import connect, sqlite_version, weakness
+    from baton.platform.sqlite import connect, sqlite_version, weakness
 
     if weak := weakness():
         raise Broken(weak)
@@ -241,8 +241,8 @@ def litellm() -> str:
     import jiter
     import pydantic_core
 
-    from baton.children.library import Library
-    from baton.children.relay import Relay
+    from baton.workers.cloud.child.litellm_capture import Relay
+    from baton.workers.cloud.child.litellm_writer import Library
 
     number = pydantic_core.SchemaValidator(pydantic_core.core_schema.int_schema())
     expect(number.validate_python("42") == 42, "pydantic reads a number wrongly.")
@@ -259,7 +259,7 @@ def litellm() -> str:
 
 def certificates() -> str:
     """Count the authorities that are trusted without anything of the system's."""
-    from baton.children.fetching.wire import trusted
+    from baton.download.child.hub_client import trusted
 
     roots = trusted({}).cert_store_stats()["x509_ca"]
     expect(roots >= LEAST_ROOTS, f"Only {roots} authorities are known, so no provider is trusted.")
@@ -282,7 +282,7 @@ def hubs() -> str:
 
 def keyrings() -> str:
     """Load what asks the system's own keyring."""
-    from baton.secrets import KEYRING
+    from baton.platform.secrets import KEYRING
 
     module, _, backend = KEYRING.rpartition(".")
     there = hasattr(importlib.import_module(module), backend)
@@ -292,7 +292,7 @@ def keyrings() -> str:
 
 def keyring() -> str:
     """Keep a canary in the keyring, else in a private file; read it back, and remove it."""
-    from baton import secrets
+    from baton.platform import secrets
 
     name, value = f"self-test-{token_hex(8)}", token_hex(16)
     file = None
@@ -340,7 +340,7 @@ def units() -> str:
     """Convert a unit, by pint's own definitions."""
     from fractions import Fraction
 
-    from baton.children.exact.quantities import Amount, evaluate_quantities
+    from baton.workers.tools.computation.quantities import Amount, evaluate_quantities
 
     found = evaluate_quantities("3 in -> cm", {}).value
     right = isinstance(found, Amount) and found.parts == ((Fraction("7.62"), "cm"),)
@@ -350,8 +350,8 @@ def units() -> str:
 
 def words() -> str:
     """Read a number word, and compute with it."""
-    from baton.children.exact.expression import evaluate
-    from baton.children.exact.marked_text import mark
+    from baton.workers.tools.computation.expression import evaluate
+    from baton.workers.tools.computation.marked_text import mark
 
     marked = mark("zweiundvierzig mal drei").text
     expect(marked == "42 mal 3", "Number words are read wrongly.")

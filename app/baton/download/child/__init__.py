@@ -9,7 +9,7 @@ The child calls, in a thread of its own for each:
     release.manifest(source: str, key: str) -> str
     release.bring(source, name, size, sha256, target: Path, progress, stopped) -> str
 
-`progress` takes a `domain.library.Progress` (as often as one likes), `stopped` tells whether to
+`progress` takes a `models.model_types.Progress` (as often as one likes), `stopped` tells whether to
 end, which is asked at least once a second. Each returns the sha256 in hex, `manifest` its text, and
 raises `wire.Stopped` or `front.Failure` (ModelFileError where a file is wrong or finds no room,
 WorkerUnavailable where trying again may work, ConfigError for what can't be what was asked for).

@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from baton.children.fetching import space
-from baton.children.fetching.partial import STEP, Partial
-from baton.children.fetching.report import Report
-from baton.children.fetching.wire import Stopped
-from baton.domain.library import Phase, Progress
+from baton.download.child import disk_space
+from baton.download.child.hub_client import Stopped
+from baton.download.child.partial_file import STEP, Partial
+from baton.download.child.progress_report import Report
+from baton.download.progress import Phase, Progress
 
 PIECE = 1 << 20
 """How much is read at once: large enough that hashing, which needs no lock, is nearly all."""
@@ -19,7 +19,7 @@ PIECE = 1 << 20
 
 def digest(path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]) -> str:
     """Read a file and return its sha256 in hex. Raises Failure and Stopped."""
-    with space.read(path):
+    with disk_space.read(path):
         return _digest(path, progress, stopped)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from baton.children.front import Failure
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.ipc.parent_channel import Failure
 
 MARGIN = 1.1
 """A disk must have room for so much more than what is still to come."""

@@ -22,13 +22,13 @@ from typing import Any
 import httpcore
 import httpx
 
-from baton.children.fetching import refusals, wire
-from baton.children.fetching.partial import Partial
-from baton.children.fetching.wire import Stopped
-from baton.children.front import Failure
-from baton.domain.catalogue import Offer
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import Offer
+from baton.core.sanitiser import one_line
+from baton.download.child import hub_client, hub_errors
+from baton.download.child.hub_client import Stopped
+from baton.download.child.partial_file import Partial
+from baton.ipc.parent_channel import Failure
 
 PIECE = 1 << 19
 """How much is read from a connection at once; all that a killed process can lose."""
@@ -70,7 +70,7 @@ class Trouble(Exception):
 class Puller:
     """Appends what is missing to a partial, until it is all there or nothing comes any more."""
 
-    def __init__(self, web: wire.Web, offer: Offer, partial: Partial, pace: Pace) -> None:
+    def __init__(self, web: hub_client.Web, offer: Offer, partial: Partial, pace: Pace) -> None:
         self.rests_until = 0.0
         self._web = web
         self._offer = offer
@@ -116,12 +116,12 @@ class Puller:
             ) as response:
                 skip = self._begin(response, start)
                 self._take(response, skip)
-        except wire.Astray as error:
-            raise refusals.of_error(error, self._what) from error
+        except hub_client.Astray as error:
+            raise hub_errors.of_error(error, self._what) from error
         except httpx.TransportError as error:
-            raise Trouble(refusals.of_error(error, self._what)) from error
+            raise Trouble(hub_errors.of_error(error, self._what)) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise refusals.of_error(error, self._what) from error
+            raise hub_errors.of_error(error, self._what) from error
         if self._partial.size < self._offer.size:
             raise Trouble(self._cut())
 
@@ -156,9 +156,9 @@ class Puller:
             return
         if status == 416:
             raise Trouble(self._odd(f"there is nothing after {self._partial.size:,} bytes"))
-        failure = refusals.of_response(response, self._what)
-        if status in wire.TRANSIENT:
-            raise Trouble(failure, wire.retry_after(response.headers))
+        failure = hub_errors.of_response(response, self._what)
+        if status in hub_client.TRANSIENT:
+            raise Trouble(failure, hub_client.retry_after(response.headers))
         if response.history:  # it may be only the signature that has expired
             raise Trouble(self._turned_away(response))
         raise failure
@@ -241,7 +241,7 @@ class Puller:
                 return read(most, _GLANCE)
             except httpcore.ReadTimeout as error:
                 if time.monotonic() >= silent:
-                    failure = refusals.of_error(httpx.ReadTimeout(""), self._what)
+                    failure = hub_errors.of_error(httpx.ReadTimeout(""), self._what)
                     raise Trouble(failure) from error
             except httpcore.NetworkError as error:
                 raise Trouble(self._cut()) from error

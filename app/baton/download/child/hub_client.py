@@ -31,10 +31,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from baton import __version__
-from baton.children.addresses import has_place, is_usable, proxy_for
-from baton.children.front import Failure
-from baton.domain.catalogue import Source
-from baton.domain.labels import Label, reach
+from baton.core.catalogue_types import Source
+from baton.core.labels import Label, reach
+from baton.ipc.parent_channel import Failure
+from baton.platform.proxies import has_place, is_usable, proxy_for
 
 HUB = "https://huggingface.co"
 """The hub, where HF_ENDPOINT names no other."""

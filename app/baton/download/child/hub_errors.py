@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import httpx
 
-from baton.children.fetching import wire
-from baton.children.front import Failure
-from baton.domain.sanitise import one_line
+from baton.core.sanitiser import one_line
+from baton.download.child import hub_client
+from baton.ipc.parent_channel import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def of_response(response: httpx.Response, what: str) -> Failure:
         meaning = _TOKEN
     elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
         meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
-    elif status in wire.TRANSIENT and status != 429:
+    elif status in hub_client.TRANSIENT and status != 429:
         meaning = _FAILED
     return _failure(
         meaning,
@@ -96,7 +96,7 @@ def of_response(response: httpx.Response, what: str) -> Failure:
         page=_page(response, what),
         status=status,
         said=f": {one_line(said).rstrip('.')}" if said.strip() else "",
-        wait=in_words(wire.retry_after(headers)),
+        wait=in_words(hub_client.retry_after(headers)),
     )
 
 
@@ -106,7 +106,7 @@ def of_error(error: Exception, what: str) -> Failure:
     match error:
         case httpx.TooManyRedirects():
             message, hint = f"The address of {what} leads round in circles.", ""
-        case wire.Astray() | httpx.InvalidURL():
+        case hub_client.Astray() | httpx.InvalidURL():
             message = f"{what} was not fetched: {one_line(str(error))}."
             hint = "Fetch it from an address that begins with https://."
         case httpx.TimeoutException():

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from baton import __version__
-from baton.children.fetching import names, refusals
-from baton.children.fetching.wire import TRANSIENT, Stopped, Web, retry_after
-from baton.children.front import Failure
-from baton.domain import gguf
-from baton.domain.catalogue import Offer, Source
-from baton.domain.gguf import Header
-from baton.domain.sanitise import one_line
+from baton.core.catalogue_types import Offer, Source
+from baton.core.sanitiser import one_line
+from baton.download.child import hub_errors, hub_names
+from baton.download.child.hub_client import TRANSIENT, Stopped, Web, retry_after
+from baton.gguf import header as gguf
+from baton.gguf.header import Header
+from baton.ipc.parent_channel import Failure
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -59,7 +59,7 @@ class Metadata:
 
     def look(self, source: Source) -> Offer:
         """Return what is known of one file now, pinned."""
-        names.check_source(source)
+        hub_names.check_source(source)
         if source.url:
             return self._patiently(source.url, lambda: self._at(source))
         offers = {offer.source.file: offer for offer in self._offers(source.repo, source.revision)}
@@ -74,17 +74,17 @@ class Metadata:
 
     def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
         """Return the GGUF files of a repository that come in one piece."""
-        names.check_repo(repo, revision)
+        hub_names.check_repo(repo, revision)
         offers = list(self._offers(repo, revision))
-        whole = [offer for offer in offers if names.parts_of(offer.source.file) == 1]
+        whole = [offer for offer in offers if hub_names.parts_of(offer.source.file) == 1]
         if offers and not whole:
-            names.check_file(offers[0].source.file)
+            hub_names.check_file(offers[0].source.file)
         return whole[:MOST_FILES]
 
     def header(self, offer: Offer) -> Header:
         """Return a file's header, fetching as little of the file as will do."""
-        names.check_source(offer.source)
-        file = offer.source.file or names.file_of(offer.source.url)
+        hub_names.check_source(offer.source)
+        file = offer.source.file or hub_names.file_of(offer.source.url)
         most = min(offer.size or MOST_HEADER, MOST_HEADER)
         data, wanted = bytearray(), min(FIRST_BYTES, most)
         while True:
@@ -103,17 +103,19 @@ class Metadata:
     def _offers(self, repo: str, revision: str) -> Iterator[Offer]:
         info = self._patiently(repo, lambda: self._info(repo, revision))
         commit = info.sha
-        if not names.is_commit(commit) or (names.is_commit(revision) and commit != revision):
+        if not hub_names.is_commit(commit) or (
+            hub_names.is_commit(revision) and commit != revision
+        ):
             raise self._nonsense(repo, f"its revision is {commit!r}")
         licence, gated = _licence(info), bool(info.gated)
         for sibling in info.siblings or ():
             name = sibling.rfilename
-            if not isinstance(name, str) or not names.is_file(name):
+            if not isinstance(name, str) or not hub_names.is_file(name):
                 continue  # a picture, a text, or a trick
             size, sha256 = sibling.size, ""
             if sibling.lfs is not None:
                 size, sha256 = sibling.lfs.size, sibling.lfs.sha256
-                if not names.is_sha256(sha256):
+                if not hub_names.is_sha256(sha256):
                     raise self._nonsense(repo, f"the sha256 of {name} is {sha256!r}")
             if not _is_size(size):
                 raise self._nonsense(repo, f"the size of {name} is {size!r}")
@@ -149,7 +151,7 @@ class Metadata:
             return self._offer(source, response)
 
     def _offer(self, source: Source, response: httpx.Response) -> Offer:
-        file = source.file or names.file_of(source.url)
+        file = source.file or hub_names.file_of(source.url)
         if response.headers.get("Content-Type", "").lower().startswith("text/html"):
             raise Failure(
                 "ConfigError",
@@ -192,7 +194,7 @@ class Metadata:
         match = _SPAN.fullmatch(response.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != have:
             host, what = response.url.host, str(offer.source)
-            raise refusals.nonsense(host, what, "it sent another part than was asked for")
+            raise hub_errors.nonsense(host, what, "it sent another part than was asked for")
         if match[3] != "*" and offer.size and int(match[3]) != offer.size:
             raise _changed(offer)
 
@@ -208,8 +210,8 @@ class Metadata:
                 wait = _wait(error, response, pause)
                 if wait is None:
                     if response is not None:
-                        raise refusals.of_response(response, what) from error
-                    raise refusals.of_error(error, what) from error
+                        raise hub_errors.of_response(response, what) from error
+                    raise hub_errors.of_error(error, what) from error
                 self._sleep(wait)
         raise AssertionError("the last time has no pause")
 
@@ -221,7 +223,7 @@ class Metadata:
             time.sleep(min(rest, 0.1))
 
     def _nonsense(self, what: str, why: str) -> Failure:
-        return refusals.nonsense(self._web.host, what, why)
+        return hub_errors.nonsense(self._web.host, what, why)
 
 
 def _wait(error: Exception, response: httpx.Response | None, pause: float | None) -> float | None:
@@ -282,7 +284,7 @@ def _hash_of(response: httpx.Response) -> str:
     for one in (*response.history, response):
         for name in ("X-Linked-Etag", "ETag"):
             value: str = one.headers.get(name, "").strip().strip('"').lower()
-            if names.is_sha256(value):
+            if hub_names.is_sha256(value):
                 return value
     return ""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, urlsplit
 
-from baton.children.front import Failure
-from baton.domain.catalogue import Source
-from baton.domain.sanitise import one_line
+from baton.core.catalogue_types import Source
+from baton.core.sanitiser import one_line
+from baton.ipc.parent_channel import Failure
 
 MOST_PARTS = 8
 LONGEST_PART = 200

@@ -1,6 +1,6 @@
 """The fetcher: a child process that asks hubs, fetches models and updates, and reads whole files.
 
-`python -m baton.children.fetcher` speaks frames on stdin and stdout. Frames to it, each with an id:
+`python -m baton.download.child.main` speaks frames on stdin and stdout. Frames to it, each with an id:
 
     look    source
     files   repo, revision
@@ -30,16 +30,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from baton.children import framing
-from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
-from baton.domain.catalogue import Offer, Source
-from baton.domain.library import Progress
+from baton.core.catalogue_types import Offer, Source
+from baton.download.progress import Progress
+from baton.ipc import frames
+from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
 
 
 class Job:
     """One thing that the front asked for; any thread may say that it isn't wanted any more."""
 
-    def __init__(self, front: Front, frame: framing.Frame) -> None:
+    def __init__(self, front: Front, frame: frames.Frame) -> None:
         self.frame = frame
         self.id: int = frame["id"]
         self._front = front
@@ -59,7 +59,7 @@ class Job:
 
     def run(self) -> None:
         """Do it, and tell how it ended."""
-        from baton.children.fetching.wire import Stopped
+        from baton.download.child.hub_client import Stopped
 
         try:
             value = _WORK[self.frame["type"]](self)
@@ -85,7 +85,7 @@ class Fetcher:
         self._front = front
         self._jobs: dict[int, Job] = {}
 
-    def take(self, frame: framing.Frame) -> None:
+    def take(self, frame: frames.Frame) -> None:
         """Take a frame."""
         number = frame["id"]
         if frame["type"] == "cancel":
@@ -104,7 +104,7 @@ class Fetcher:
 
 def _without_token(fields: dict[str, Any]) -> dict[str, Any]:
     """Take the account's token out of what is shown to people: a server may have echoed it."""
-    from baton.children.fetching.wire import token_of
+    from baton.download.child.hub_client import token_of
 
     token = token_of(os.environ)
     if not token:
@@ -129,15 +129,15 @@ def _header(job: Job) -> Any:
 
 
 def _fetch(job: Job) -> Any:
-    from baton.children.fetching import names, transfer
+    from baton.download.child import hub_names, transfer
 
     offer, target = _offer(job.frame["offer"]), Path(job.frame["target"])
-    names.check_source(offer.source)
+    hub_names.check_source(offer.source)
     return transfer.fetch(offer, target, job.tell, job.stopped)
 
 
 def _copy(job: Job) -> Any:
-    from baton.children.fetching import transfer
+    from baton.download.child import transfer
 
     frame = job.frame
     source, target = Path(frame["source"]), Path(frame["target"])
@@ -145,24 +145,24 @@ def _copy(job: Job) -> Any:
 
 
 def _digest(job: Job) -> Any:
-    from baton.children.fetching import digest
+    from baton.download.child import digest
 
     return digest.digest(Path(job.frame["path"]), job.tell, job.stopped)
 
 
 def _release(job: Job) -> Any:
-    from baton.children.fetching import release
+    from baton.download.child import signed_release
 
-    return release.manifest(job.frame["source"], job.frame["key"])
+    return signed_release.manifest(job.frame["source"], job.frame["key"])
 
 
 def _bring(job: Job) -> Any:
-    from baton.children.fetching import release
+    from baton.download.child import signed_release
 
     source, name, size, sha256, target = (
         job.frame[field] for field in ("source", "name", "size", "sha256", "target")
     )
-    return release.bring(source, name, size, sha256, Path(target), job.tell, job.stopped)
+    return signed_release.bring(source, name, size, sha256, Path(target), job.tell, job.stopped)
 
 
 _WORK: dict[str, Callable[[Job], Any]] = {
@@ -178,8 +178,8 @@ _WORK: dict[str, Callable[[Job], Any]] = {
 
 
 def _metadata(job: Job) -> Any:
-    from baton.children.fetching.metadata import Metadata
-    from baton.children.fetching.wire import web
+    from baton.download.child.hub_client import web
+    from baton.download.child.hub_metadata import Metadata
 
     return Metadata(web(), job.stopped)
 
@@ -191,7 +191,7 @@ def _offer(fields: dict[str, Any]) -> Offer:
 def main() -> None:
     """Run until the front is gone."""
     keep_quiet_and_private()
-    inbox: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
     try:
         fetcher = Fetcher(Front(*take_pipes(), inbox.put))
         while True:

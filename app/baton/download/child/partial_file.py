@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from baton.children.fetching.wire import Stopped
-from baton.durable import open_private, settle
+from baton.download.child.hub_client import Stopped
+from baton.platform.durable_files import open_private, settle
 
 POLL = 0.1
 """How often to look whether another Baton is done, in seconds."""

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from baton.domain.library import Phase, Progress
+from baton.download.progress import Phase, Progress
 
 EVERY = 0.1
 """The least time between two reports of the same phase, in seconds."""

@@ -15,14 +15,14 @@ from urllib.parse import quote
 
 import httpx
 
-from baton.children.addresses import is_usable
-from baton.children.fetching import refusals, transfer, wire
-from baton.children.fetching.pulling import Pace
-from baton.children.front import Failure
-from baton.domain.catalogue import Offer, Source
-from baton.domain.library import Progress
-from baton.domain.releases import MANIFEST, SIGNATURE, is_address
-from baton.domain.sanitise import one_line
+from baton.core.catalogue_types import Offer, Source
+from baton.core.sanitiser import one_line
+from baton.download.child import hub_client, hub_errors, transfer
+from baton.download.child.http_download import Pace
+from baton.download.progress import Progress
+from baton.download.releases import MANIFEST, SIGNATURE, is_address
+from baton.ipc.parent_channel import Failure
+from baton.platform.proxies import is_usable
 
 LARGEST = 1 << 20
 """How many bytes a manifest may have; a signature needs 128 and a line break."""
@@ -87,18 +87,18 @@ def check_signature(content: bytes, signature: bytes, key: str, source: str) -> 
         ) from error
 
 
-def _fetched(web: wire.Web, url: str, most: int) -> bytes:
+def _fetched(web: hub_client.Web, url: str, most: int) -> bytes:
     """Return a file of a release, which must be there and small. Raises Failure."""
     try:
         with web.client(most) as client, client.stream("GET", url) as response:
             if response.status_code != 200:
-                raise refusals.of_response(response, url)
+                raise hub_errors.of_response(response, url)
             return b"".join(response.iter_raw())
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise refusals.of_error(error, url) from error
+        raise hub_errors.of_error(error, url) from error
 
 
-def _web(source: str, environ: Mapping[str, str] = os.environ) -> wire.Web:
+def _web(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.Web:
     """Return the way to an address that the person named, as to a mirror: http is for them to say.
 
     No account's token goes there.
@@ -110,7 +110,7 @@ def _web(source: str, environ: Mapping[str, str] = os.environ) -> wire.Web:
             "It begins with https:// (or http://), and holds no password, ? or #.",
         )
     kept = {name: value for name, value in environ.items() if name not in _ACCOUNT}
-    return wire.Web({**kept, "HF_ENDPOINT": source, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
+    return hub_client.Web({**kept, "HF_ENDPOINT": source, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
 
 
 def _address(source: str, name: str) -> str:

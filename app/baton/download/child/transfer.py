@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from baton.children.fetching import partial as partials
-from baton.children.fetching import space, wire
-from baton.children.fetching.digest import Follower, digest
-from baton.children.fetching.partial import Partial
-from baton.children.fetching.pulling import Longer, Pace, Puller
-from baton.children.fetching.report import EVERY, Report
-from baton.children.fetching.wire import Stopped
-from baton.children.front import Failure
-from baton.domain.catalogue import Offer
-from baton.domain.library import Phase, Progress
-from baton.durable import make_folder
+from baton.core.catalogue_types import Offer
+from baton.download.child import disk_space, hub_client
+from baton.download.child import partial_file as partials
+from baton.download.child.digest import Follower, digest
+from baton.download.child.http_download import Longer, Pace, Puller
+from baton.download.child.hub_client import Stopped
+from baton.download.child.partial_file import Partial
+from baton.download.child.progress_report import EVERY, Report
+from baton.download.progress import Phase, Progress
+from baton.ipc.parent_channel import Failure
+from baton.platform.durable_files import make_folder
 
 PACE = Pace()
 
@@ -42,7 +42,7 @@ def fetch(
     progress: Tell,
     stopped: Stop,
     *,
-    web: wire.Web | None = None,
+    web: hub_client.Web | None = None,
     pace: Pace = PACE,
 ) -> str:
     """Fetch a file to `target` and return its sha256, going on where an earlier attempt ended.
@@ -58,7 +58,7 @@ def fetch(
         )
     wanted = _Wanted(offer.size, offer.sha256.lower(), target, str(offer.source))
 
-    way = web or wire.web()
+    way = web or hub_client.web()
     return _bring(wanted, lambda partial: Puller(way, offer, partial, pace), progress, stopped)
 
 
@@ -67,7 +67,7 @@ def copy(source: Path, target: Path, sha256: str, progress: Tell, stopped: Stop)
 
     In all else as `fetch`. Raises Failure and Stopped.
     """
-    with space.read(source):
+    with disk_space.read(source):
         size = source.stat().st_size
     wanted = _Wanted(size, sha256.lower(), target, str(source))
     return _bring(wanted, lambda partial: _Copier(source, size, sha256, partial), progress, stopped)
@@ -101,7 +101,7 @@ class _Copier:
         """Raises Failure, OSError from the disk, and Stopped once the partial is closed."""
         if not self._vouched:
             self._partial.restart()
-        with space.read(self._source), self._source.open("rb", buffering=0) as file:
+        with disk_space.read(self._source), self._source.open("rb", buffering=0) as file:
             file.seek(self._partial.size)
             pieces = iter(lambda: file.read(_COPIED), b"")
             for piece in pieces:
@@ -120,7 +120,7 @@ class _Copier:
                 f"{self._source} became longer while it was copied.",
                 "Copy it when nobody writes it any more.",
             )
-        with space.told(self._partial.path.parent, self._source.name):
+        with disk_space.told(self._partial.path.parent, self._source.name):
             self._partial.append(piece)
 
 
@@ -137,7 +137,7 @@ def _bring(
     def waiting() -> None:
         report(Phase.WAITING, _size(path))
 
-    with space.told(folder, wanted.name):
+    with disk_space.told(folder, wanted.name):
         make_folder(folder)
         with partials.locked(folder, key, waiting, stopped):
             return _here(wanted, path, report, stopped) or _brought(
@@ -172,7 +172,7 @@ def _brought(
         vouched = wanted.sha256 or (partial.etag and partial.is_certain)
         if partial.size > wanted.size or not vouched:
             partial.restart()
-        space.check(path.parent, wanted.size - partial.size, wanted.name)
+        disk_space.check(path.parent, wanted.size - partial.size, wanted.name)
         try:
             found = _watched(wanted, partial, begin(partial), report, stopped)
         except (Failure, Stopped) as end:

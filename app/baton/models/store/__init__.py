@@ -4,6 +4,6 @@
 reads a whole model file, and nothing is deleted but what Baton wrote itself.
 """
 
-from baton.adapters.shelf.shelf import FolderShelf
+from baton.models.store.model_store import FolderShelf
 
 __all__ = ["FolderShelf"]

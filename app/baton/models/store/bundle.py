@@ -12,8 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
-from baton.adapters.shelf.names import is_model_file, is_sha256
-from baton.adapters.shelf.records import (
+from baton.core.catalogue_types import NOWHERE, Source
+from baton.core.errors import ConfigError, ModelFileError
+from baton.core.sanitiser import one_line
+from baton.models.model_types import Record
+from baton.models.store.folder_changes import is_file, replace_whole
+from baton.models.store.manifest import (
     SCHEMA,
     Unreadable,
     check,
@@ -22,11 +26,7 @@ from baton.adapters.shelf.records import (
     tidied,
     write_json,
 )
-from baton.adapters.shelf.writing import is_file, replace_whole
-from baton.domain.catalogue import NOWHERE, Source
-from baton.domain.errors import ConfigError, ModelFileError
-from baton.domain.library import Record
-from baton.domain.sanitise import one_line
+from baton.models.store.safe_names import is_model_file, is_sha256
 
 NAME = "baton-models.json"
 """The file that describes the others."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from baton.adapters.shelf.looks import talks
-from baton.adapters.shelf.records import survey
-from baton.adapters.shelf.stores import Candidate, Walk, candidates
-from baton.domain.library import Foreign, Held, Record
-from baton.domain.sanitise import one_line
+from baton.core.sanitiser import one_line
+from baton.models.model_types import Foreign, Held, Record
+from baton.models.store.external_stores import Candidate, Walk, candidates
+from baton.models.store.gguf_detection import talks
+from baton.models.store.manifest import survey
 
 MOST = 500
 """How many are offered."""

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.adapters.shelf.names import is_sha256
-from baton.adapters.shelf.records import Unreadable, parse, read_small
-from baton.domain.catalogue import NOWHERE, Source
+from baton.core.catalogue_types import NOWHERE, Source
+from baton.models.store.manifest import Unreadable, parse, read_small
+from baton.models.store.safe_names import is_sha256
 
 ENTRIES = 20_000
 """How many names are looked at in all."""

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from baton.adapters.shelf.opening import ordinary
-from baton.domain.errors import ModelFileError
-from baton.domain.gguf import Cut, Header, Malformed, read
-from baton.domain.sanitise import one_line
+from baton.core.errors import ModelFileError
+from baton.core.sanitiser import one_line
+from baton.gguf.header import Cut, Header, Malformed, read
+from baton.models.store.ordinary_file import ordinary
 
 FIRST = 1 << 20
 """How many bytes are read at first; large vocabularies need up to sixteen times as many."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from baton.adapters.shelf.names import DRAFT, LOCK
-from baton.domain.errors import ConfigError, ModelFileError
-from baton.durable import make_folder, replacing
+from baton.core.errors import ConfigError, ModelFileError
+from baton.models.store.safe_names import DRAFT, LOCK
+from baton.platform.durable_files import make_folder, replacing
 
 PATIENCE = 10.0
 """How many seconds another Baton may take to change the folder; it needs a few milliseconds."""

@@ -7,7 +7,7 @@ import re
 import struct
 from pathlib import Path
 
-from baton.adapters.shelf.opening import ordinary
+from baton.models.store.ordinary_file import ordinary
 
 _HEAD = 1 << 16
 _MOST_KEYS = 64

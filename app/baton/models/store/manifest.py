@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from baton.adapters.shelf.names import RECORD, check_file, check_id, is_id, is_plain, is_sha256
-from baton.adapters.shelf.opening import ordinary
-from baton.domain.errors import ConfigError
-from baton.domain.library import Record
-from baton.domain.sanitise import one_line
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
+from baton.models.model_types import Record
+from baton.models.store.ordinary_file import ordinary
+from baton.models.store.safe_names import RECORD, check_file, check_id, is_id, is_plain, is_sha256
 
 SCHEMA = 1
 """Which kind of records these are; one of a higher number is a later Baton's."""

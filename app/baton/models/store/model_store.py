@@ -9,24 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.adapters.shelf.names import PARTIAL, RECORD, check_id, is_id, is_made
-from baton.adapters.shelf.records import Unreadable, check, encode, load, survey, tidied
-from baton.adapters.shelf.writing import (
-    downloads_stopped,
-    replace_whole,
-    told,
-    writing,
-)
-from baton.domain.errors import ConfigError
-from baton.domain.library import Foreign, Held, Record, Stamp, State
-from baton.durable import make_folder, settle
+from baton.core.errors import ConfigError
+from baton.models.model_types import Foreign, Held, Record, Stamp, State
+from baton.models.store.folder_changes import downloads_stopped, replace_whole, told, writing
+from baton.models.store.manifest import Unreadable, check, encode, load, survey, tidied
+from baton.models.store.safe_names import PARTIAL, RECORD, check_id, is_id, is_made
+from baton.platform.durable_files import make_folder, settle
 
 if TYPE_CHECKING:
-    from baton.domain.gguf import Header
+    from baton.gguf.header import Header
 
 
 class FolderShelf:
-    """The models in a folder, as `baton.engine.supply.Shelf` says.
+    """The models in a folder, as `baton.models.ports.Shelf` says.
 
     `environ` says where other programs keep their models. Every change is made by one Baton at a
     time; reading waits for nobody.
@@ -76,7 +71,7 @@ class FolderShelf:
         A linked file stays where it is, and so does what Baton didn't write. Raises ConfigError
         while the model is being downloaded.
         """
-        from baton.adapters.shelf.removing import delete
+        from baton.models.store.deletion import delete
 
         check_id(id)
         folder = self.folder / id
@@ -105,7 +100,7 @@ class FolderShelf:
 
     def header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
-        from baton.adapters.shelf.heading import header_of
+        from baton.models.store.file_header import header_of
 
         return header_of(path)
 
@@ -115,7 +110,7 @@ class FolderShelf:
         What is being written now is never among it, nor what Baton didn't write: a folder of
         somebody else's, or one whose record can't be read, is a problem instead.
         """
-        from baton.adapters.shelf.leftovers import leftovers
+        from baton.models.store.orphans import leftovers
 
         with told(self.folder):
             if not self.folder.is_dir():
@@ -128,14 +123,14 @@ class FolderShelf:
 
         Raises ConfigError for everything else.
         """
-        from baton.adapters.shelf.leftovers import discard
+        from baton.models.store.orphans import discard
 
         with writing(self.folder):
             return discard(self.folder, path)
 
     def problems(self) -> Sequence[str]:
         """Return a sentence for each thing in the folder that can't be used as it is."""
-        from baton.adapters.shelf.leftovers import problems
+        from baton.models.store.orphans import problems
 
         return list(problems(self.folder))
 
@@ -144,7 +139,7 @@ class FolderShelf:
 
         Raises ModelFileError.
         """
-        from baton.adapters.shelf.bundle import read_bundle
+        from baton.models.store.bundle import read_bundle
 
         return read_bundle(folder)
 
@@ -153,7 +148,7 @@ class FolderShelf:
 
         Raises ModelFileError.
         """
-        from baton.adapters.shelf.bundle import packed
+        from baton.models.store.bundle import packed
 
         return packed(folder, record)
 
@@ -162,7 +157,7 @@ class FolderShelf:
 
         Raises ConfigError and ModelFileError.
         """
-        from baton.adapters.shelf.bundle import write_bundle
+        from baton.models.store.bundle import write_bundle
 
         write_bundle(folder, records)
 
@@ -170,7 +165,7 @@ class FolderShelf:
         """Return the model files on this machine that aren't linked yet: other programs', and loose
         ones in the folder.
         """
-        from baton.adapters.shelf.foreign import find
+        from baton.models.store.external_models import find
 
         return find(self.folder, self._environ, self.held())
 

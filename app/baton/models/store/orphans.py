@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from baton.adapters.shelf.names import DRAFT, RECORD, is_id, is_made
-from baton.adapters.shelf.records import survey
-from baton.adapters.shelf.removing import delete
-from baton.adapters.shelf.writing import is_busy, is_file
-from baton.domain.errors import ConfigError
-from baton.domain.library import Record
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
+from baton.models.model_types import Record
+from baton.models.store.deletion import delete
+from baton.models.store.folder_changes import is_busy, is_file
+from baton.models.store.manifest import survey
+from baton.models.store.safe_names import DRAFT, RECORD, is_id, is_made
 
 
 def leftovers(folder: Path) -> Iterator[Path]:

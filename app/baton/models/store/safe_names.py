@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from baton.domain.errors import ConfigError
-from baton.domain.sanitise import one_line
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
 
 RECORD = "model.json"
 """The file in a model's folder that says what the model is."""

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.domain.answers import normal
+from baton.core.plan.short_answer import normal
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import RouterFileError
+from baton.routing.child import RouterFileError
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

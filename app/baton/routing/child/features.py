@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing.encoder import plain
+from baton.routing.child.encoder import plain
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z]")

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.encoder import WIDTH
-from baton.children.routing.features import NAMES
-from baton.children.routing.trees import Trees
-from baton.children.routing.workers import Abilities
-from baton.domain.routing import Candidate
+from baton.core.routing_types import Candidate
+from baton.routing.child import RouterFileError
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.features import NAMES
+from baton.routing.child.trees import Trees
+from baton.routing.child.unseen_models import Abilities
 
 Floats = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.encoder import WIDTH
-from baton.children.routing.features import NAMES
+from baton.routing.child import RouterFileError
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.features import NAMES
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]

@@ -1,6 +1,6 @@
 """The scorer: a child process that holds the trained router and answers in milliseconds.
 
-`python -m baton.children.scorer` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.routing.child.main` speaks frames on stdin and stdout. Frames to it:
 
     load      folder, learned (the person's own file, or null), threads
     estimate  id, text, candidates
@@ -28,12 +28,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baton.children import framing
-from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
-from baton.domain.routing import Candidate, Draft, Estimate, Rated
+from baton.core.routing_types import Candidate, Draft, Estimate, Rated
+from baton.ipc import frames
+from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
 
 if TYPE_CHECKING:
-    from baton.children.routing.model import RouterModel
+    from baton.routing.child.router_model import RouterModel
 
 _ACCELERATED = ("CUDAExecutionProvider", "CoreMLExecutionProvider", "DmlExecutionProvider")
 _CPU = "CPUExecutionProvider"
@@ -48,17 +48,17 @@ class Inbox:
     """What the front asks for, in its order; what it has taken back meanwhile is known."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
         self._cancelled: set[int] = set()
 
-    def put(self, frame: framing.Frame) -> None:
+    def put(self, frame: frames.Frame) -> None:
         """Take a frame; a cancellation is noted at once."""
         if frame["type"] == "cancel":
             self._cancelled.add(frame["id"])
         else:
             self._work.put(frame)
 
-    def get(self) -> framing.Frame:
+    def get(self) -> frames.Frame:
         """Return the next frame that asks for something."""
         return self._work.get()
 
@@ -84,7 +84,7 @@ class Scorer:
         while True:
             self._answer(self._inbox.get())
 
-    def _answer(self, frame: framing.Frame) -> None:
+    def _answer(self, frame: frames.Frame) -> None:
         number = frame.get("id", 0)
         if self._inbox.took_back(number):
             self._front.send("stopped", id=number)
@@ -105,7 +105,7 @@ class Scorer:
             message = f"The router failed on this ({type(error).__name__})."
             self._front.send("failed", id=number, error="WorkerError", message=message, hint="")
 
-    def _load(self, frame: framing.Frame) -> None:
+    def _load(self, frame: frames.Frame) -> None:
         available = _runs_on()
         folder, threads = Path(frame["folder"]), frame["threads"]
         learned = Path(frame["learned"]) if frame["learned"] else None
@@ -114,7 +114,7 @@ class Scorer:
         model, note = _load_with(folder, learned, threads)
 
         def load(provider: str) -> RouterModel:
-            from baton.children.routing.model import RouterModel
+            from baton.routing.child.router_model import RouterModel
 
             return RouterModel.load(folder, None if note else learned, threads, [provider, _CPU])
 
@@ -132,27 +132,27 @@ class Scorer:
             raise Failure("WorkerUnavailable", "The router isn't loaded.")
         return self._model
 
-    def _estimate(self, frame: framing.Frame) -> dict[str, Any]:
+    def _estimate(self, frame: frames.Frame) -> dict[str, Any]:
         return asdict(self._loaded.estimate(frame["text"], _candidates(frame)))
 
-    def _judge(self, frame: framing.Frame) -> dict[str, Any]:
+    def _judge(self, frame: frames.Frame) -> dict[str, Any]:
         drafts = [Draft(**draft) for draft in frame["drafts"]]
         estimate = Estimate(**frame["estimate"]) if frame["estimate"] else None
         judgement = self._loaded.judge(frame["text"], _candidates(frame), drafts, estimate)
         return asdict(judgement)
 
-    def _likeness(self, frame: framing.Frame) -> Sequence[Sequence[float]]:
+    def _likeness(self, frame: frames.Frame) -> Sequence[Sequence[float]]:
         return self._loaded.likeness(frame["texts"])
 
-    def _turns(self, frame: framing.Frame) -> Sequence[Sequence[float]]:
+    def _turns(self, frame: frames.Frame) -> Sequence[Sequence[float]]:
         return self._loaded.score_turns(frame["text"], frame["position"], frame["workers"])
 
-    def _learn(self, frame: framing.Frame) -> dict[str, Any]:
+    def _learn(self, frame: frames.Frame) -> dict[str, Any]:
         rated, self._rated = self._rated, []
         return asdict(self._loaded.learn(rated, Path(frame["target"])))
 
 
-_WORK: dict[str, Callable[[Scorer, framing.Frame], object]] = {
+_WORK: dict[str, Callable[[Scorer, frames.Frame], object]] = {
     "estimate": Scorer._estimate,
     "judge": Scorer._judge,
     "likeness": Scorer._likeness,
@@ -161,11 +161,11 @@ _WORK: dict[str, Callable[[Scorer, framing.Frame], object]] = {
 }
 
 
-def _candidates(frame: framing.Frame) -> list[Candidate]:
+def _candidates(frame: frames.Frame) -> list[Candidate]:
     return [Candidate(**candidate) for candidate in frame["candidates"]]
 
 
-def _rated(fields: framing.Frame) -> Rated:
+def _rated(fields: frames.Frame) -> Rated:
     return Rated(**{**fields, "worker": Candidate(**fields["worker"])})
 
 
@@ -174,7 +174,7 @@ def _runs_on() -> list[str]:
     try:
         import onnxruntime
 
-        import baton.children.routing.model  # noqa: F401 (numpy and tokenizers, in the same try)
+        import baton.routing.child.router_model  # noqa: F401 (numpy and tokenizers, in the same try)
     except Exception as error:  # a library that can't be loaded says so in many ways
         raise Failure(
             "WorkerUnavailable",
@@ -188,7 +188,7 @@ def _runs_on() -> list[str]:
 
 def _load_with(folder: Path, learned: Path | None, threads: int) -> tuple[RouterModel, str]:
     """Load the shipped router with what was learned; without it, and a sentence, if that fails."""
-    from baton.children.routing.model import RouterFileError, RouterModel
+    from baton.routing.child.router_model import RouterFileError, RouterModel
 
     note = ""
     if learned is not None:

@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.votes import Floats
-from baton.domain.naming import canonical
-from baton.domain.routing import Candidate, Learned, Rated
-from baton.durable import replacing
+from baton.core.model_names import canonical
+from baton.core.routing_types import Candidate, Learned, Rated
+from baton.platform.durable_files import replacing
+from baton.routing.child import RouterFileError
+from baton.routing.child.answer_votes import Floats
 
 FORMAT = 1
 

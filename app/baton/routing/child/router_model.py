@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from baton.children.routing import RouterFileError, learning
-from baton.children.routing.agreement import Agreement
-from baton.children.routing.encoder import WIDTH, Encoder, Vectors
-from baton.children.routing.features import NAMES, features
-from baton.children.routing.heads import Floats, Heads, Reading
-from baton.children.routing.kinds import KindHead
-from baton.children.routing.learning import Personal, Texts
-from baton.children.routing.lengths import LengthHead
-from baton.children.routing.turn_head import TurnHead
-from baton.domain.kind_lengths import TOKENS_P99
-from baton.domain.plan import KINDS
-from baton.domain.routing import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.core.plan.kind_lengths import TOKENS_P99
+from baton.core.plan.plan import KINDS
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement, Learned, Rated
+from baton.routing.child import RouterFileError, personal_offsets
+from baton.routing.child.encoder import WIDTH, Encoder, Vectors
+from baton.routing.child.features import NAMES, features
+from baton.routing.child.first_stage import Floats, Heads, Reading
+from baton.routing.child.length_head import LengthHead
+from baton.routing.child.personal_offsets import Personal, Texts
+from baton.routing.child.second_stage import Agreement
+from baton.routing.child.task_kind import KindHead
+from baton.routing.child.turn_head import TurnHead
 
 __all__ = ["RouterFileError", "RouterModel"]
 
@@ -131,12 +131,12 @@ class RouterModel:
     def score_turns(
         self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
     ) -> list[list[float]]:
-        """Return a row for each role of engine.turns: a score for each worker in it."""
+        """Return a row for each role of core.plan.turn_roles: a score for each worker in it."""
         return self._turns.scores(self.vectors([text])[0], position, workers)
 
     def learn(self, rated: Sequence[Rated], target: Path) -> Learned:
         """Refit on a person's labels and write `target`, if that is better than before."""
-        return learning.learn(self, rated, target)
+        return personal_offsets.learn(self, rated, target)
 
     def texts(self, texts: Sequence[str]) -> Texts:
         """Return what stage A sees of texts."""

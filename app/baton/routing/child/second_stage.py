@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.votes import (
+from baton.core.routing_types import Candidate, Draft, Estimate, Judgement
+from baton.routing.child import RouterFileError
+from baton.routing.child.answer_votes import (
     DRAFTS_MOST,
     Counts,
     Floats,
@@ -30,7 +31,6 @@ from baton.children.routing.votes import (
     kind_of,
     posterior,
 )
-from baton.domain.routing import Candidate, Draft, Estimate, Judgement
 
 FILE = "agreement.json"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from baton.children.routing import RouterFileError
-from baton.domain.plan import KINDS
+from baton.core.plan.plan import KINDS
+from baton.routing.child import RouterFileError
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""A linear head on the encoder: how well each worker would do in each role of `engine.turns`.
+"""A linear head on the encoder: how well each worker would do in each role of `core.plan.turn_roles`.
 
 Bilinear, as everybody has other workers: the score is s W w, with s the prompt's vector and the
 figures of the position, and w the figures of the worker.
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from baton.children.routing import RouterFileError
-from baton.children.routing.encoder import WIDTH, Vectors
-from baton.children.routing.heads import Floats
+from baton.routing.child import RouterFileError
+from baton.routing.child.encoder import WIDTH, Vectors
+from baton.routing.child.first_stage import Floats
 
 FILE = "turns.npz"
 ROLES, POSITION, WORKER = 3, 21, 10
-"""How many roles there are, and how many figures `engine.turns` gives of position and worker."""
+"""How many roles there are, and how many figures `core.plan.turn_roles` gives of position and worker."""
 
 SHAPE = (WIDTH + POSITION, ROLES, WORKER)
 
@@ -31,7 +31,7 @@ class TurnHead:
 
     @classmethod
     def plain(cls) -> TurnHead:
-        """Return a head whose scores are those of `engine.turns.scores_by_rule`."""
+        """Return a head whose scores are those of `core.plan.turn_roles.scores_by_rule`."""
         weights = np.zeros(SHAPE)
         turns = slice(WIDTH, WIDTH + 5)
         weights[turns, 1, 1] = 1.0

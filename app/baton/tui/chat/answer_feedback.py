@@ -6,11 +6,11 @@ from contextlib import suppress
 
 from textual import work
 
-from baton.domain.chat import Role, Turn, TurnStatus
-from baton.domain.errors import BatonError
-from baton.domain.signals import Signal, rating
-from baton.tui.screens.reading import ReadingScreen
-from baton.tui.widgets.turn import TurnView
+from baton.core.errors import BatonError
+from baton.core.feedback import Signal, rating
+from baton.core.messages import Role, Turn, TurnStatus
+from baton.tui.chat.conversation import ReadingScreen
+from baton.tui.widgets.turn_view import TurnView
 
 _WHOLE = (TurnStatus.DONE, TurnStatus.CUT)
 """Answers that were written to their end: what is done with others says nothing of them."""
@@ -86,7 +86,7 @@ class JudgingScreen(ReadingScreen):
             said = f"/learn {wanted} is not understood." if wanted else "Nothing can learn here."
             await self.transcript.note(f"{said} There are /learn, /learn undo and /learn forget.")
             return
-        from baton.engine.learning import told
+        from baton.routing.personalisation import told
 
         tutor = self.desk.tutor()
         if wanted:

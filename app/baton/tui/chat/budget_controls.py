@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from textual import work
 
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Room, Scope, Thrift
-from baton.domain.money import show_usd
-from baton.domain.prices import FREE
-from baton.engine.policy import check
-from baton.tui import money
-from baton.tui.desk import Desk
+from baton.core.errors import BatonError, ConfigError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Room, Scope, Thrift
+from baton.core.messages import Card
+from baton.core.money import show_usd
+from baton.core.prices import FREE
+from baton.core.run.policy import check
+from baton.tui import money_text
+from baton.tui.chat.prompt_input import WritingScreen
 from baton.tui.screens.overlay import Overlay
-from baton.tui.screens.writing import WritingScreen
+from baton.tui.services import Desk
 from baton.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from baton.tui.orders import SetCeiling
+    from baton.tui.budget_commands import SetCeiling
 
 NONE_STRONGER = (
     "There is no stronger worker here. A cloud worker can be entered in config.toml "
@@ -40,7 +40,7 @@ class SpendingScreen(WritingScreen):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._alarm = money.Alarm()
+        self._alarm = money_text.Alarm()
         self._spent = False
 
     def measure(self, spent: bool = False) -> None:
@@ -56,7 +56,7 @@ class SpendingScreen(WritingScreen):
             self.footer.say(str(error), 12)
             return
         spent, self._spent = self._spent, False
-        self.header.money = money.brief(standing)
+        self.header.money = money_text.brief(standing)
         for line in self._alarm.hear(standing, self.chat.id, spent):
             self.app.bell()
             await self.transcript.note(line)
@@ -81,22 +81,22 @@ class SpendingScreen(WritingScreen):
         if not words.strip():
             await self._show_money()
             return
-        from baton.tui import orders
+        from baton.tui import budget_commands
 
-        match orders.parse(words):
-            case orders.SetCeiling() as ceiling:
+        match budget_commands.parse(words):
+            case budget_commands.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
-            case orders.SetPolicy(policy=policy, here=here):
+            case budget_commands.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
-            case orders.SetPace(thrift=thrift):
+            case budget_commands.SetPace(thrift=thrift):
                 await self._set_pace(thrift)
                 await self.transcript.note(f"Pace of spending from now on: {thrift.told}.")
-            case orders.Release():
+            case budget_commands.Release():
                 await self._show_money(releasing=True)
         self.measure()
 
     async def _show_money(self, releasing: bool = False) -> None:
-        from baton.tui.screens.money import MoneyScreen
+        from baton.tui.screens.money_screen import MoneyScreen
 
         policy = None
         if self.chat.id is not None:
@@ -140,17 +140,17 @@ class SpendingScreen(WritingScreen):
     def _new_ceiling(self, order: SetCeiling) -> str:
         """Say what a changed ceiling comes to."""
         session = order.scope is Scope.SESSION
-        whose = "each conversation" if session else money.WHOSE[order.scope]
+        whose = "each conversation" if session else money_text.WHOSE[order.scope]
         said = f"There is no ceiling for {whose} any more."
         if order.amount is not None:
             said = f"At most {show_usd(order.amount)} for {whose} from now on."
         terms = self.desk.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {money.POLICIES[terms.policy]} (/budget policy)."
+        return f"{said} When to spend: {money_text.POLICIES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
-        orchestra, words = self.desk.orchestra, money.POLICIES[policy]
+        orchestra, words = self.desk.orchestra, money_text.POLICIES[policy]
         if policy is Policy.NEVER:
             self.keep_here()  # a run goes on under the policy with which it began
         if here:
@@ -173,7 +173,7 @@ class SpendingScreen(WritingScreen):
 
     async def _write(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change the settings' file; return what takes that back."""
-        from baton.settings import write
+        from baton.platform.settings import write
 
         return await asyncio.to_thread(write, self.desk.config, changes)
 
@@ -201,7 +201,7 @@ class SpendingScreen(WritingScreen):
 
     def action_egress(self) -> None:
         """Show everything that left this machine."""
-        from baton.tui.screens.egress import EgressScreen
+        from baton.tui.screens.egress_screen import EgressScreen
 
         self.app.push_screen(EgressScreen(self.desk.ledger))
 

@@ -10,22 +10,22 @@ from textual import work
 from textual.app import ComposeResult
 from textual.widget import Widget
 
-from baton.domain.chat import Prompt as Asked
-from baton.domain.errors import BatonError
-from baton.domain.events import Offered
-from baton.domain.sanitise import one_line
-from baton.domain.signals import Signal
-from baton.domain.view import RunView
-from baton.engine.meter import uninterrupted
-from baton.engine.ports import Question
-from baton.tui import keys
-from baton.tui.desk import Desk
-from baton.tui.facts import name_of, told_offer
-from baton.tui.playing import Chat, Pending, Player
-from baton.tui.screens.advising import AdvisingScreen
-from baton.tui.screens.presenter import Presenter
-from baton.tui.widgets.question import ChoiceView, QuestionLine, QuestionView, ask_with
-from baton.tui.widgets.turn import TurnView
+from baton.core.errors import BatonError
+from baton.core.events import Offered
+from baton.core.feedback import Signal
+from baton.core.messages import Prompt as Asked
+from baton.core.ports import Question
+from baton.core.run.metered_worker import uninterrupted
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView
+from baton.tui import key_bindings
+from baton.tui.answer_summary import name_of, told_offer
+from baton.tui.chat.onboarding import AdvisingScreen
+from baton.tui.chat.run_presenter import Presenter
+from baton.tui.prompt_queue import Chat, Pending, Player
+from baton.tui.services import Desk
+from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, ask_with
+from baton.tui.widgets.turn_view import TurnView
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
 
@@ -43,7 +43,7 @@ DELETED_SECONDS = 24 * 3600
 class ChatScreen(AdvisingScreen):
     """Where prompts are answered: opens conversations, plays prompts and puts questions."""
 
-    BINDINGS = keys.CHAT
+    BINDINGS = key_bindings.CHAT
     AUTO_FOCUS = "Prompt"
 
     def __init__(self, desk: Desk) -> None:
@@ -82,7 +82,7 @@ class ChatScreen(AdvisingScreen):
         self.resume_downloads()
         self.desk.warm_cloud()
         import baton.tui.widgets.answer
-        import baton.tui.widgets.offer  # noqa: F401 (so that the first answer needn't wait)
+        import baton.tui.widgets.offer_card  # noqa: F401 (so that the first answer needn't wait)
 
     def describe(self) -> None:
         """Show in the header what conversation this is, and that a worker elsewhere answers it."""
@@ -382,7 +382,7 @@ class ChatScreen(AdvisingScreen):
     @work(group="overlay", exclusive=True)
     async def action_conversations(self, words: str = "") -> None:
         """Find an earlier conversation, and open it."""
-        from baton.tui.screens.conversations import ConversationsScreen
+        from baton.tui.screens.conversations_screen import ConversationsScreen
 
         chosen = await self.app.push_screen_wait(
             ConversationsScreen(self.desk.store, self.export, words)

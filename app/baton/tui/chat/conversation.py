@@ -9,21 +9,21 @@ from pathlib import Path
 from textual import on, work
 from textual.screen import Screen
 
-from baton.domain.chat import Role, Turn
-from baton.domain.errors import BatonError
-from baton.domain.labels import Label
-from baton.domain.ledger import Status
-from baton.domain.sanitise import one_line
-from baton.domain.signals import rating
-from baton.domain.view import RunView
-from baton.tui import exports
-from baton.tui.desk import Desk
-from baton.tui.facts import Facts, Roster, facts_of, without_released
-from baton.tui.playing import Chat, context_used, replay
-from baton.tui.widgets.footer import Footer
-from baton.tui.widgets.header import Header
+from baton.core.errors import BatonError
+from baton.core.feedback import rating
+from baton.core.labels import Label
+from baton.core.ledger_types import Status
+from baton.core.messages import Role, Turn
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView
+from baton.tui import conversation_export
+from baton.tui.answer_summary import Facts, Roster, facts_of, without_released
+from baton.tui.prompt_queue import Chat, context_used, replay
+from baton.tui.services import Desk
+from baton.tui.widgets.footer_line import Footer
+from baton.tui.widgets.header_line import Header
 from baton.tui.widgets.transcript import Transcript
-from baton.tui.widgets.turn import TurnView
+from baton.tui.widgets.turn_view import TurnView
 
 
 class ReadingScreen(Screen[None]):
@@ -115,7 +115,7 @@ class ReadingScreen(Screen[None]):
 
     def action_copy_code(self) -> None:
         """Copy the next code block of the selected message, from its source."""
-        from baton.tui.markdown import code_blocks
+        from baton.tui.markdown_text import code_blocks
 
         if (view := self.transcript.selected) is None:
             return
@@ -145,7 +145,7 @@ class ReadingScreen(Screen[None]):
     @work(group="why")
     async def action_why(self) -> None:
         """Show how the selected answer came about."""
-        from baton.tui.screens.workflow import WorkflowScreen
+        from baton.tui.screens.workflow_screen import WorkflowScreen
 
         view = self.transcript.selected
         if view is None or view.turn.role is not Role.ASSISTANT:
@@ -189,7 +189,7 @@ class ReadingScreen(Screen[None]):
     @work(group="rename")
     async def action_rename(self, title: str = "") -> None:
         """Give the conversation another title."""
-        from baton.tui.screens.rename import RenameScreen
+        from baton.tui.screens.rename_screen import RenameScreen
 
         if self.chat.id is None:
             self.footer.say("there is nothing to rename yet")
@@ -211,12 +211,12 @@ class ReadingScreen(Screen[None]):
 
     async def export(self, conversation: str, path: str = "") -> str:
         """Save a conversation and return the sentence that says where it is."""
-        from baton.domain.transcript import to_markdown
+        from baton.core.markdown_export import to_markdown
 
         found = await self.desk.store.conversation(conversation)
         text = to_markdown(found, await self.desk.store.thread(conversation))
-        target = exports.target(path, self.desk.exports, found.title)
-        await asyncio.to_thread(exports.save, target, text)
+        target = conversation_export.target(path, self.desk.exports, found.title)
+        await asyncio.to_thread(conversation_export.save, target, text)
         return f"Saved as {_short(target)}."
 
     async def action_private(self, state: str = "on") -> None:

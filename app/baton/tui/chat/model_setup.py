@@ -8,15 +8,15 @@ from functools import partial
 
 from textual import work
 
-from baton.domain.errors import BatonError, WorkerUnavailable
-from baton.domain.library import Held, State
-from baton.domain.sanitise import one_line
-from baton.tui import downloads
-from baton.tui.advice import STICK, listed
-from baton.tui.desk import Desk
-from baton.tui.downloads import Downloads
-from baton.tui.screens.conducting import ConductingScreen
+from baton.core.errors import BatonError, WorkerUnavailable
+from baton.core.sanitiser import one_line
+from baton.models.model_types import Held, State
+from baton.tui import background_downloads
+from baton.tui.background_downloads import Downloads
+from baton.tui.chat.plan_controls import ConductingScreen
+from baton.tui.recommendation_text import STICK, listed
 from baton.tui.screens.overlay import Overlay
+from baton.tui.services import Desk
 
 TOGETHER_SECONDS = 3.0
 """Downloads that fail for want of a network within that time are told of in one sentence."""
@@ -53,7 +53,7 @@ class EquippingScreen(ConductingScreen):
     @work(group="want")
     async def action_pull(self, model: str = "") -> None:
         """Have a model fetched, by its name in the catalogue or at a hub."""
-        from baton.tui.screens.getting import wanted
+        from baton.tui.screens.pull_dialog import wanted
 
         if self.desk.library is None or self.downloads is None:
             await self.transcript.note(NO_LIBRARY)
@@ -107,7 +107,7 @@ class EquippingScreen(ConductingScreen):
     def downloads_changed(self) -> None:
         """Show what is on its way where nothing else is said."""
         if self.downloads is not None and self.is_mounted:
-            self.footer.beside = downloads.told(self.downloads.coming)
+            self.footer.beside = background_downloads.told(self.downloads.coming)
 
     async def arrived(self, held: Held) -> None:
         """Let a model take over that is here now."""
@@ -209,7 +209,7 @@ class EquippingScreen(ConductingScreen):
     @work(group="overlay", exclusive=True)
     async def action_models(self, worker: str = "", *, at_best: bool = False) -> None:
         """See the models, if wanted from the best on, and choose who answers from here on."""
-        from baton.tui.screens.models import ModelsScreen
+        from baton.tui.screens.models_screen import ModelsScreen
 
         if not worker:
             chosen = await self.app.push_screen_wait(ModelsScreen(self, at_best=at_best))

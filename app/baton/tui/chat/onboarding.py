@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from textual import work
 
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.engine.roles import STARTER, recommended_roles
-from baton.tui.advice import (
+from baton.core.byte_format import show_size
+from baton.core.errors import BatonError
+from baton.core.model_roles import STARTER, recommended_roles
+from baton.core.sanitiser import one_line
+from baton.tui.chat.model_setup import NO_LIBRARY, EquippingScreen
+from baton.tui.recommendation_text import (
     CHOOSE,
     DOWNLOAD,
     LATER,
@@ -25,15 +26,14 @@ from baton.tui.advice import (
     told,
     told_foreign,
 )
-from baton.tui.desk import Desk
-from baton.tui.screens.equipping import NO_LIBRARY, EquippingScreen
+from baton.tui.services import Desk
 
 if TYPE_CHECKING:
-    from baton.domain.chat import Prompt
-    from baton.engine.library import Library
-    from baton.engine.ports import Choice
-    from baton.engine.recommend import Recommendation
-    from baton.tui.widgets.advice import AdviceView
+    from baton.core.messages import Prompt
+    from baton.core.ports import Choice
+    from baton.models.library import Library
+    from baton.models.recommendation import Recommendation
+    from baton.tui.widgets.recommendation_view import AdviceView
     from baton.tui.widgets.transcript import Notice
 
 MEASURED_SECONDS = 2.0
@@ -110,7 +110,7 @@ class AdvisingScreen(EquippingScreen):
         `text` comes before that. The speed is measured while nobody waits for an answer. Without
         `follow`, whoever reads further up stays there.
         """
-        from baton.tui.widgets.advice import AdviceView
+        from baton.tui.widgets.recommendation_view import AdviceView
 
         await self._drop_advice()
         view = self.advice = AdviceView(f"{text}\n{LOOKING}".strip())
@@ -121,7 +121,7 @@ class AdvisingScreen(EquippingScreen):
             view.say(f"{text}\n{error}".strip())
 
     async def _fill_advice(self, view: AdviceView, text: str) -> None:
-        from baton.engine.speed import measure
+        from baton.workers.local.speed_benchmark import measure
 
         library = self.desk.library
         assert library is not None
@@ -198,7 +198,7 @@ class AdvisingScreen(EquippingScreen):
     @work(exclusive=True, group="want")
     async def _fetch_advised(self, view: AdviceView) -> None:
         """Have all of a recommended set fetched."""
-        from baton.tui.screens.getting import wanted
+        from baton.tui.screens.pull_dialog import wanted
 
         found, library, coming = self._advised, self.desk.library, self.downloads
         if found is None or library is None or coming is None:

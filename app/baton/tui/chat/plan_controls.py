@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from textual import work
 
-from baton.domain.chat import Prompt as Asked
-from baton.domain.chat import Role
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
-from baton.engine.ports import Choice, Question
-from baton.tui.desk import Desk
-from baton.tui.playing import Chat, Pending
-from baton.tui.screens.spending import SpendingScreen
-from baton.tui.screens.writing import read_mentions
+from baton.core.errors import BatonError
+from baton.core.messages import Prompt as Asked
+from baton.core.messages import Role
+from baton.core.ports import Choice, Question
+from baton.core.sanitiser import one_line
+from baton.tui.chat.budget_controls import SpendingScreen
+from baton.tui.chat.prompt_input import read_mentions
+from baton.tui.prompt_queue import Chat, Pending
+from baton.tui.services import Desk
 
 if TYPE_CHECKING:
-    from baton.domain.plan import Plan
+    from baton.core.plan.plan import Plan
 
 MODES = {
     "auto": "local first, with help and plans where they are needed",
@@ -84,7 +84,7 @@ class ConductingScreen(SpendingScreen):
 
     async def action_strategy(self, name: str = "") -> None:
         """Choose the strategy from here on, or list what there is."""
-        from baton.engine.strategies import STRATEGIES
+        from baton.core.strategies import STRATEGIES
 
         workflows = await asyncio.to_thread(lambda: sorted(self.desk.orchestra.templates()))
         wanted = name.strip()
@@ -112,7 +112,7 @@ class ConductingScreen(SpendingScreen):
     @work(group="why")
     async def action_route(self) -> None:
         """Say in a sentence why the selected answer, or the newest, came about as it did."""
-        from baton.tui.workflow import told_route
+        from baton.tui.workflow_text import told_route
 
         view = self.transcript.selected
         if view is None or view.turn.role is not Role.ASSISTANT:
@@ -146,7 +146,7 @@ class ConductingScreen(SpendingScreen):
 
     async def edit_plan(self, plan: Plan) -> Plan | None:
         """Return a plan changed in the person's own editor, or None where it stays as it was."""
-        from baton.engine import templates
+        from baton.core.plan import templates
 
         text: str | None = templates.write(plan)
         while text is not None and (text := await self.edited(text, "plan.toml")) is not None:

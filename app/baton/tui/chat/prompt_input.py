@@ -6,16 +6,16 @@ import asyncio
 
 from textual import on, work
 
-from baton.domain.chat import Attachment
-from baton.domain.chat import Prompt as Asked
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
-from baton.domain.signals import Signal
-from baton.tui import commands
-from baton.tui.desk import Desk
-from baton.tui.screens.judging import JudgingScreen
+from baton.core.errors import BatonError
+from baton.core.feedback import Signal
+from baton.core.messages import Attachment
+from baton.core.messages import Prompt as Asked
+from baton.core.sanitiser import one_line
+from baton.tui import slash_commands
+from baton.tui.chat.answer_feedback import JudgingScreen
+from baton.tui.services import Desk
 from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.prompt import Prompt
+from baton.tui.widgets.prompt_area import Prompt
 from baton.tui.widgets.transcript import Transcript
 
 
@@ -51,7 +51,7 @@ class WritingScreen(JudgingScreen):
             self.go_on()
             return
         try:
-            if (typed := commands.parse(text)) is not None:
+            if (typed := slash_commands.parse(text)) is not None:
                 if not await self._command(typed):
                     self.composer.put_before(Asked(text))
                 return
@@ -65,22 +65,22 @@ class WritingScreen(JudgingScreen):
             self.note(self.answer_to(edited), Signal.EDITED)
         self.composer.sent()
         after = None if edited is None else edited.parent or ""
-        asked = Asked(commands.unescaped(text), (*pasted, *files))
+        asked = Asked(slash_commands.unescaped(text), (*pasted, *files))
         self.play(asked, after=after, worker=worker)
 
-    async def _command(self, typed: commands.Typed) -> bool:
+    async def _command(self, typed: slash_commands.Typed) -> bool:
         """Do what was typed as a command; tell whether there is such a one."""
-        found = commands.matching(typed.name)
+        found = slash_commands.matching(typed.name)
         if len(found) != 1:
             what = "could be several commands" if found else "is no command"
             self.footer.say(f"/{one_line(typed.name, 30)} {what}")
-            hint = commands.hint(typed.name)
+            hint = slash_commands.hint(typed.name)
             await self.transcript.note(f"/{typed.name} {what}{hint}", error=True)
             return False
         await self.perform(found[0], typed.argument)
         return True
 
-    async def perform(self, command: commands.Command, argument: str = "") -> None:
+    async def perform(self, command: slash_commands.Command, argument: str = "") -> None:
         """Do what a command says; some need a message."""
         if not self.check_action(command.action, ()):
             self.footer.say("there is no message here yet")
@@ -140,11 +140,11 @@ class WritingScreen(JudgingScreen):
         """Return a text changed in the person's own editor, or None where it stays as it was."""
         from textual.app import SuspendNotSupported
 
-        from baton.tui import editor
+        from baton.tui import external_editor
 
         try:
             with self.app.suspend():
-                changed = editor.edit(text, name)
+                changed = external_editor.edit(text, name)
         except SuspendNotSupported:
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:
@@ -160,6 +160,6 @@ def read_mentions(text: str) -> tuple[Attachment, ...]:
     """Read the files that a prompt names. Raises ConfigError."""
     if "@" not in text:
         return ()
-    from baton.adapters.files import mentions, read_attachment
+    from baton.workers.attachments import mentions, read_attachment
 
     return tuple(read_attachment(path) for path in mentions(text))

@@ -7,22 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from baton.domain.chat import TurnStatus
-from baton.domain.errors import BatonError
-from baton.domain.events import Decision
-from baton.domain.labels import strictest
-from baton.domain.view import RunView, doing
-from baton.engine.policy import may_use
-from baton.engine.ports import Choice, Place, Question
-from baton.tui.facts import author_of, charge_warnings, facts_of, parts_of
-from baton.tui.playing import Follower, Pending, context_used
+from baton.core.errors import BatonError
+from baton.core.events import Decision
+from baton.core.labels import strictest
+from baton.core.messages import TurnStatus
+from baton.core.ports import Choice, Place, Question
+from baton.core.run.policy import may_use
+from baton.core.view import RunView, doing
+from baton.tui.answer_summary import author_of, charge_warnings, facts_of, parts_of
+from baton.tui.prompt_queue import Follower, Pending, context_used
 from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.turn import TurnView
+from baton.tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
-    from baton.domain.plan import Plan
-    from baton.engine.run import Run
-    from baton.tui.screens.chat import ChatScreen
+    from baton.core.plan.plan import Plan
+    from baton.core.run.run import Run
+    from baton.tui.chat.chat_screen import ChatScreen
 
 EDIT = "edit"
 """The choice that changes a plan, or a prompt, before anything is sent."""

@@ -6,10 +6,10 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from baton.domain.sanitise import sanitise
-from baton.engine.ports import Choice
+from baton.core.ports import Choice
+from baton.core.sanitiser import sanitise
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.question import ChoiceView
+from baton.tui.widgets.question_view import ChoiceView
 
 NO = Choice("no", "Leave it")
 

@@ -13,13 +13,13 @@ from textual.timer import Timer
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from baton.adapters.store import Store
-from baton.domain.errors import BatonError
-from baton.domain.history import Conversation, Hit
-from baton.domain.sanitise import one_line, sanitise
-from baton.tui import keys
+from baton.core.errors import BatonError
+from baton.core.history_types import Conversation, Hit
+from baton.core.sanitiser import one_line, sanitise
+from baton.history import Store
+from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
-from baton.tui.screens.rename import RenameScreen
+from baton.tui.screens.rename_screen import RenameScreen
 
 PAUSE = 0.12
 """After how many seconds without typing a search begins."""
@@ -41,7 +41,7 @@ class Found:
 class ConversationsScreen(Overlay[Found]):
     """Lists conversations, or the turns that match; returns the one to open."""
 
-    BINDINGS = keys.CONVERSATIONS
+    BINDINGS = key_bindings.CONVERSATIONS
     HEADING = "Conversations"
 
     def __init__(self, store: Store, exporting: Exporter, words: str = "") -> None:

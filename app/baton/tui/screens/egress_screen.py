@@ -11,16 +11,16 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.domain.errors import BatonError
-from baton.domain.ledger import Egress
-from baton.domain.sanitise import one_line
-from baton.tui import keys
-from baton.tui.money import charge_words
+from baton.core.errors import BatonError
+from baton.core.ledger_types import Egress
+from baton.core.sanitiser import one_line
+from baton.tui import key_bindings
+from baton.tui.money_text import charge_words
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.plain import Plain
+from baton.tui.widgets.text_view import Plain
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
+    from baton.money import Ledger
 
 GONE = (
     "What was sent is not kept any more: its conversation was deleted, or kept no history. "
@@ -31,7 +31,7 @@ GONE = (
 class EgressScreen(Overlay[None]):
     """Lists what left, of one run or of all; Enter shows one request."""
 
-    BINDINGS = keys.EGRESS
+    BINDINGS = key_bindings.EGRESS
     HEADING = "What left this machine"
 
     def __init__(self, ledger: Ledger, run: str | None = None) -> None:

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from baton.tui import commands, keys
+from baton.tui import key_bindings, slash_commands
 from baton.tui.screens.overlay import Overlay
 
 COLUMN = 20
@@ -32,11 +32,11 @@ class HelpScreen(Overlay[None]):
         """Lay out a group of keys for every part of the app, and the commands."""
         with VerticalScroll():
             yield Static(Content.styled(NAMES, "$muted"))
-            for name, bindings in keys.GROUPS.items():
+            for name, bindings in key_bindings.GROUPS.items():
                 yield Static(self._group(name, bindings))
             lines = [
                 _line(f"/{command.name} {command.takes}".strip(), command.words)
-                for command in commands.COMMANDS
+                for command in slash_commands.COMMANDS
             ]
             yield Static(_titled("Commands, typed as a prompt", lines))
             lines = [
@@ -50,7 +50,7 @@ class HelpScreen(Overlay[None]):
         lines = []
         for binding in bindings:
             assert isinstance(binding, Binding)
-            line = _line(keys.shown(binding, self._keymap), binding.tooltip)
+            line = _line(key_bindings.shown(binding, self._keymap), binding.tooltip)
             lines.append(Content.assemble(line, (f"  {binding.id or ''}", "$muted")))
         return _titled(name, lines)
 

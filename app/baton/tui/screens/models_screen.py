@@ -14,24 +14,33 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.domain.catalogue import Role
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError
-from baton.domain.fit import Verdict
-from baton.domain.library import State
-from baton.domain.sanitise import one_line, sanitise
-from baton.domain.sizes import show_size
-from baton.engine.roles import STARTER
-from baton.tui import downloads, keys, models
-from baton.tui.model import BAR, READABLE, SHORT_BAR, bar, cost, details, fetchable, shown_card
-from baton.tui.models import Row, Stock
-from baton.tui.screens.confirm import ConfirmScreen
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import Role
+from baton.core.errors import BatonError
+from baton.core.messages import Card
+from baton.core.model_roles import STARTER
+from baton.core.sanitiser import one_line, sanitise
+from baton.gguf.memory_fit import Verdict
+from baton.models.model_types import State
+from baton.tui import background_downloads, key_bindings, model_table
+from baton.tui.model_details import (
+    BAR,
+    READABLE,
+    SHORT_BAR,
+    bar,
+    cost,
+    details,
+    fetchable,
+    shown_card,
+)
+from baton.tui.model_table import Row, Stock
+from baton.tui.screens.confirm_screen import ConfirmScreen
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
-    from baton.tui.downloads import Coming
-    from baton.tui.screens.equipping import EquippingScreen
+    from baton.models.library import Library
+    from baton.tui.background_downloads import Coming
+    from baton.tui.chat.model_setup import EquippingScreen
 
 TICK_SECONDS = 0.5
 """How often what is loaded and what is on its way is looked at again."""
@@ -40,7 +49,7 @@ TICK_SECONDS = 0.5
 class ModelsScreen(Overlay[str]):
     """Shows a table of models and returns the id of the worker that is to answer."""
 
-    BINDINGS = keys.MODELS
+    BINDINGS = key_bindings.MODELS
     HEADING = "Models"
 
     def __init__(self, chat: EquippingScreen, *, at_best: bool = False) -> None:
@@ -140,7 +149,7 @@ class ModelsScreen(Overlay[str]):
                 self._stock,
                 verdicts=verdicts,
                 recommended=picks,
-                paces=models.paces(self._stock.entries, machine, starter),
+                paces=model_table.paces(self._stock.entries, machine, starter),
                 disk=machine.disk,
             )
         )
@@ -169,12 +178,12 @@ class ModelsScreen(Overlay[str]):
         if not self.is_open or not self.size.width:
             return
         table, coming = self.query_one(OptionList), self._coming
-        columns = models.Columns(table.scrollable_content_region.width - 2)
-        here = models.rows_here(self._stock, coming, self._chat.worker, self._resident)
+        columns = model_table.Columns(table.scrollable_content_region.width - 2)
+        here = model_table.rows_here(self._stock, coming, self._chat.worker, self._resident)
         groups = {
             "": here,
-            models.OTHERS: models.rows_foreign(self._stock, coming),
-            models.MORE: models.rows_offered(
+            model_table.OTHERS: model_table.rows_foreign(self._stock, coming),
+            model_table.MORE: model_table.rows_offered(
                 self._stock, [row.key for row in here], whole=self._whole
             ),
         }
@@ -190,7 +199,7 @@ class ModelsScreen(Overlay[str]):
         self._put("#columns", columns.heading().stylize("$muted"))
         self._show_coming(coming, BAR if columns.wide else SHORT_BAR)
         memory = self._desk.orchestra.memory
-        self.footer.status = models.totals(self._stock, memory, wide=columns.wide)
+        self.footer.status = model_table.totals(self._stock, memory, wide=columns.wide)
         self._describe()
 
     def _draw(self, table: OptionList, lines: dict[str, Content]) -> None:
@@ -206,7 +215,7 @@ class ModelsScreen(Overlay[str]):
                 Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
             )
             key = (before.id if before is not None else None) or self._chat.worker
-            self._point_at(models.called_now(self._rows, key), place)
+            self._point_at(model_table.called_now(self._rows, key), place)
             table.scroll_to(y=top, animate=False, immediate=True)
             table.scroll_to_highlight()
         self._lines = lines
@@ -223,7 +232,7 @@ class ModelsScreen(Overlay[str]):
 
     def _show_coming(self, coming: dict[str, Coming], length: int) -> None:
         """Draw a bar for each model on its way."""
-        bars = [bar(one, length) for one in coming.values()][: downloads.SIDE_BY_SIDE]
+        bars = [bar(one, length) for one in coming.values()][: background_downloads.SIDE_BY_SIDE]
         self._put("#coming", Content("\n").join(bars))
         self.query_one("#coming").display = bool(bars)
 
@@ -246,7 +255,7 @@ class ModelsScreen(Overlay[str]):
     @work(exclusive=True, group="closer")
     async def _look_closer(self, row: Row) -> None:
         """Find out what a model is good at, and whether one that is here fits now."""
-        from baton.engine.mastery import in_short
+        from baton.core.plan.skill_table import in_short
 
         if (card := shown_card(row)) is None:
             return
@@ -330,7 +339,7 @@ class ModelsScreen(Overlay[str]):
     @work(group="fetch")
     async def action_fetch(self) -> None:
         """Download a model of the catalogue, or one whose file is lost."""
-        from baton.tui.screens.getting import wanted
+        from baton.tui.screens.pull_dialog import wanted
 
         row = self._row
         if row is None or self._downloads is None or not fetchable(row):
@@ -403,7 +412,7 @@ class ModelsScreen(Overlay[str]):
     @work(group="change")
     async def action_role(self) -> None:
         """Choose what a worker does from now on."""
-        from baton.tui.screens.roles import RoleScreen
+        from baton.tui.screens.role_screen import RoleScreen
 
         row = self._row
         if row is None or row.card is None:

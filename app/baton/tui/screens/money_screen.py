@@ -13,18 +13,18 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from baton.domain.errors import BatonError
-from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, Thrift, UsageRow
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line, sanitise
-from baton.tui import keys, money
-from baton.tui.screens.confirm import ConfirmScreen
-from baton.tui.screens.egress import EgressScreen
+from baton.core.errors import BatonError
+from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Thrift, UsageRow
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line, sanitise
+from baton.tui import key_bindings, money_text
+from baton.tui.screens.confirm_screen import ConfirmScreen
+from baton.tui.screens.egress_screen import EgressScreen
 from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
-    from baton.engine.orchestra import Orchestra
+    from baton.core.run.orchestra import Orchestra
+    from baton.money import Ledger
 
 BAR = 24
 NAMES = {
@@ -48,7 +48,7 @@ class MoneyScreen(Overlay[None]):
     With `releasing` it asks at once whether all unconfirmed charges are to be released.
     """
 
-    BINDINGS = keys.MONEY
+    BINDINGS = key_bindings.MONEY
     HEADING = "Money"
 
     def __init__(
@@ -110,7 +110,7 @@ class MoneyScreen(Overlay[None]):
         ]
         self.query_one("#sums", Static).update(Content("\n").join(lines))
         self._list()
-        self.footer.status = money.brief(standing) or "nothing spent"
+        self.footer.status = money_text.brief(standing) or "nothing spent"
         self.refresh_bindings()
 
     def _list(self) -> None:
@@ -118,16 +118,16 @@ class MoneyScreen(Overlay[None]):
         listing.clear_options()
         listing.add_options(Option(_describe(charge)) for charge in self._unconfirmed)
         listing.display = title.display = bool(self._unconfirmed)
-        title.update(money.sum_of(self._unconfirmed))
+        title.update(money_text.sum_of(self._unconfirmed))
         if self._unconfirmed:
             listing.highlighted = 0
             listing.focus()
 
     def _rules(self, standing: Standing) -> list[Content]:
         """Say when money is spent, and what keeps it from being."""
-        words = money.POLICIES[self._orchestra.terms.policy]
+        words = money_text.POLICIES[self._orchestra.terms.policy]
         if self._policy is not None:
-            words += f" (in this conversation: {money.POLICIES[self._policy]})"
+            words += f" (in this conversation: {money_text.POLICIES[self._policy]})"
         pace = self._orchestra.pacer.thrift
         lines = [
             Content.assemble(("When to spend: ", "$muted"), words),
@@ -161,7 +161,7 @@ class MoneyScreen(Overlay[None]):
     @work(group="change")
     async def _release(self, charges: Sequence[Charge]) -> None:
         what = "Release" if len(charges) == 1 else "Release them all"
-        text = f"{money.sum_of(charges)}.\n{RELEASE}"
+        text = f"{money_text.sum_of(charges)}.\n{RELEASE}"
         heading = "Release what was not charged?"
         if not await self.app.push_screen_wait(ConfirmScreen(heading, text, what)):
             return
@@ -203,7 +203,7 @@ def _ceilings(standing: Standing) -> list[Content]:
         lines.append(
             Content.assemble((f"{NAMES[room.scope]:<19}", "bold"), *_bar(room), f"  {amount}")
         )
-        lines.append(Content.styled(f"{'':<19}{money.told(room)}", "$muted"))
+        lines.append(Content.styled(f"{'':<19}{money_text.told(room)}", "$muted"))
     return lines
 
 

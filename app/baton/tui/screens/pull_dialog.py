@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from baton.domain.catalogue import Role
-from baton.domain.library import Held
-from baton.tui.screens.confirm import ConfirmScreen
+from baton.core.catalogue_types import Role
+from baton.models.model_types import Held
+from baton.tui.screens.confirm_screen import ConfirmScreen
 
 if TYPE_CHECKING:
-    from baton.engine.library import Library
-    from baton.engine.stock import NeedsAgreement
+    from baton.models.library import Library
+    from baton.models.library_state import NeedsAgreement
 
 
 async def wanted(
@@ -24,7 +24,7 @@ async def wanted(
     A licence that isn't a free one must be agreed to, and a model that won't fit insisted on. To be
     called in a worker of the app's, since it may wait for the person. Raises BatonError.
     """
-    from baton.engine.stock import DoesNotFit, NeedsAgreement
+    from baton.models.library_state import DoesNotFit, NeedsAgreement
 
     agreed = force = False
     while True:

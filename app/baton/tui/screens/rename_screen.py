@@ -5,15 +5,15 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.widgets import Input
 
-from baton.domain.sanitise import one_line
-from baton.tui import keys
+from baton.core.sanitiser import one_line
+from baton.tui import key_bindings
 from baton.tui.screens.overlay import Overlay
 
 
 class RenameScreen(Overlay[str]):
     """Asks for a title and returns it."""
 
-    BINDINGS = keys.RENAME
+    BINDINGS = key_bindings.RENAME
     HEADING = "Rename the conversation"
 
     def __init__(self, title: str) -> None:

@@ -8,11 +8,11 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from baton.domain.catalogue import Role
-from baton.domain.sanitise import one_line
-from baton.engine.ports import Choice
+from baton.core.catalogue_types import Role
+from baton.core.ports import Choice
+from baton.core.sanitiser import one_line
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.question import ChoiceView
+from baton.tui.widgets.question_view import ChoiceView
 
 WORDS = {
     Role.CHAT: "Chat: answers unless another one suits a prompt better",

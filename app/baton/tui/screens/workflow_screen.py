@@ -10,15 +10,15 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import OptionList, Static
 
-from baton.domain.sanitise import one_line
-from baton.domain.view import RunView, StepView
-from baton.tui import keys, workflow
-from baton.tui.facts import Roster
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
+from baton.tui import key_bindings, workflow_text
+from baton.tui.answer_summary import Roster
 from baton.tui.screens.overlay import Overlay
-from baton.tui.widgets.plain import Plain
+from baton.tui.widgets.text_view import Plain
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
+    from baton.money import Ledger
 
 REFRESH_SECONDS = 0.25
 
@@ -47,7 +47,7 @@ class WorkflowScreen(Overlay[None]):
     `answer` is the answer's text, which the events of a run with one step don't hold.
     """
 
-    BINDINGS = keys.WORKFLOW
+    BINDINGS = key_bindings.WORKFLOW
     HEADING = "Why this way"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 (as in Textual)
 
@@ -103,13 +103,13 @@ class WorkflowScreen(Overlay[None]):
 
     def _fill(self) -> None:
         run, roster = self._run, self._roster
-        self._summary.update(workflow.summary(run, roster))
-        totals = workflow.totals(run, roster)
+        self._summary.update(workflow_text.summary(run, roster))
+        totals = workflow_text.totals(run, roster)
         self._totals.update(totals)
         self._totals.display = bool(totals.plain)
         self._steps.display = bool(run.steps)
         width = self._steps.scrollable_content_region.width - 2
-        rows = [workflow.row(step, run, roster, width) for step in run.steps]
+        rows = [workflow_text.row(step, run, roster, width) for step in run.steps]
         for index, row in enumerate(rows):
             if index >= self._steps.option_count:
                 self._steps.add_option(row)
@@ -143,7 +143,7 @@ class WorkflowScreen(Overlay[None]):
     def _show(self) -> None:
         if (step := self._step) is not None:
             text = self._text(step.number)
-            self._detail.update(workflow.detail(step, self._run, text, self._roster))
+            self._detail.update(workflow_text.detail(step, self._run, text, self._roster))
             if self._run.status == "running" and text and not step.is_over:
                 self._scroll.scroll_end(animate=False)
 
@@ -183,7 +183,7 @@ class WorkflowScreen(Overlay[None]):
 
     def action_egress(self) -> None:
         """Show what this run sent."""
-        from baton.tui.screens.egress import EgressScreen
+        from baton.tui.screens.egress_screen import EgressScreen
 
         if (started := self._run.started) is not None:
             self.app.push_screen(EgressScreen(self._ledger, started.run))
@@ -192,7 +192,7 @@ class WorkflowScreen(Overlay[None]):
 class StepScreen(Overlay[None]):
     """Shows a step's whole text as it was written, and as it is."""
 
-    BINDINGS = keys.STEP
+    BINDINGS = key_bindings.STEP
 
     def __init__(self, step: StepView, newest: Callable[[], tuple[str, bool]]) -> None:
         super().__init__()

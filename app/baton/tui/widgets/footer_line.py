@@ -9,9 +9,9 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.screen import Screen
 
-from baton.domain.sanitise import one_line
-from baton.tui.keys import rank
-from baton.tui.widgets.line import Line
+from baton.core.sanitiser import one_line
+from baton.tui.key_bindings import rank
+from baton.tui.widgets.split_line import Line
 
 LEAST_STATUS = 24
 """How many columns are kept free for what is happening, even while that is short."""

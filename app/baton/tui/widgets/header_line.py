@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.content import Content
 from textual.reactive import reactive
 
-from baton.domain.sanitise import one_line
-from baton.tui.money import FROZEN
-from baton.tui.widgets.line import Line
+from baton.core.sanitiser import one_line
+from baton.tui.money_text import FROZEN
+from baton.tui.widgets.split_line import Line
 
 
 class Header(Line):

@@ -6,11 +6,11 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from baton.domain.labels import Label
-from baton.domain.sanitise import one_line
-from baton.engine.ports import Offer, Question
-from baton.tui import money
-from baton.tui.widgets.quoting import QuotingView
+from baton.core.labels import Label
+from baton.core.ports import Offer, Question
+from baton.core.sanitiser import one_line
+from baton.tui import money_text
+from baton.tui.widgets.scrollable_question import QuotingView
 
 
 class OfferView(QuotingView):
@@ -22,7 +22,7 @@ class OfferView(QuotingView):
 
     def heading(self) -> Content:
         """Return the question with the price."""
-        price = money.price_line(self._offer.most, self._offer.left, self._offer.scope)
+        price = money_text.price_line(self._offer.most, self._offer.left, self._offer.scope)
         text = one_line(self.question.text)
         return Content.assemble((text, "bold"), "   ", (price, "$accent"))
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from textual.app import ComposeResult
 from textual.content import Content
 
-from baton.domain.plan import Plan, Step
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least
-from baton.domain.view import RunView
-from baton.engine.ports import Question
-from baton.tui.facts import Roster, name_of, place_of
-from baton.tui.widgets.quoting import QuotingView
+from baton.core.hold_decision import at_least
+from baton.core.plan.plan import Plan, Step
+from baton.core.ports import Question
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView
+from baton.tui.answer_summary import Roster, name_of, place_of
+from baton.tui.widgets.scrollable_question import QuotingView
 
 _NOBODY = RunView()
 

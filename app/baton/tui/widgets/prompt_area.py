@@ -8,8 +8,8 @@ from textual import events, on
 from textual.message import Message
 from textual.widgets import TextArea
 
-from baton.domain.sanitise import sanitise
-from baton.tui import keys
+from baton.core.sanitiser import sanitise
+from baton.tui import key_bindings
 
 LONG_PASTE = 8_000
 """From how many characters on a pasted text goes along as a file instead of into the prompt."""
@@ -18,7 +18,7 @@ LONG_PASTE = 8_000
 class Prompt(TextArea):
     """The prompt. `completion` is what Tab would put before the cursor for the word there."""
 
-    BINDINGS = keys.PROMPT
+    BINDINGS = key_bindings.PROMPT
 
     class Entered(Message):
         """Enter was pressed; keys before it may still be on their way."""

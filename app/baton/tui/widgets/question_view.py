@@ -11,16 +11,16 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from baton.domain.sanitise import one_line, sanitise
-from baton.engine.ports import Choice, Question
-from baton.tui import keys
-from baton.tui.facts import Roster
+from baton.core.ports import Choice, Question
+from baton.core.sanitiser import one_line, sanitise
+from baton.tui import key_bindings
+from baton.tui.answer_summary import Roster
 
 
 class ChoiceView(Static):
     """One answer that may be given."""
 
-    BINDINGS = keys.QUESTION
+    BINDINGS = key_bindings.QUESTION
     can_focus = True
 
     class Chosen(Message):
@@ -122,11 +122,11 @@ class QuestionView(Vertical):
 def ask_with(question: Question, roster: Roster) -> QuestionView:
     """Return what puts a question to the person."""
     if question.offer is not None:
-        from baton.tui.widgets.offer import OfferView
+        from baton.tui.widgets.offer_card import OfferView
 
         return OfferView(question, question.offer)
     if question.plan is not None:
-        from baton.tui.widgets.plan import PlanView
+        from baton.tui.widgets.plan_card import PlanView
 
         return PlanView(question, question.plan, roster)
     return QuestionView(question)
@@ -145,7 +145,7 @@ class QuestionLine(Static):
 
     def show(self, question: str) -> None:
         """Show another question ("": none waits)."""
-        key = keys.shown(keys.BY_ID["app.answer"], self.app._keymap)
+        key = key_bindings.shown(key_bindings.BY_ID["app.answer"], self.app._keymap)
         self.update(f"{one_line(question)} {key} answers." if question else "")
         self.display = bool(question)
         self.screen.refresh_bindings()

@@ -9,9 +9,9 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Static
 
-from baton.domain.sanitise import sanitise
-from baton.engine.ports import Choice
-from baton.tui.widgets.question import ChoiceView
+from baton.core.ports import Choice
+from baton.core.sanitiser import sanitise
+from baton.tui.widgets.question_view import ChoiceView
 
 HOW = "(Tab to get here)"
 

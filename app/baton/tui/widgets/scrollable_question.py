@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual import events
 
-from baton.engine.ports import Question
-from baton.tui.widgets.plain import Plain
-from baton.tui.widgets.question import ChoiceView, QuestionView
+from baton.core.ports import Question
+from baton.tui.widgets.question_view import ChoiceView, QuestionView
+from baton.tui.widgets.text_view import Plain
 
 
 class QuotingView(QuestionView):

@@ -7,7 +7,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from baton.domain.sanitise import sanitise
+from baton.core.sanitiser import sanitise
 
 
 class Plain(ScrollView):

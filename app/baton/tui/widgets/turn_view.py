@@ -12,13 +12,13 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from baton.domain.chat import Attachment, Role, Turn, TurnStatus, about_tokens
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line, sanitise
-from baton.domain.sizes import show_size
-from baton.tui import keys
-from baton.tui.facts import Facts, Part
-from baton.tui.widgets.line import Line
+from baton.core.byte_format import show_size
+from baton.core.messages import Attachment, Role, Turn, TurnStatus, about_tokens
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line, sanitise
+from baton.tui import key_bindings
+from baton.tui.answer_summary import Facts, Part
+from baton.tui.widgets.split_line import Line
 
 if TYPE_CHECKING:
     from baton.tui.widgets.answer import Answer
@@ -173,7 +173,7 @@ class TurnView(Vertical):
         silent = self.facts.withdrawn or self.facts.unplayed
         note = "" if silent else _STATUS[self.turn.status]
         if self.facts.unplayed and not self.facts.interrupted:
-            again = keys.shown(keys.BY_ID["turn.again"], self.app._keymap)
+            again = key_bindings.shown(key_bindings.BY_ID["turn.again"], self.app._keymap)
             note = f"Nothing of this was played. {again} plays it."
         if self.turn.status is TurnStatus.FAILED and self.facts.failure:
             note = sanitise(self.facts.failure)
@@ -190,7 +190,7 @@ class TurnView(Vertical):
 
     def _going_on(self) -> str:
         """Say how an interrupted run, or a cut answer, is gone on with."""
-        key = keys.shown(keys.BY_ID["turn.go_on"], self.app._keymap)
+        key = key_bindings.shown(key_bindings.BY_ID["turn.go_on"], self.app._keymap)
         if not self.facts.interrupted:
             return f"{key} goes on from there; so does /continue." if self.can_go_on else ""
         what = "plays it" if self.facts.unplayed else "goes on from there"

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.children import addresses
-from baton.children.process import Call, Child, environment
-from baton.children.supervisor import Supervisor, start
-from baton.domain.chat import Card
-from baton.domain.errors import BatonError, WorkerError
-from baton.domain.labels import Label
+from baton.core.errors import BatonError, WorkerError
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.ipc.process import Call, Child, environment
+from baton.ipc.supervisor import Supervisor, start
+from baton.platform import proxies
 
 Record = Callable[[str, str, bytes], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
@@ -101,9 +101,9 @@ class Gateway(Supervisor):
 
     def way(self, url: str, privacy: Label) -> str:
         """Return where requests to an address go, and through which proxy; "" if nowhere."""
-        if not addresses.is_usable(url):
+        if not proxies.is_usable(url):
             return ""
-        return addresses.way(url, addresses.proxy_for(url, self._proxy, self._environ, privacy))
+        return proxies.way(url, proxies.proxy_for(url, self._proxy, self._environ, privacy))
 
     def may_read(self, *variables: str) -> None:
         """Let the child know these variables of the environment: a worker's key is in one.

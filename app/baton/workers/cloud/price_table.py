@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from baton.domain.errors import ConfigError
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates, Tier
+from baton.core.errors import ConfigError
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates, Tier
 
 FILE = Path(__file__).with_name("prices.json")
 

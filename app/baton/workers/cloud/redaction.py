@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from baton.domain.redaction import Hidden, Redacted
+from baton.core.redaction_types import Hidden, Redacted
 
 KEY = "secret key"
 PASSWORD = "password"

@@ -7,9 +7,15 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from baton.children import framing
-from baton.children.process import Died
-from baton.domain.chat import (
+from baton.core.errors import (
+    BatonError,
+    ConfigError,
+    ContextTooLong,
+    SecretMissing,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.core.messages import (
     Card,
     Chunk,
     Declined,
@@ -21,21 +27,15 @@ from baton.domain.chat import (
     about_tokens,
     input_bound,
 )
-from baton.domain.errors import (
-    BatonError,
-    ConfigError,
-    ContextTooLong,
-    SecretMissing,
-    WorkerError,
-    WorkerUnavailable,
-)
-from baton.domain.money import NANO
-from baton.domain.prices import FREE
-from baton.domain.sanitise import one_line
-from baton.secrets import PROVIDERS
+from baton.core.money import NANO
+from baton.core.prices import FREE
+from baton.core.sanitiser import one_line
+from baton.ipc import frames
+from baton.ipc.process import Died
+from baton.platform.secrets import PROVIDERS
 
 if TYPE_CHECKING:
-    from baton.adapters.cloud.gateway import Gateway
+    from baton.workers.cloud.gateway import Gateway
 
 NAMES = {
     "anthropic": "Anthropic",
@@ -92,13 +92,13 @@ class CloudWorker:
         self._gateway.warm(self.card)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
-        """Answer the request; see engine.ports.Worker."""
-        from baton.engine.meter import uninterrupted
+        """Answer the request; see core.ports.Worker."""
+        from baton.core.run.metered_worker import uninterrupted
 
         asked = self._asked(request)
         try:
             call = self._gateway.call(self.card, **asked)
-        except framing.FrameError as error:
+        except frames.FrameError as error:
             texts = [*(message.text for message in request.messages), asked["schema"]]
             needed = sum(map(about_tokens, texts))
             raise ContextTooLong(needed, self.card.context) from error
@@ -173,7 +173,7 @@ class CloudWorker:
             "privacy": card.privacy.value,
         }
 
-    def _usage(self, frame: framing.Frame, request: Request, said: str) -> Usage:
+    def _usage(self, frame: frames.Frame, request: Request, said: str) -> Usage:
         """Return what was counted; without a plausible count, the most it can be."""
         named = str(frame.get("finish"))
         finish = Finish(named) if named in set(Finish) else Finish.STOP
@@ -209,7 +209,7 @@ def _most(card: Card) -> dict[str, float] | None:
     return {"prompt": price.dearest_input / NANO, "completion": price.dearest_output / NANO}
 
 
-def _error(frame: framing.Frame) -> BatonError:
+def _error(frame: frames.Frame) -> BatonError:
     """Turn a failure of the gateway's into the error it stands for."""
     match frame:
         case {"error": "ContextTooLong", "needed": int(needed), "limit": int(limit)}:

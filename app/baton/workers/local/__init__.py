@@ -1,6 +1,6 @@
 """Workers on this machine: a child process per loaded model, and what keeps watch over them."""
 
-from baton.adapters.local.files import (
+from baton.workers.local.model_file import (
     STARTER,
     ModelFile,
     check_gguf,
@@ -8,9 +8,9 @@ from baton.adapters.local.files import (
     find_model,
     starter,
 )
-from baton.adapters.local.memory import Memory
-from baton.adapters.local.probe import check_model, gpus, probe
-from baton.adapters.local.worker import LocalWorker, Manner
+from baton.workers.local.model_memory import Memory
+from baton.workers.local.native_probe import check_model, gpus, probe
+from baton.workers.local.worker import LocalWorker, Manner
 
 __all__ = [
     "STARTER",

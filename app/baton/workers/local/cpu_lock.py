@@ -43,7 +43,7 @@ class Processor:
 
     @cached_property
     def _cores(self) -> int:
-        from baton.children.cores import physical_cores
+        from baton.workers.local.child.cpu_threads import physical_cores
 
         return self._given or physical_cores()
 

@@ -19,7 +19,7 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
-from baton.domain.sanitise import one_line
+from baton.core.sanitiser import one_line
 
 LIMIT = 0.3
 """How long an engine on this machine may take to say what it has, in seconds."""

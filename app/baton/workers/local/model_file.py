@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import baton
-from baton.built import built
-from baton.domain.chat import Card
-from baton.domain.errors import ModelFileError
-from baton.domain.fit import Load, load_of
-from baton.domain.gguf import Header, Malformed, read_on
+from baton.core.errors import ModelFileError
+from baton.core.messages import Card
+from baton.gguf.header import Header, Malformed, read_on
+from baton.gguf.memory_fit import Load, load_of
+from baton.platform.build_info import built
 
 STARTER = "smollm2-135m"
 """The starter model's name in settings."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from baton.adapters.local.probe import gpus
-from baton.adapters.local.processor import Processor
-from baton.domain import cgroups
-from baton.domain.errors import ModelFileError
-from baton.domain.fit import LIMIT, SPARE, Load, room_beside, smaller_contexts
-from baton.domain.sizes import show_size
+from baton.core.byte_format import show_size
+from baton.core.errors import ModelFileError
+from baton.gguf.memory_fit import LIMIT, SPARE, Load, room_beside, smaller_contexts
+from baton.platform import cgroups
+from baton.workers.local.cpu_lock import Processor
+from baton.workers.local.native_probe import gpus
 
 Looking = Callable[[], "MachineMemory"]
 

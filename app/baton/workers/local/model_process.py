@@ -10,24 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from baton.adapters.local.files import load_for
-from baton.adapters.local.memory import Crowded, Memory, NoRoom
-from baton.adapters.local.replies import Unfit, chunk_of, error_of
-from baton.children import framing
-from baton.children.process import ENDS, Child, Died, environment
-from baton.children.supervisor import start
-from baton.domain.chat import (
-    Chunk,
-    Retrying,
-    Text,
-    Usage,
-)
-from baton.domain.errors import (
-    BatonError,
-    ModelFileError,
-    WorkerUnavailable,
-)
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError, ModelFileError, WorkerUnavailable
+from baton.core.messages import Chunk, Retrying, Text, Usage
+from baton.core.sanitiser import one_line
+from baton.ipc import frames
+from baton.ipc.process import ENDS, Child, Died, environment
+from baton.ipc.supervisor import start
+from baton.workers.local.model_file import load_for
+from baton.workers.local.model_memory import Crowded, Memory, NoRoom
+from baton.workers.local.protocol import Unfit, chunk_of, error_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -120,7 +111,7 @@ class Host:
             self._running(name)
 
     async def stream(self, ask: Ask) -> AsyncGenerator[Chunk]:
-        """Answer what is asked, when those before it have been; see engine.ports.Worker."""
+        """Answer what is asked, when those before it have been; see core.ports.Worker."""
         import asyncio
 
         self._slot = self._slot or asyncio.Lock()
@@ -275,7 +266,7 @@ class Host:
 
     async def _load(self, child: Child) -> AsyncGenerator[Chunk]:
         """Wait until the model is loaded."""
-        from baton.engine.meter import uninterrupted
+        from baton.core.run.metered_worker import uninterrupted
 
         try:
             while not self._loaded:
@@ -288,7 +279,7 @@ class Host:
 
     async def _answer(self, child: Child, ask: Ask) -> AsyncGenerator[Chunk]:
         """Ask the child, and listen to the end. Raises framing.FrameError for too long a text."""
-        from baton.engine.meter import uninterrupted
+        from baton.core.run.metered_worker import uninterrupted
 
         self._ask += 1
         at_rest = True
@@ -328,7 +319,7 @@ class Host:
         if self._child is child:
             self._child = None
 
-    def _chunk(self, frame: framing.Frame) -> Chunk | None:
+    def _chunk(self, frame: frames.Frame) -> Chunk | None:
         """Read a frame. Raises Died if it makes no sense, else the error it stands for."""
         match frame:
             case {"type": "loaded"}:
@@ -338,7 +329,7 @@ class Host:
                 raise error_of(frame)
         return chunk_of(frame)
 
-    def _note(self, frame: framing.Frame) -> None:
+    def _note(self, frame: frames.Frame) -> None:
         """Learn from the child what has been loaded. Raises ModelFileError if it is too large."""
         match frame:
             case {

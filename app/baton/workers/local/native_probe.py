@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from baton.children.framing import Frame
-from baton.children.process import Child, Died, environment
-from baton.domain.errors import ModelFileError, WorkerUnavailable
-from baton.domain.machine import Gpu
-from baton.domain.sanitise import one_line
+from baton.core.errors import ModelFileError, WorkerUnavailable
+from baton.core.machine import Gpu
+from baton.core.sanitiser import one_line
+from baton.ipc.frames import Frame
+from baton.ipc.process import Child, Died, environment
 
 
 async def probe(what: str, environ: Mapping[str, str] = os.environ) -> Frame:

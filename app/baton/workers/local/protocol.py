@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from baton.children.framing import Frame
-from baton.children.process import Died
-from baton.domain.chat import (
-    Chunk,
-    Finish,
-    Loading,
-    Reading,
-    Text,
-    Thinking,
-    Usage,
-    Writing,
-)
-from baton.domain.errors import (
+from baton.core.errors import (
     BatonError,
     ContextTooLong,
     ModelFileError,
     WorkerError,
     WorkerUnavailable,
 )
-from baton.domain.sanitise import one_line
+from baton.core.messages import Chunk, Finish, Loading, Reading, Text, Thinking, Usage, Writing
+from baton.core.sanitiser import one_line
+from baton.ipc.frames import Frame
+from baton.ipc.process import Died
 
 
 class Unfit(ModelFileError):

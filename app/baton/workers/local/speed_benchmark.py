@@ -6,9 +6,9 @@ import asyncio
 import time
 from contextlib import aclosing
 
-from baton.domain.chat import Message, Request, Role, Text, Thinking, Usage
-from baton.domain.errors import BatonError
-from baton.engine.ports import Worker
+from baton.core.errors import BatonError
+from baton.core.messages import Message, Request, Role, Text, Thinking, Usage
+from baton.core.ports import Worker
 
 _PROMPT = "Describe a walk through a town in the morning, in as much detail as you can."
 _MOST = 1024

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from baton.adapters.local.files import check_gguf
-from baton.adapters.local.host import Ask, Facts, Host
-from baton.adapters.local.memory import Memory
-from baton.children import framing
-from baton.domain.chat import Card, Chunk, Request, about_tokens
-from baton.domain.errors import ContextTooLong
+from baton.core.errors import ContextTooLong
+from baton.core.messages import Card, Chunk, Request, about_tokens
+from baton.ipc import frames
+from baton.workers.local.model_file import check_gguf
+from baton.workers.local.model_memory import Memory
+from baton.workers.local.model_process import Ask, Facts, Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class LocalWorker:
         self._host.warm(self._known.name)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
-        """Answer the request; see engine.ports.Worker."""
+        """Answer the request; see core.ports.Worker."""
         if self._manner.adapter is not None:
             check_gguf(self._manner.adapter)
         ask = Ask(self._known.name, self._fields(request))
@@ -132,7 +132,7 @@ class LocalWorker:
             async with aclosing(self._host.stream(ask)) as chunks:
                 async for chunk in chunks:
                     yield chunk
-        except framing.FrameError as error:
+        except frames.FrameError as error:
             grammar = ask.fields["grammar"] or ""
             texts = [*(message.text for message in request.messages), grammar]
             raise ContextTooLong(sum(map(about_tokens, texts)), self.card.context) from error

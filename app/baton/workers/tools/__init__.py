@@ -1,6 +1,6 @@
 """Tools as workers: what computes instead of writing."""
 
-from baton.adapters.tools.request_reader import RequestReader
-from baton.adapters.tools.worker import Toolbox, ToolWorker, sandbox, tools
+from baton.workers.tools.request_reader import RequestReader
+from baton.workers.tools.worker import Toolbox, ToolWorker, sandbox, tools
 
 __all__ = ["RequestReader", "ToolWorker", "Toolbox", "sandbox", "tools"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from baton.domain.fences import blocks, prose
+from baton.core.code_blocks import blocks, prose
 
 MOST_CHARACTERS = 200_000
 """A longer text isn't looked at."""

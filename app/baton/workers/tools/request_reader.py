@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from baton.adapters.tools.worker import QUICK_SECONDS, Toolbox
-from baton.domain.errors import WorkerError
-from baton.engine.plan_lines import TOOL_HEADS, PlanPart
-from baton.engine.request_parts import CheckedPart
+from baton.core.errors import WorkerError
+from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.plan.request_parts import CheckedPart
+from baton.workers.tools.worker import QUICK_SECONDS, Toolbox
 
 _HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 
 
 class RequestReader:
-    """Reads requests in the tools' process (engine.request_parts.RequestTools)."""
+    """Reads requests in the tools' process (core.plan.request_parts.RequestTools)."""
 
     def __init__(self, toolbox: Toolbox) -> None:
         self._toolbox = toolbox

@@ -7,13 +7,13 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 
-from baton.children import framing
-from baton.children.process import Child, Died, environment
-from baton.children.sandbox import in_force
-from baton.children.supervisor import Supervisor, start
-from baton.domain.chat import Card, Chunk, Finish, Request, Role, Text, Usage
-from baton.domain.errors import WorkerError, WorkerUnavailable
-from baton.domain.sanitise import one_line
+from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.messages import Card, Chunk, Finish, Request, Role, Text, Usage
+from baton.core.sanitiser import one_line
+from baton.ipc import frames
+from baton.ipc.process import Child, Died, environment
+from baton.ipc.supervisor import Supervisor, start
+from baton.workers.tools.child.seccomp import in_force
 
 GRACE_SECONDS = 4.0
 """How long the child may take beyond a call's own limit; then it is ended, and started anew."""
@@ -55,13 +55,13 @@ class Toolbox(Supervisor):
         except Died as death:
             raise WorkerUnavailable(f"The tools can't be started. {death}") from death
 
-    async def _call(self, tool: str, text: str, seconds: float) -> framing.Frame:
+    async def _call(self, tool: str, text: str, seconds: float) -> frames.Frame:
         try:
             return await self._ask(seconds, "call", tool=tool, text=text, seconds=seconds)
-        except framing.FrameError as error:
+        except frames.FrameError as error:
             raise WorkerError(f"This is too long for the {tool}.") from error
 
-    async def _ask(self, limit: float, kind: str, **fields: object) -> framing.Frame:
+    async def _ask(self, limit: float, kind: str, **fields: object) -> frames.Frame:
         """Return the answer to a frame. Raises Died, also for a child that had to be."""
         call = self.running().call(kind, **fields)
         try:
@@ -77,7 +77,7 @@ class Toolbox(Supervisor):
         return start("tools", environment(self._environ), "The tools")
 
 
-def _text(frame: framing.Frame) -> str:
+def _text(frame: frames.Frame) -> str:
     match frame:
         case {"type": "done", "text": str(text)}:
             return text
@@ -100,7 +100,7 @@ class ToolWorker:
             self.toolbox.running()
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
-        """Answer the request; see engine.ports.Worker."""
+        """Answer the request; see core.ports.Worker."""
         asked = [message.text for message in request.messages if message.role is Role.USER]
         if not asked:
             raise WorkerError(f"Nothing was asked of the {self.card.id}.")

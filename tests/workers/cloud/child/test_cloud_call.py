@@ -13,11 +13,17 @@ from typing import Any
 import httpx
 import pytest
 
-from baton.children import refusals
-from baton.children.calls import Call
-from baton.children.gateway import TEXT_SECONDS, Voice, _chat_body, _encoded, _responses_body
-from baton.children.process import Child
-from baton.children.wire import check
+from baton.ipc.process import Child
+from baton.workers.cloud.child import call_errors
+from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.main import (
+    TEXT_SECONDS,
+    Voice,
+    _chat_body,
+    _encoded,
+    _responses_body,
+)
+from baton.workers.cloud.child.request_guard import check
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -84,9 +90,9 @@ def test_openai_is_asked_not_to_store_an_answer() -> None:
 
 _WRITE = """
 import asyncio, sys
-from baton.children.library import Library
-from baton.children.relay import Relay
-from children.test_calls import OPENAI, call
+from baton.workers.cloud.child.litellm_writer import Library
+from baton.workers.cloud.child.litellm_capture import Relay
+from workers.cloud.child.test_cloud_call import OPENAI, call
 async def main():
     relay = Relay()
     await relay.start()
@@ -141,7 +147,7 @@ async def test_what_may_have_cost_something_is_not_declined(
     provider: str, status: int, body: dict[str, Any], declined: bool
 ) -> None:
     stream = httpx.ByteStream(json.dumps(body).encode())
-    failure = await refusals.of_response(call(provider), httpx.Response(status, stream=stream))
+    failure = await call_errors.of_response(call(provider), httpx.Response(status, stream=stream))
     assert failure.fields.get("declined", False) is declined
 
 
@@ -163,14 +169,14 @@ async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
 ) -> None:
     stream = httpx.ByteStream(json.dumps({"error": {"message": said}}).encode())
     refused = httpx.Response(400, stream=stream)
-    failure = await refusals.of_response(call(context=8192), refused)
+    failure = await call_errors.of_response(call(context=8192), refused)
     assert (failure.fields["needed"], failure.fields["limit"]) == (needed, limit)
 
 
 async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
     said = {"error": {"message": "response_format is not supported."}}
     stream = httpx.ByteStream(json.dumps(said).encode())
-    failure = await refusals.of_response(call(schema="{}"), httpx.Response(400, stream=stream))
+    failure = await call_errors.of_response(call(schema="{}"), httpx.Response(400, stream=stream))
     assert "can't give an answer in a set form: response_format" in str(failure)
     assert failure.fields["declined"]
 

@@ -18,14 +18,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children import addresses, refusals
-from baton.children.calls import Call
-from baton.children.front import Failure
-from baton.children.outward import KeyFilter, Outward, Rules
-from baton.domain.labels import Label
-from support.cloud import Cloud, Reply
+from baton.core.labels import Label
+from baton.ipc.parent_channel import Failure
+from baton.platform import proxies as addresses
+from baton.workers.cloud.child import call_errors
+from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.http_client import KeyFilter, Outward, Rules
+from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
-from support.secrecy import parts_of
+from support.secret_search import parts_of
 
 KEY = "sk-canary-0123456789abcdefghij"
 ANSWER = Reply().text
@@ -437,7 +438,7 @@ async def test_a_slow_writer_is_waited_for(out: Out) -> None:
 async def test_an_error_that_trickles_is_not_waited_for(
     out: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "ERROR_SECONDS", 0.3)
+    monkeypatch.setattr(call_errors, "ERROR_SECONDS", 0.3)
     head = b"HTTP/1.1 500 Oops\r\n\r\n"
     async with provider(head, b" ", 0.05, again=True) as server:
         async with asyncio.timeout(20):
@@ -585,8 +586,8 @@ async def test_a_wait_that_makes_no_sense_is_a_minute(out: Out, after: str) -> N
 
 @pytest.mark.parametrize("key", ["12345678", "123456789"])
 def test_the_shortest_key_that_is_removed_has_eight_characters(key: str) -> None:
-    assert refusals.without(f"No key {key}.", key) == "No key [key]."
-    assert refusals.without("No key 1234567.", "1234567") == "No key 1234567."
+    assert call_errors.without(f"No key {key}.", key) == "No key [key]."
+    assert call_errors.without("No key 1234567.", "1234567") == "No key 1234567."
 
 
 def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
@@ -601,7 +602,7 @@ def test_of_a_long_error_only_its_beginning_is_searched_for_the_key() -> None:
 
     call = asked("http://127.0.0.1:1/v1", key=Key(KEY))
     call.reader.error = f"{KEY} " + "x" * 100_000
-    failure = refusals.unfinished(call)
+    failure = call_errors.unfinished(call)
     assert KEY[:8] not in str(failure.fields["message"])
     assert 0 < searched < 10_000
 
@@ -658,7 +659,7 @@ async def test_the_connection_of_a_refusal_is_closed_or_used_again(
     out: Out, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A body beyond the bounds isn't read to its end, so its connection can't be used again."""
-    monkeypatch.setattr(refusals, "ERROR_SECONDS", 3600.0)
+    monkeypatch.setattr(call_errors, "ERROR_SECONDS", 3600.0)
     body = b"x" * 200_000
     async with provider(answer(status, body, 10**9), 60.0) as server:
         heard = await hear(out(), asked(server.base_url))

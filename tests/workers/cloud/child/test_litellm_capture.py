@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from baton.children.addresses import address, is_usable, on_loopback, proxy_for
-from baton.children.refusals import without
-from baton.children.relay import Relay
-from baton.domain.labels import Label, reach
+from baton.core.labels import Label, reach
+from baton.platform.proxies import address, is_usable, on_loopback, proxy_for
+from baton.workers.cloud.child.call_errors import without
+from baton.workers.cloud.child.litellm_capture import Relay
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from baton.children.wire import Unfit, check
+from baton.workers.cloud.child.request_guard import Unfit, check
 
 SAID = [{"role": "user", "content": "Hello"}]
 BODIES: dict[str, dict[str, Any]] = {

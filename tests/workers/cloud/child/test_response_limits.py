@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from baton.children.bounds import FewestTokens, fewest_tokens
+from baton.workers.cloud.child.response_limits import FewestTokens, fewest_tokens
 
 SAMPLES = (
     "The quick brown fox jumps over the lazy dog, and by the way it does so 12 times. ",

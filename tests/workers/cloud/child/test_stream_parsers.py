@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.bounds import MAX_DEPTH, MAX_EVENT_BYTES
-from baton.children.dialects import DIALECTS, Count, Reader, error_sentence
+from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
+from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader, error_sentence
 
 TEXT = "Naïve — 5 € 🙂"
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from baton.children.template import CHATML, ChatTemplate, TemplateRefused, compile_template
+from baton.workers.local.child.chat_template import (
+    CHATML,
+    ChatTemplate,
+    TemplateRefused,
+    compile_template,
+)
 
 MESSAGES = [
     {"role": "system", "content": "Be kind."},

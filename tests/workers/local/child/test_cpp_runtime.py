@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.children.cpp_runtime import FOLDERS, LIBRARIES, newer_than, prefer_newer
+from baton.workers.local.child.cpp_runtime import FOLDERS, LIBRARIES, newer_than, prefer_newer
 
 
 def libraries(folder: Path, newest: int, *, only: tuple[str, ...] = LIBRARIES) -> Path:

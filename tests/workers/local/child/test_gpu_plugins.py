@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from baton.children import native
+from baton.workers.local.child import llama_loader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the libraries are Linux's")
 
 
 @pytest.fixture
 def plugins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(native, "folder", lambda: tmp_path)
-    monkeypatch.setattr(native, "_unusable", {})
+    monkeypatch.setattr(llama_loader, "folder", lambda: tmp_path)
+    monkeypatch.setattr(llama_loader, "_unusable", {})
     return tmp_path
 
 
@@ -34,8 +34,8 @@ def test_a_missing_driver_is_named(plugins: Path) -> None:
     needs = "void work(void); void use(void) { work(); }"
     plugin = library(plugins / "libggml-vulkan.so", needs, str(driver))
     driver.unlink()
-    native._load_gpu("vulkan", plugin)
-    why = native.gpu_kinds()["vulkan"]
+    llama_loader._load_gpu("vulkan", plugin)
+    why = llama_loader.gpu_kinds()["vulkan"]
     assert "libnodriver.so.1" in why
 
 
@@ -46,20 +46,20 @@ def test_a_packaged_binary_names_it_too(monkeypatch: pytest.MonkeyPatch, plugins
 
     monkeypatch.setattr("ctypes.CDLL", as_pyinstaller_does)
     plugin = library(plugins / "libggml-vulkan.so")
-    native._load_gpu("vulkan", plugin)
-    assert native.gpu_kinds()["vulkan"].startswith("libvulkan.so.1")
+    llama_loader._load_gpu("vulkan", plugin)
+    assert llama_loader.gpu_kinds()["vulkan"].startswith("libvulkan.so.1")
 
 
 def test_what_is_no_plugin_of_llama_cpp_s_is_no_gpu(plugins: Path) -> None:
-    native._load_gpu("cuda", library(plugins / "libggml-cuda.so"))
-    assert native.gpu_kinds() == {"cuda": "it found no GPU that it can use"}
+    llama_loader._load_gpu("cuda", library(plugins / "libggml-cuda.so"))
+    assert llama_loader.gpu_kinds() == {"cuda": "it found no GPU that it can use"}
 
 
 def test_a_broken_file_is_no_crash(plugins: Path) -> None:
     (plugins / "libggml-cuda.so").write_bytes(b"\x7fELF broken")
-    native._load_gpu("cuda", plugins / "libggml-cuda.so")
-    assert "file too short" in native.gpu_kinds()["cuda"]
+    llama_loader._load_gpu("cuda", plugins / "libggml-cuda.so")
+    assert "file too short" in llama_loader.gpu_kinds()["cuda"]
 
 
 def test_a_build_for_the_processor_has_no_kinds(plugins: Path) -> None:
-    assert native.gpu_kinds() == {}
+    assert llama_loader.gpu_kinds() == {}

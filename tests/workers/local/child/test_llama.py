@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.local import starter
-from baton.children import llama
-from baton.children.cores import physical_cores
-from baton.children.native import LlamaError
-from baton.children.prompt import encode
-from baton.children.template import ChatTemplate, compile_template
-from baton.domain.sampling import Sampling
-from support.adapting import adapter as make_adapter
+from baton.core.sampling_settings import Sampling
+from baton.workers.local import starter
+from baton.workers.local.child import llama
+from baton.workers.local.child.chat_template import ChatTemplate, compile_template
+from baton.workers.local.child.cpu_threads import physical_cores
+from baton.workers.local.child.llama_loader import LlamaError
+from baton.workers.local.child.prompt_tokens import encode
+from support.adapter_files import adapter as make_adapter
 
 pytestmark = pytest.mark.local_model
 

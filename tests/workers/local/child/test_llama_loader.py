@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from baton.children.native import folder, load_backends, suited
+from baton.workers.local.child.llama_loader import folder, load_backends, suited
 
 MADE = [  # as a compiler that knows them all makes them, in no order
     *("x64", "sse42", "sandybridge", "ivybridge", "piledriver", "haswell", "skylakex"),

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from baton.adapters.local import starter
-from baton.adapters.local.files import load_for, read_file
-from baton.children import llama, runner
-from baton.children.native import LlamaError, c
-from baton.domain.fit import QUANTISED_BITS, kv_of
-from baton.domain.sampling import Sampling
-from support.tiny import LAYERS, WINDOW, WORDS, tiny
+from baton.core.sampling_settings import Sampling
+from baton.gguf.memory_fit import QUANTISED_BITS, kv_of
+from baton.workers.local import starter
+from baton.workers.local.child import llama, main
+from baton.workers.local.child.llama_loader import LlamaError, c
+from baton.workers.local.model_file import load_for, read_file
+from support.tiny_models import LAYERS, WINDOW, WORDS, tiny
 
 pytestmark = pytest.mark.local_model
 
@@ -160,7 +160,7 @@ def loaded(path: Path, **how: Any) -> dict[str, Any]:
     load = load_for(path, how.get("context", 4096), how.pop("kv", "f16"))
     usual = {"context": 4096, "threads": 1, "gpu_layers": 0, "gpu_share": 1.0, "idle_seconds": 1}
     frame = {"type": "load", "path": str(path), "expected": asdict(load), **usual, **how}
-    runner.Runner(front, runner.Inbox())._load(frame)  # type: ignore[arg-type]
+    main.Runner(front, main.Inbox())._load(frame)  # type: ignore[arg-type]
     kind, fields = front.sent[-1]
     assert kind == "loaded", fields
     return fields
@@ -175,7 +175,7 @@ def test_a_runner_tells_what_its_model_will_take(tmp_path: Path) -> None:
 
 
 def test_layers_that_fit_leave_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from baton.domain.fit import GPU_RESERVE, load_of
+    from baton.gguf.memory_fit import GPU_RESERVE, load_of
 
     path = tiny(tmp_path, "llama")
     load = load_of(read_file(path), path.stat().st_size, 4096)

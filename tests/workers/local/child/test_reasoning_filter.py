@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.thoughts import Mark, Thoughts, known, opened, without
+from baton.workers.local.child.reasoning_filter import Mark, Thoughts, known, opened, without
 
 QWEN = known("{{ '<think>' }}", lambda _: False)
 GEMMA = known("<|channel>thought\n<channel|>", lambda _: False)

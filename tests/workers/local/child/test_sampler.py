@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from baton.adapters.local import starter
-from baton.children import llama
-from baton.children.native import LlamaError, c
-from baton.children.prompt import encode
-from baton.children.sampling import EVERY, FIRST, GrammarRefused, Sampler
-from baton.children.template import compile_template
-from baton.domain.sampling import Sampling
+from baton.core.sampling_settings import Sampling
+from baton.workers.local import starter
+from baton.workers.local.child import llama
+from baton.workers.local.child.chat_template import compile_template
+from baton.workers.local.child.llama_loader import LlamaError, c
+from baton.workers.local.child.prompt_tokens import encode
+from baton.workers.local.child.sampler import EVERY, FIRST, GrammarRefused, Sampler
 
 pytestmark = pytest.mark.local_model
 

@@ -20,12 +20,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.adapters.tools import Toolbox, sandbox, tools
-from baton.children.sandbox import _ALLOWED, MEMORY_BYTES, _filter, _prctl
-from baton.domain.errors import WorkerError
-from children.attacks import ATTACKS
+from baton.core.errors import WorkerError
+from baton.workers.tools import Toolbox, sandbox, tools
+from baton.workers.tools.child.seccomp import _ALLOWED, MEMORY_BYTES, _filter, _prctl
 from support.processes import wait_until_over
-from support.strangers import let_look
+from support.sandbox_escapes import ATTACKS
+from support.shared_folders import let_look
 
 pytestmark = pytest.mark.skipif(not sandbox(), reason="no sandbox here, so nothing is executed")
 
@@ -263,7 +263,7 @@ async def test_code_finds_its_source_by_pythons_lines(guarded: Guarded) -> None:
 
 CONFINED = """
 import os, resource, time
-from baton.children.sandbox import confine
+from baton.workers.tools.child.seccomp import confine
 if os.geteuid() == 0:
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2)
     os.setgroups([1, 2])
@@ -285,9 +285,9 @@ def test_a_process_is_confined_whatever_it_was_allowed_before() -> None:
 
 
 JAILER = """
-from baton.children import jailed
-from baton.children.front import Failure
-from baton.children.jail import Jailer
+from baton.workers.tools.child import sandbox_guest as jailed
+from baton.ipc.parent_channel import Failure
+from baton.workers.tools.child.sandbox_host import Jailer
 def broken(*files):
     raise OSError("it does not work")
 if BROKEN:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.claims import MAX_CLAIMS, judge_claims
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.claims import MAX_CLAIMS, judge_claims
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.dates import CityTime, ClockTime, Duration
-from baton.children.exact.expression import evaluate
-from baton.children.exact.quantities import Amount
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
+from baton.workers.tools.computation.expression import evaluate
+from baton.workers.tools.computation.quantities import Amount
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=ZoneInfo("Europe/Berlin"))
 

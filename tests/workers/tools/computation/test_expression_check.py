@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from baton.children.exact.expression_check import problem, unused
-from baton.children.exact.marked_text import mark
+from baton.workers.tools.computation.expression_check import problem, unused
+from baton.workers.tools.computation.marked_text import mark
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.exact.lexicon import LANGUAGES, guess_language, lexicon
-from baton.children.exact.marked_text import mark, unit_code
-from baton.children.exact.quantities import PINT_NAMES
+from baton.workers.tools.computation.lexicon import LANGUAGES, guess_language, lexicon
+from baton.workers.tools.computation.marked_text import mark, unit_code
+from baton.workers.tools.computation.quantities import PINT_NAMES
 
 MARKED = [
     ("What is forty-two km in miles?", "What is 42 km in miles?"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.plan_steps import Part, check_parts, compute_step, mark_request
-from baton.domain.chat import fenced
+from baton.core.messages import fenced
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.plan_steps import Part, check_parts, compute_step, mark_request
 
 
 def part(tool: str, text: str, *inputs: int) -> Part:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.exact.request_spans import divide
+from baton.workers.tools.computation.request_spans import divide
 
 
 def parts(*lines: str) -> list[tuple[str, bool]]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.expression import evaluate
-from baton.children.exact.lexicon import LANGUAGES
-from baton.children.exact.written_expression import sum_expression, written_expression
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.expression import evaluate
+from baton.workers.tools.computation.lexicon import LANGUAGES
+from baton.workers.tools.computation.written_expression import sum_expression, written_expression
 
 
 def read(text: str, language: str = "") -> str:

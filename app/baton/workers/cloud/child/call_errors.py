@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from baton.children.bounds import ERROR_SECONDS, MAX_ERROR_BYTES, parse
-from baton.children.dialects import error_sentence, is_own_error
-from baton.children.fetching.refusals import in_words
-from baton.children.fetching.wire import retry_after
-from baton.children.front import Failure
-from baton.domain.chat import about_tokens
-from baton.domain.sanitise import one_line
+from baton.core.messages import about_tokens
+from baton.core.sanitiser import one_line
+from baton.download.child.hub_client import retry_after
+from baton.download.child.hub_errors import in_words
+from baton.ipc.parent_channel import Failure
+from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse
+from baton.workers.cloud.child.stream_parsers import error_sentence, is_own_error
 
 if TYPE_CHECKING:
-    from baton.children.calls import Call
+    from baton.workers.cloud.child.cloud_call import Call
 
 MAX_SAID_CHARS = 4096
 """How much of what a provider says about an error is looked at."""

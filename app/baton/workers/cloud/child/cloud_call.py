@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from baton.children.bounds import fewest_tokens
-from baton.children.dialects import DIALECTS, Count, Reader
+from baton.workers.cloud.child.response_limits import fewest_tokens
+from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader
 
 MARGIN = 32
 """Tokens that an answer may have around its text."""

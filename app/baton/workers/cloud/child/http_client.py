@@ -19,13 +19,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from baton import __version__, secrets
-from baton.children import addresses, bounds, refusals, wire
-from baton.children.calls import Call
-from baton.children.fetching.wire import trusted
-from baton.children.front import Failure
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label
+from baton import __version__
+from baton.core.errors import ConfigError
+from baton.core.labels import Label
+from baton.download.child.hub_client import trusted
+from baton.ipc.parent_channel import Failure
+from baton.platform import proxies as addresses
+from baton.platform import secrets
+from baton.workers.cloud.child import call_errors, request_guard, response_limits
+from baton.workers.cloud.child.cloud_call import Call
 
 KEY_SECONDS = 60.0
 """How long a key is remembered: asking a keyring for it takes a moment."""
@@ -104,9 +106,9 @@ class Outward:
             if response.status_code in (401, 403):
                 self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
             if response.status_code != 200:
-                raise await refusals.of_response(call, response)
-            if refusals.is_packed(response):
-                raise refusals.packed(call)
+                raise await call_errors.of_response(call, response)
+            if call_errors.is_packed(response):
+                raise call_errors.packed(call)
             key_filter, failure = KeyFilter(call.key), None
             async with aclosing(self._texts(call, response, patience)) as texts:
                 try:
@@ -125,8 +127,8 @@ class Outward:
     def _check(self, call: Call, body: bytes) -> None:
         try:
             if any(_written(key) in body for key in (call.key, *self._known_keys())):
-                raise wire.Unfit("it holds a key")
-            wire.check(
+                raise request_guard.Unfit("it holds a key")
+            request_guard.check(
                 body,
                 call.dialect,
                 call.model,
@@ -135,7 +137,7 @@ class Outward:
                 shaped=bool(call.schema),
                 unkept=call.is_openais,
             )
-        except wire.Unfit as error:
+        except request_guard.Unfit as error:
             raise Failure(
                 "WorkerError",
                 f"The request for {call.who} was not sent: {error}.",
@@ -192,7 +194,7 @@ class Outward:
                 "Check the name, or enter the address itself: `baton config edit`.",
             ) from error
         except (OSError, UnicodeError) as error:
-            raise refusals.of_error(call, httpx.ConnectError("its name is not known")) from error
+            raise call_errors.of_error(call, httpx.ConnectError("its name is not known")) from error
 
     def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncHTTPTransport:
         try:
@@ -224,14 +226,14 @@ class Outward:
                     response = await way.handle_async_request(request)
             except httpx.ConnectError as error:
                 if target is targets[-1]:
-                    raise refusals.of_error(call, error) from error
+                    raise call_errors.of_error(call, error) from error
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-                raise refusals.of_error(call, error) from error
+                raise call_errors.of_error(call, error) from error
             else:
-                if len(response.headers.raw) <= bounds.MAX_HEADERS:
+                if len(response.headers.raw) <= response_limits.MAX_HEADERS:
                     return response
                 await response.aclose()
-                raise refusals.endless(call)
+                raise call_errors.endless(call)
         raise AssertionError("a call has a target")
 
     async def _texts(
@@ -258,15 +260,15 @@ class Outward:
                     yield text
                 if call.is_past_cap:
                     break
-                if reader.is_too_long or bounds.is_endless(
+                if reader.is_too_long or response_limits.is_endless(
                     call.cap, seen=seen, events=reader.events, written=reader.written
                 ):
-                    raise refusals.endless(call)
+                    raise call_errors.endless(call)
         except (httpx.HTTPError, TimeoutError) as error:
-            raise refusals.of_error(call, error) from error
+            raise call_errors.of_error(call, error) from error
         call.ended_well = reader.at_end or call.is_past_cap
         if not call.ended_well:
-            raise refusals.unfinished(call)
+            raise call_errors.unfinished(call)
 
     async def _key(self, call: Call) -> str:
         """Return the call's key; a keyring may take a while to answer."""
@@ -285,7 +287,7 @@ class Outward:
         except ConfigError as error:
             raise Failure("ConfigError", error.message, error.hint) from error
         if found is None:
-            raise refusals.no_key(call)
+            raise call_errors.no_key(call)
         self._keys[slot] = (time.monotonic(), found.value)
         return found.value
 
@@ -315,14 +317,14 @@ class KeyFilter:
     """
 
     def __init__(self, key: str) -> None:
-        self._key = key if len(key) >= refusals.SHORTEST_ECHO else ""
+        self._key = key if len(key) >= call_errors.SHORTEST_ECHO else ""
         self._held = ""
 
     def add(self, text: str) -> str:
         """Take a piece; return what is surely no part of the key."""
         if not self._key:
             return text
-        text = (self._held + text).replace(self._key, refusals.KEY_MARK)
+        text = (self._held + text).replace(self._key, call_errors.KEY_MARK)
         sizes = reversed(range(len(self._key)))
         size = next(size for size in sizes if text.endswith(self._key[:size]))
         self._held = text[len(text) - size :]
@@ -331,7 +333,7 @@ class KeyFilter:
     def finish(self) -> str:
         """Return what was held back; it is replaced if it is more than half of the key."""
         rest, self._held = self._held, ""
-        return refusals.KEY_MARK if 2 * len(rest) > len(self._key) else rest
+        return call_errors.KEY_MARK if 2 * len(rest) > len(self._key) else rest
 
 
 def _written(key: str) -> bytes:

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
-from baton.children.calls import Call
-from baton.children.relay import Relay
+from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.litellm_capture import Relay
 
 ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads .env files

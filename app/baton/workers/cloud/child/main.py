@@ -1,6 +1,6 @@
 """The gateway: the child process through which alone anything is sent to workers elsewhere.
 
-`python -m baton.children.gateway` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.workers.cloud.child.main` speaks frames on stdin and stdout. Frames to it:
 
     setup   keys_file, proxy, proxies, offline, connect, stall, total, effort
     warm
@@ -28,12 +28,13 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from baton.children import framing, refusals
-from baton.children.calls import Call
-from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
-from baton.children.library import Library, response_format, text_format
-from baton.children.outward import Outward, Rules
-from baton.children.relay import Relay
+from baton.ipc import frames
+from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.workers.cloud.child import call_errors
+from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.http_client import Outward, Rules
+from baton.workers.cloud.child.litellm_capture import Relay
+from baton.workers.cloud.child.litellm_writer import Library, response_format, text_format
 
 TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
@@ -51,7 +52,7 @@ REHEARSED = {
 class Gateway:
     """Plays many calls at once, each in a task of its own."""
 
-    def __init__(self, front: Front, setup: framing.Frame) -> None:
+    def __init__(self, front: Front, setup: frames.Frame) -> None:
         self._front = front
         rules = Rules(
             Path(setup["keys_file"]),
@@ -74,7 +75,7 @@ class Gateway:
         await self._relay.start()
         self._library = Library(self._relay, self._effort)
 
-    def take(self, frame: framing.Frame) -> None:
+    def take(self, frame: frames.Frame) -> None:
         """Do what a frame says."""
         match frame:
             case {"type": "warm"}:
@@ -94,7 +95,7 @@ class Gateway:
         for provider, model in REHEARSED.items():
             await self._library.rehearse(_rehearsal(provider, model))
 
-    def _begin(self, frame: framing.Frame) -> None:
+    def _begin(self, frame: frames.Frame) -> None:
         number = frame["id"]
 
         def announce(host: str, body: bytes) -> None:
@@ -215,7 +216,7 @@ def _rehearsal(provider: str, model: str) -> Call:
 def _done(call: Call) -> dict[str, Any]:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
-        raise refusals.unfinished(call)
+        raise call_errors.unfinished(call)
     count = call.usage
     usage = None
     if count is not None:
@@ -277,9 +278,9 @@ def _responses_body(call: Call, effort: str | None) -> dict[str, Any]:
 async def _serve() -> None:
     """Take frames until the front is gone."""
     loop = asyncio.get_running_loop()
-    inbox: asyncio.Queue[framing.Frame] = asyncio.Queue()
+    inbox: asyncio.Queue[frames.Frame] = asyncio.Queue()
 
-    def receive(frame: framing.Frame) -> None:
+    def receive(frame: frames.Frame) -> None:
         loop.call_soon_threadsafe(inbox.put_nowait, frame)
 
     front = Front(*take_pipes(), receive)

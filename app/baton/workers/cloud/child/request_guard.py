@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from baton.domain.chat import text_bound
+from baton.core.messages import text_bound
 
 ALLOWED: dict[str, frozenset[str]] = {
     "chat": frozenset(

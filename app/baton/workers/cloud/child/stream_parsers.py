@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from baton.children.bounds import MAX_EVENT_BYTES, FewestTokens, parse
+from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse
 
 NANO = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Tokens as a provider counted them; see domain.chat.Usage."""
+    """Tokens as a provider counted them; see core.messages.Usage."""
 
     tokens_in: int
     tokens_out: int
@@ -82,7 +82,7 @@ class Events:
 
 
 class Reader(ABC):
-    """One streamed answer. `finish` is why it ended (domain.chat.Finish), once that is named.
+    """One streamed answer. `finish` is why it ended (core.messages.Finish), once that is named.
 
     `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
     of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from baton.built import built
+from baton.platform.build_info import built
 
 LIBRARIES = ("libgcc_s.so.1", "libstdc++.so.6")
 """What belongs together, in the order in which they need each other."""

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from baton.children.native import LlamaError, c, gpu_kinds, load_backends
-from baton.children.sampling import FIRST, Constrained, Sampler
-from baton.domain.fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
-from baton.domain.sampling import Sampling
+from baton.core.sampling_settings import Sampling
+from baton.gguf.memory_fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
+from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, load_backends
+from baton.workers.local.child.sampler import FIRST, Constrained, Sampler
 
 SMALLEST_CONTEXT = 2048
 """Tokens a context begins with: zeroing the memory of a large one would delay the first word."""

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from baton.children import cpp_runtime
+from baton.workers.local.child import cpp_runtime
 
 
 def _skip_package_init(name: str) -> None:

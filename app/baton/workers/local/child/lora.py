@@ -8,10 +8,10 @@ from collections.abc import MutableSequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baton.children.front import Failure
+from baton.ipc.parent_channel import Failure
 
 if TYPE_CHECKING:
-    from baton.children import llama
+    from baton.workers.local.child import llama
 
 PROMPT_KEY = "baton.conductor.prompt"
 """The adapter's metadata that says how its prompt is written, instead of the chat template."""

@@ -1,6 +1,6 @@
 """The runner: a child process that holds one model and answers one prompt at a time.
 
-`python -m baton.children.runner` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.workers.local.child.main` speaks frames on stdin and stdout. Frames to it:
 
     load    path, context, threads, gpu_layers, gpu_share, expected, idle_seconds
     ask     id, messages, max_tokens, max_output, grammar, thinking, adapter, adapter_scale, and
@@ -31,16 +31,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
-from baton.children import framing, lora
-from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
-from baton.children.prompt import encode
+from baton.ipc import frames
+from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.workers.local.child import lora
+from baton.workers.local.child.prompt_tokens import encode
 
 if TYPE_CHECKING:
-    from baton.children import llama
-    from baton.children.sampling import Sampler
-    from baton.children.template import ChatTemplate, Messages
-    from baton.children.thoughts import Mark, Thoughts
-    from baton.domain.fit import Load
+    from baton.gguf.memory_fit import Load
+    from baton.workers.local.child import llama
+    from baton.workers.local.child.chat_template import ChatTemplate, Messages
+    from baton.workers.local.child.reasoning_filter import Mark, Thoughts
+    from baton.workers.local.child.sampler import Sampler
 
 LOADING_SECONDS = 0.05
 RENDER_SECONDS = 10.0
@@ -57,17 +58,17 @@ class Inbox:
     """What the front asks for, kept until it is wanted."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
         self._cancelled = -1
 
-    def put(self, frame: framing.Frame) -> None:
+    def put(self, frame: frames.Frame) -> None:
         """Take a frame; a cancellation is noted while native code runs."""
         if frame["type"] == "cancel":
             self._cancelled = frame["id"]
         else:
             self._work.put(frame)
 
-    def get(self, seconds: float | None) -> framing.Frame | None:
+    def get(self, seconds: float | None) -> frames.Frame | None:
         """Return the next frame that asks for work, None when none came in time."""
         try:
             return self._work.get(timeout=seconds)
@@ -109,7 +110,7 @@ class Runner:
             except Failure as failure:
                 self._front.send("failed", **failure.fields)
 
-    def _inform(self, frame: framing.Frame) -> None:
+    def _inform(self, frame: frames.Frame) -> None:
         if frame["what"] == "llama":
             self._front.send("info", **_start_llama().build())
         else:
@@ -117,7 +118,7 @@ class Runner:
             providers = onnxruntime.get_available_providers()
             self._front.send("info", version=onnxruntime.__version__, providers=providers)
 
-    def _check(self, frame: framing.Frame) -> None:
+    def _check(self, frame: frames.Frame) -> None:
         llama = _start_llama()
         try:
             llama.check_file(frame["path"])
@@ -125,12 +126,16 @@ class Runner:
             raise _unloadable(frame["path"], error) from error
         self._front.send("checked")
 
-    def _load(self, frame: framing.Frame) -> None:
-        from baton.domain.fit import Load
+    def _load(self, frame: frames.Frame) -> None:
+        from baton.gguf.memory_fit import Load
 
         self._front.send("loading", fraction=0.0)
         # While the model is read, natively and on one core, the other imports what comes after.
-        modules = ("psutil", "baton.children.template", "baton.children.writing")
+        modules = (
+            "psutil",
+            "baton.workers.local.child.chat_template",
+            "baton.workers.local.child.text_stream",
+        )
         importing = threading.Thread(target=lambda: [importlib.import_module(m) for m in modules])
         importing.start()
         # This one is only wanted with the first word, so nothing waits for it here.
@@ -145,10 +150,10 @@ class Runner:
             raise _unloadable(frame["path"], error) from error
         self._idle_seconds = frame["idle_seconds"]
 
-    def _load_model(self, frame: framing.Frame, load: Load) -> None:
+    def _load_model(self, frame: frames.Frame, load: Load) -> None:
         """Load with as many layers on the GPU as it takes: all that fit, half of them, none."""
-        from baton.children import llama
-        from baton.children.native import LlamaError
+        from baton.workers.local.child import llama
+        from baton.workers.local.child.llama_loader import LlamaError
 
         layers = min(frame["gpu_layers"], load.layers + 1)
         if layers < 0:
@@ -162,11 +167,11 @@ class Runner:
                     raise
                 layers //= 2
 
-    def _load_with(self, layers: int, frame: framing.Frame, quantised: bool) -> None:
+    def _load_with(self, layers: int, frame: frames.Frame, quantised: bool) -> None:
         """Load the model, and a first context, in which a GPU's memory may end as well."""
-        from baton.children import llama
-        from baton.children.cores import physical_cores
-        from baton.children.native import LlamaError
+        from baton.workers.local.child import llama
+        from baton.workers.local.child.cpu_threads import physical_cores
+        from baton.workers.local.child.llama_loader import LlamaError
 
         progress = self._every(LOADING_SECONDS, "loading", "fraction")
         model = llama.Model(frame["path"], layers, progress)
@@ -181,7 +186,7 @@ class Runner:
         self._context, self._threads = context, threads
 
     def _prepare(self, load: Load) -> None:
-        from baton.children.template import compile_template
+        from baton.workers.local.child.chat_template import compile_template
 
         model = self._model
         self._template, note = compile_template(
@@ -202,7 +207,7 @@ class Runner:
 
     def _know_marks(self, model: llama.Model) -> None:
         """Find out what the model puts around its thoughts."""
-        from baton.children.thoughts import known
+        from baton.workers.local.child.reasoning_filter import known
 
         def tokens(text: str) -> list[int]:
             return model.tokenise(text, special=True)
@@ -211,10 +216,10 @@ class Runner:
         named = (t for mark in self._marks for text in mark[:2] for t in tokens(text))
         self._mark_tokens = {t for t in named if not model.piece(t)}
 
-    def _answer(self, frame: framing.Frame) -> None:
-        from baton.children.native import LlamaError
-        from baton.children.sampling import FIRST, GrammarRefused
-        from baton.domain.sampling import recommended, suited
+    def _answer(self, frame: frames.Frame) -> None:
+        from baton.core.sampling_settings import recommended, suited
+        from baton.workers.local.child.llama_loader import LlamaError
+        from baton.workers.local.child.sampler import FIRST, GrammarRefused
 
         self._ask = frame["id"]
         try:
@@ -258,17 +263,17 @@ class Runner:
 
     def _planning_context(self) -> llama.Context:
         """Return a context for prompts without a chat, so that planning costs the chat no cache."""
-        from baton.children import llama
+        from baton.workers.local.child import llama
 
         if self._planning is None:
             limit = min(self._limit, llama.SMALLEST_CONTEXT)
             self._planning = llama.Context(self._model, limit, self._threads, self._is_cancelled)
         return self._planning
 
-    def _plain_tokens(self, frame: framing.Frame, form: str) -> list[int]:
+    def _plain_tokens(self, frame: frames.Frame, form: str) -> list[int]:
         """Turn the last message into the tokens of a prompt in an adapter's own form."""
-        from baton.children.llama import SMALLEST_CONTEXT
-        from baton.children.thoughts import Thoughts
+        from baton.workers.local.child.llama import SMALLEST_CONTEXT
+        from baton.workers.local.child.reasoning_filter import Thoughts
 
         text = form.replace("{prompt}", frame["messages"][-1]["content"])
         limit = min(self._limit, SMALLEST_CONTEXT)
@@ -280,7 +285,7 @@ class Runner:
             raise Failure("ContextTooLong", "", needed=len(tokens) + USEFUL_TOKENS, limit=limit)
         return tokens
 
-    def _tokens(self, frame: framing.Frame) -> list[int]:
+    def _tokens(self, frame: frames.Frame) -> list[int]:
         """Turn messages into the tokens of a prompt."""
         messages = frame["messages"]
         size = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
@@ -292,16 +297,18 @@ class Runner:
 
     def _begun(self, messages: Messages, thinking: bool | None) -> str:
         """Return the prompt, up to where the answer begins, or thoughts do."""
-        from baton.children import thoughts
+        from baton.workers.local.child import reasoning_filter
 
         prompt = self._render(messages, thinking)
         if thinking is False:
-            prompt += thoughts.without(prompt, self._marks)
-        self._thoughts = thoughts.Thoughts(self._marks, thoughts.opened(prompt, self._marks))
+            prompt += reasoning_filter.without(prompt, self._marks)
+        self._thoughts = reasoning_filter.Thoughts(
+            self._marks, reasoning_filter.opened(prompt, self._marks)
+        )
         return prompt
 
     def _render(self, messages: Messages, thinking: bool | None) -> str:
-        from baton.children.template import TemplateRefused
+        from baton.workers.local.child.chat_template import TemplateRefused
 
         slow = threading.Timer(RENDER_SECONDS, self._give_up_rendering)
         slow.start()
@@ -325,7 +332,7 @@ class Runner:
         )
         os._exit(0)
 
-    def _cap(self, prompt: int, frame: framing.Frame) -> int:
+    def _cap(self, prompt: int, frame: frames.Frame) -> int:
         """Return how many tokens the answer may have."""
         room = self._limit - prompt
         asked: int | None = frame["max_tokens"]
@@ -348,7 +355,7 @@ class Runner:
         Thoughts that would leave no room for the answer are brought to an end, and so are those at
         which the model itself stops.
         """
-        from baton.children.writing import Text
+        from baton.workers.local.child.text_stream import Text
 
         text = Text(self._front, self._thoughts)
         tokens = list(prompt)
@@ -406,7 +413,7 @@ def _unloadable(path: str, error: Exception) -> Failure:
 def _start_llama() -> ModuleType:
     """Import llama.cpp now that the front's end would be noticed, and quieten it."""
     try:
-        from baton.children import llama
+        from baton.workers.local.child import llama
 
         llama.start(_hear)
     except Exception as error:  # a library that can't be loaded says so in many ways

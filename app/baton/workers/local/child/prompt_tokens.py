@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from baton.children import llama
-    from baton.children.template import Messages
+    from baton.workers.local.child import llama
+    from baton.workers.local.child.chat_template import Messages
 
 
 def encode(model: llama.Model, render: Callable[[Messages], str], messages: Messages) -> list[int]:

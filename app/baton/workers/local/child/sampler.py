@@ -10,8 +10,8 @@ from array import array
 from statistics import fmean
 from typing import Any
 
-from baton.children.native import LlamaError, c
-from baton.domain.sampling import Sampling
+from baton.core.sampling_settings import Sampling
+from baton.workers.local.child.llama_loader import LlamaError, c
 
 LAST_TOKENS = 64
 """How many of the latest tokens count as repetition."""

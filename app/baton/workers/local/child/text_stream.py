@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import time
 
-from baton.children.front import Front
-from baton.children.thoughts import Thoughts
+from baton.ipc.parent_channel import Front
+from baton.workers.local.child.reasoning_filter import Thoughts
 
 TEXT_SECONDS = 0.03
 """Text goes out at once at first, then this often: a frame per token would cost speed."""

@@ -1,6 +1,6 @@
 """The tools: a child process that computes, and runs code that nobody trusts in a jail.
 
-`python -m baton.children.tools` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.workers.tools.child.main` speaks frames on stdin and stdout. Frames to it:
 
     call    id, tool (calculator, units, clock or python), text, seconds; also `mark` and `check`,
             which read a request for the conductor: text is the request, or JSON of it and its parts
@@ -23,17 +23,18 @@ import traceback
 import warnings
 from contextlib import suppress
 
-from baton.children import framing, jail
-from baton.children.exact import CannotCompute
-from baton.children.front import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.ipc import frames
+from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.workers.tools.child import sandbox_host
+from baton.workers.tools.computation import CannotCompute
 
 
 class Tools:
     """Answers calls, each in a thread of its own: the front makes a few at a time."""
 
-    def __init__(self, jailer: jail.Jailer | None) -> None:
+    def __init__(self, jailer: sandbox_host.Jailer | None) -> None:
         self._jailer = jailer
-        self._work: queue.SimpleQueue[framing.Frame] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
         self._front = Front(*take_pipes(), self._take)
 
     def serve(self) -> None:
@@ -41,16 +42,16 @@ class Tools:
         while True:
             threading.Thread(target=self._answer, args=(self._work.get(),), daemon=True).start()
 
-    def _take(self, frame: framing.Frame) -> None:
+    def _take(self, frame: frames.Frame) -> None:
         if frame["type"] != "cancel":
             self._work.put(frame)
         elif self._jailer is not None:
             self._jailer.cancel(frame["id"])
 
-    def _answer(self, frame: framing.Frame) -> None:
+    def _answer(self, frame: frames.Frame) -> None:
         number = frame["id"]
         if frame["type"] == "info":
-            self._front.send("done", id=number, text=jail.about(self._jailer))
+            self._front.send("done", id=number, text=sandbox_host.about(self._jailer))
             return
         try:
             text = self._computed(frame)
@@ -59,11 +60,11 @@ class Tools:
         else:
             self._front.send("done", id=number, text=text)
         if frame["tool"] == "mark":  # the conductor writes now, and its plan will be checked
-            from baton.children.exact import plan_steps
+            from baton.workers.tools.computation import plan_steps
 
             plan_steps.prepare()
 
-    def _computed(self, frame: framing.Frame) -> str:
+    def _computed(self, frame: frames.Frame) -> str:
         try:
             if frame["tool"] == "python":
                 return self._run(frame)
@@ -76,7 +77,7 @@ class Tools:
             traceback.print_exc(limit=-3)
             raise Failure("WorkerError", f"The {frame['tool']} failed on this.") from error
 
-    def _run(self, frame: framing.Frame) -> str:
+    def _run(self, frame: frames.Frame) -> str:
         if self._jailer is None:
             raise Failure("WorkerError", "There is no sandbox here, so no code is executed.")
         return self._jailer.run(frame["id"], frame["text"], float(frame["seconds"]))
@@ -84,7 +85,7 @@ class Tools:
 
 def _exact(tool: str, text: str) -> str:
     """Return what a tool that computes or marks makes of a text. Raises CannotCompute."""
-    from baton.children.exact import plan_steps
+    from baton.workers.tools.computation import plan_steps
 
     match tool:
         case "mark":
@@ -100,10 +101,10 @@ def compute(tool: str, text: str) -> str:
 
     Raises CannotCompute.
     """
-    from baton.children.asked import questions
-    from baton.children.exact import NotAnExpression
-    from baton.children.exact.claims import judge_claims
-    from baton.children.exact.plan_steps import compute_step, compute_written
+    from baton.workers.tools.computation import NotAnExpression
+    from baton.workers.tools.computation.claims import judge_claims
+    from baton.workers.tools.computation.plan_steps import compute_step, compute_written
+    from baton.workers.tools.question_text import questions
 
     try:
         return compute_step(_EXPRESSIONS[tool], text)
@@ -136,7 +137,7 @@ def main() -> None:
         os.chdir("/")
     try:
         # The jailer is a fork of this process while it has one thread and knows nothing.
-        Tools(jail.Jailer.start()).serve()
+        Tools(sandbox_host.Jailer.start()).serve()
     except Exception:
         traceback.print_exc(file=sys.stderr)
     finally:

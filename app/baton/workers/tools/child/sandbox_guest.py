@@ -33,9 +33,9 @@ from contextlib import suppress
 from importlib.machinery import BuiltinImporter, FrozenImporter
 from typing import Any, NoReturn
 
-from baton.children import sandbox
-from baton.children.jail import HEADER
-from baton.children.recorder import Examples, Recorder
+from baton.workers.tools.child import seccomp
+from baton.workers.tools.child.check_recorder import Examples, Recorder
+from baton.workers.tools.child.sandbox_host import HEADER
 
 NAME, TESTS = "code.py", "tests.py"
 ENDED, FAILED, NOT_HERE = 0, 1, 3
@@ -86,7 +86,7 @@ def run(source: int, out: int, err: int) -> NoReturn:
     words = [word.hex().encode()]
     del word
     try:
-        sandbox.confine(math.ceil(seconds) + 1)
+        seccomp.confine(math.ceil(seconds) + 1)
     except OSError as error:
         write(2, f"\nThere is no sandbox on this machine: {error.strerror}.\n".encode() + words[0])
         end(NOT_HERE)

@@ -19,9 +19,9 @@ import time
 from contextlib import suppress
 from typing import NoReturn
 
-from baton.children import sandbox
-from baton.children.asked import MOST_CHARACTERS, TESTS, python_code
-from baton.children.front import Failure
+from baton.ipc.parent_channel import Failure
+from baton.workers.tools.child import seccomp
+from baton.workers.tools.question_text import MOST_CHARACTERS, TESTS, python_code
 
 MOST_OUTPUT = 64 * 1024
 """How many bytes code may print."""
@@ -38,7 +38,7 @@ _MODULES = """
     random re secrets shlex statistics string struct sys textwrap threading time timeit tokenize
     traceback types typing unicodedata unittest unittest._log unittest.async_case unittest.mock
     urllib.parse uuid warnings weakref xml.etree.ElementTree zlib tomllib yaml _strptime
-    jsonschema baton.children.jailed
+    jsonschema baton.workers.tools.child.sandbox_guest
 """
 """What code can import: nothing is found any more once it is confined."""
 
@@ -61,7 +61,7 @@ class Jailer:
     @classmethod
     def start(cls) -> Jailer | None:
         """Fork the jailer, or return None where there is no sandbox."""
-        if not sandbox.in_force():
+        if not seccomp.in_force():
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
@@ -69,7 +69,7 @@ class Jailer:
             if os.fork() == 0:
                 try:
                     _keep_only(theirs.fileno())
-                    sandbox.die_with_parent(parent)
+                    seccomp.die_with_parent(parent)
                     for name in _MODULES.split():
                         with suppress(ImportError):  # one that isn't there is missed only by code
                             importlib.import_module(name)
@@ -144,7 +144,7 @@ def about(jailer: Jailer | None) -> str:
         jailer.run(0, "```python\nassert 1 + 1 == 2\n```", 5.0)
     except Failure as failure:
         return f"The sandbox does not work, so no code is executed. {failure}"
-    return sandbox.in_force()
+    return seccomp.in_force()
 
 
 def _read(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
@@ -236,10 +236,10 @@ def _fork(
     me, (source, out, err, leash) = os.getpid(), files
     if (pid := os.fork()) == 0:
         try:
-            from baton.children import jailed
+            from baton.workers.tools.child import sandbox_guest
 
-            sandbox.die_with_parent(me)
-            jailed.run(source, out, err)
+            seccomp.die_with_parent(me)
+            sandbox_guest.run(source, out, err)
         finally:
             os._exit(2)
     for file in (source, out, err):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.expression import evaluate
-from baton.children.exact.lexicon import lexicon
-from baton.children.exact.result_text import is_rounded, number_text
-from baton.children.exact.written_expression import sum_expression
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.expression import evaluate
+from baton.workers.tools.computation.lexicon import lexicon
+from baton.workers.tools.computation.result_text import is_rounded, number_text
+from baton.workers.tools.computation.written_expression import sum_expression
 
 MAX_CLAIMS = 500
 MAX_CLAIM_CHARS = 600

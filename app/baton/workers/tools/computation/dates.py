@@ -19,8 +19,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from dateutil.easter import easter
 from dateutil.relativedelta import relativedelta
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.expression import Result, evaluate_source
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.expression import Result, evaluate_source
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _FIXED = {
@@ -400,7 +400,7 @@ def _working_days(day: date, count: int) -> date:
 
 def _zone(city: Any) -> ZoneInfo:
     """Return the time zone of a place: as a lexicon names it, or by its IANA name."""
-    from baton.children.exact.lexicon import city_zone
+    from baton.workers.tools.computation.lexicon import city_zone
 
     name = city_zone(str(city)) or _iana(str(city))
     if not name:

@@ -16,7 +16,7 @@ from typing import Any
 
 import simpleeval
 
-from baton.children.exact import CannotCompute, NotAnExpression
+from baton.workers.tools.computation import CannotCompute, NotAnExpression
 
 MAX_EXPRESSION_CHARS = 1000
 MAX_NODES = 500
@@ -178,15 +178,15 @@ def evaluate(
     earlier = {f"result_{number}": value for number, value in (results or {}).items()}
     match tool:
         case "calc":
-            from baton.children.exact.numbers import evaluate_numbers
+            from baton.workers.tools.computation.numbers import evaluate_numbers
 
             return evaluate_numbers(python_source(text), earlier)
         case "units":
-            from baton.children.exact.quantities import evaluate_quantities
+            from baton.workers.tools.computation.quantities import evaluate_quantities
 
             return evaluate_quantities(text, earlier)
         case "clock":
-            from baton.children.exact.dates import evaluate_dates
+            from baton.workers.tools.computation.dates import evaluate_dates
 
             return evaluate_dates(text, earlier, now)
     raise CannotCompute(f"There is no tool {tool!r}.")

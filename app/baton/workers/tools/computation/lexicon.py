@@ -72,7 +72,7 @@ def lexicon(language: str) -> Lexicon:
     """Return a language's words. Raises KeyError for a language that isn't there."""
     if language not in LANGUAGES:
         raise KeyError(language)
-    source = files("baton.children.exact") / "lexicon" / f"{language}.toml"
+    source = files("baton.workers.tools.computation") / "lexicon" / f"{language}.toml"
     found = tomllib.loads(source.read_text(encoding="utf-8"))
     return Lexicon(
         language,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from baton.children.exact.lexicon import Lexicon, alternatives, guess_language, lexicon
+from baton.workers.tools.computation.lexicon import Lexicon, alternatives, guess_language, lexicon
 
 _QUOTED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]+`|(?<!\d)\"[^\"]{1,2000}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»"

@@ -10,8 +10,8 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-from baton.children.exact import CannotCompute, NotAnExpression
-from baton.children.exact.expression import Functions, Percent, Result, evaluate_source
+from baton.workers.tools.computation import CannotCompute, NotAnExpression
+from baton.workers.tools.computation.expression import Functions, Percent, Result, evaluate_source
 
 MAX_BITS = 10_000
 """The largest number that is computed with: about 3,000 digits."""

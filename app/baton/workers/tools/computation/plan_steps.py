@@ -11,22 +11,22 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal, TypedDict
 
-from baton.children.exact import CannotCompute, NotAnExpression
-from baton.children.exact.expression import evaluate
-from baton.children.exact.expression_check import (
+from baton.core.code_blocks import parts as fenced_parts
+from baton.workers.tools.computation import CannotCompute, NotAnExpression
+from baton.workers.tools.computation.expression import evaluate
+from baton.workers.tools.computation.expression_check import (
     CONSTANTS,
     foreign_word,
     problem,
     request_literals,
     unused,
 )
-from baton.children.exact.lexicon import guess_language
-from baton.children.exact.marked_text import MarkedText, mark
-from baton.children.exact.quantities import Amount
-from baton.children.exact.request_spans import divide
-from baton.children.exact.result_text import plain_value, result_text, scaled_amount_text
-from baton.children.exact.written_expression import written_expression
-from baton.domain.fences import parts as fenced_parts
+from baton.workers.tools.computation.lexicon import guess_language
+from baton.workers.tools.computation.marked_text import MarkedText, mark
+from baton.workers.tools.computation.quantities import Amount
+from baton.workers.tools.computation.request_spans import divide
+from baton.workers.tools.computation.result_text import plain_value, result_text, scaled_amount_text
+from baton.workers.tools.computation.written_expression import written_expression
 
 Tool = Literal["calc", "units", "clock"]
 

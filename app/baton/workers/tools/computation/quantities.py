@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from baton.children.exact import CannotCompute, numbers
-from baton.children.exact.expression import Result, evaluate_source, python_source
+from baton.workers.tools.computation import CannotCompute, numbers
+from baton.workers.tools.computation.expression import Result, evaluate_source, python_source
 
 PINT_NAMES = {
     "mm": "millimeter", "cm": "centimeter", "dm": "decimeter", "m": "meter", "km": "kilometer",

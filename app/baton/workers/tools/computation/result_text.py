@@ -11,10 +11,17 @@ from datetime import date, datetime
 from fractions import Fraction
 from typing import Any
 
-from baton.children.exact.dates import WEEKDAYS, CityTime, ClockTime, DayOfYear, Duration, Span
-from baton.children.exact.expression import Result
-from baton.children.exact.lexicon import Lexicon, lexicon
-from baton.children.exact.quantities import Amount
+from baton.workers.tools.computation.dates import (
+    WEEKDAYS,
+    CityTime,
+    ClockTime,
+    DayOfYear,
+    Duration,
+    Span,
+)
+from baton.workers.tools.computation.expression import Result
+from baton.workers.tools.computation.lexicon import Lexicon, lexicon
+from baton.workers.tools.computation.quantities import Amount
 
 SIGNIFICANT_DIGITS = 10
 """Digits of a number that isn't whole."""

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from baton.children.exact import CannotCompute, NotAnExpression
-from baton.children.exact.expression import MAX_EXPRESSION_CHARS
-from baton.children.exact.lexicon import guess_language
-from baton.children.exact.marked_text import unit_code
-from baton.children.exact.numbers import FUNCTIONS
-from baton.domain.bare_question import clock_expression, without_lead
+from baton.core.plan.bare_question import clock_expression, without_lead
+from baton.workers.tools.computation import CannotCompute, NotAnExpression
+from baton.workers.tools.computation.expression import MAX_EXPRESSION_CHARS
+from baton.workers.tools.computation.lexicon import guess_language
+from baton.workers.tools.computation.marked_text import unit_code
+from baton.workers.tools.computation.numbers import FUNCTIONS
 
 MAX_DEPTH = 40
 """How many brackets, signs and powers may stand inside of each other."""
