@@ -57,7 +57,7 @@ def command(name: str) -> list[str]:
     if getattr(sys, "frozen", False):
         return [sys.executable, "--child", name]
     isolation = "-I" if sys.flags.isolated else "-P"
-    return [sys.executable, isolation, "-m", f"baton.ipc.{name}"]
+    return [sys.executable, isolation, "-m", "baton.ipc.child_entry", name]
 
 
 def environment(

@@ -43,7 +43,7 @@ def running() -> list[Running]:
 
 def _is_runner(command: list[str]) -> bool:
     """Tell whether that is how a runner is started, from a checkout or frozen."""
-    return command[-2:] in (["-m", "baton.workers.local.child.main"], ["--child", "runner"])
+    return command[-2:] in (["baton.ipc.child_entry", "runner"], ["--child", "runner"])
 
 
 def _looked_at(process: psutil.Process) -> Running:
