@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from baton.core.machine import Gpu
-from baton.platform import machine
+from baton.platform.computer import machine
 
 GB = 10**9
 
@@ -103,7 +103,7 @@ def test_a_real_memory_limit_of_the_kernel(tmp_path: Path) -> None:
         (group / "memory.limit_in_bytes").write_text(str(4 << 30))
         code = (
             f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')\n"
-            "from baton.platform import machine\n"
+            "from baton.platform.computer import machine\n"
             "found = machine()\n"
             "print(found.memory, found.available)\n"
         )

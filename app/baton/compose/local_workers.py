@@ -76,7 +76,7 @@ async def _machine(folder: Path, allowed: int) -> Machine:
     """
     import asyncio
 
-    from baton.platform import machine
+    from baton.platform.computer import machine
     from baton.workers.local import gpus
 
     found = await asyncio.to_thread(machine, folder, await gpus())

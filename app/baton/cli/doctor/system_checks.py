@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 
 from baton import __version__
-from baton import platform as hardware
 from baton.cli.doctor.check_result import Finding, State
 from baton.cli.doctor.gpu_checks import gpus, unused
 from baton.core.byte_format import show_memory, show_size
@@ -20,7 +19,9 @@ from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.machine import Gpu
 from baton.core.model_roles import RULE
 from baton.core.money import show_usd
+from baton.platform import computer
 from baton.platform.settings import CloudWorker, LocalWorker, Paths, Settings, load
+from baton.platform.terminal import terminal as describe_terminal
 
 _LITTLE = 2**30
 """Bytes of disk below which it is worth a warning."""
@@ -78,7 +79,7 @@ def _settings_text(file: Path) -> str:
 
 
 def _machine() -> Finding:
-    machine = hardware.machine()
+    machine = computer.machine()
     text = (
         f"{machine.processor}, {machine.cores} cores, {machine.threads} threads;"
         f" {show_memory(machine.memory)} of memory, {machine.free} % free"
@@ -89,7 +90,7 @@ def _machine() -> Finding:
 
 
 def _terminal() -> Finding:
-    terminal = hardware.terminal()
+    terminal = describe_terminal()
     if not terminal.attached:
         return Finding(
             "terminal", State.OK, "none attached; the app needs one, `baton ask` doesn't"
@@ -306,7 +307,7 @@ def _llama_cpp() -> Finding:
     if missing:
         return Finding("llama.cpp", State.WARN, f"{text}. {missing}")
     known = [Gpu(one["description"], one["free"], one["total"]) for one in found["devices"]]
-    if idle := hardware.machine(gpus=known).idle_gpus:
+    if idle := computer.machine(gpus=known).idle_gpus:
         return Finding("llama.cpp", State.WARN, f"{text}. {unused(idle, bool(found['gpu']))}")
     return Finding("llama.cpp", State.OK, text)
 
