@@ -53,7 +53,10 @@ def provider(rate: int, tokens: int) -> Iterator[str]:
         port, bills = Path(folder) / "port", Path(folder) / "bills"
         files = ["--port-file", str(port), "--bill-file", str(bills)]
         pace = ["--rate", str(rate), "--tokens", str(tokens)]
-        code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import support.fake_cloud as c\nc.main()"
+        code = (
+            "import sys; sys.path.insert(0, sys.argv.pop(1));"
+            " import support.fake_cloud as c\nc.main()"
+        )
         command = [PYTHON, "-c", code, str(ROOT / "tests"), *files, *pace]
         with subprocess.Popen(command) as process:
             try:

@@ -13,7 +13,7 @@ it is compared with curl where there is no disk (in /dev/shm), and on the disk w
 followed by an fsync. Counted is what a running child process needs, and curl's own time: without
 the start of a program on either side.
 
-Why the body is read past httpx (`download/child/http_download.py`), measured with 2 GiB on two cores
+Why the body is read past httpx (`http_download.py`), measured with 2 GiB on two cores
 of an AMD EPYC: `iter_raw` needs 2.0 to 3.9 s of processor time, `http.client` 0.8 to 1.1 s, the
 stream below httpx 0.7 to 1.1 s. All together, with writing, reading back and hashing, a download
 needs 3.5 s, of which 1.3 s are hashing; curl needs 2.2 s, and sha256sum 6.3 s. A download keeps two

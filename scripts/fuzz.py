@@ -1,7 +1,7 @@
 """Looks for input that breaks a reader of strangers' bytes: `scripts/fuzz [TARGET...]`.
 
 Coverage of the readers guides it (atheris, which is libFuzzer: Linux, Python 3.11 to 3.13). The
-targets and what must hold of them stand in tests/support/fuzz_targets.py. Each runs in a process of its
+targets and what must hold of them stand in support/fuzz_targets.py. Each runs in a process of its
 own, with at most 10 s and 1 GB for one input. Inputs that reach new code are kept in
 build/fuzz/TARGET for the next time; one that breaks something is in build/fuzz/TARGET.broken, and
 belongs into FOUND of tests/support/fuzz_targets.py.

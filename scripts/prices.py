@@ -1,4 +1,4 @@
-"""Writes app/baton/workers/cloud/prices.json: what the providers' models cost, from litellm's own list.
+"""Writes workers/cloud/prices.json: what the providers' models cost, from litellm's own list.
 
     scripts/prices                   from the litellm that is installed, dated today
     scripts/prices --date 2026-11-20

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "training" / "router"))
 
 import fit_first_stage
 import routing_rows

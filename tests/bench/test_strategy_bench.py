@@ -181,7 +181,8 @@ LIES = {
     "unittest.TestResult.addFailure = lambda *a: None\nunittest.main = lambda: None",
     "the code of unittest": "import unittest\nf = unittest.TestCase.assertEqual\n"
     "f.__code__ = (lambda *a, **k: None).__code__.replace(co_freevars=f.__code__.co_freevars)",
-    "the recorder": "import sys\nr = sys.modules['baton.workers.tools.child.check_recorder'].Recorder\n"
+    "the recorder": "import sys\n"
+    "r = sys.modules['baton.workers.tools.child.check_recorder'].Recorder\n"
     "r.doubt = lambda self: ''\nr.restore = lambda self: None\nr.checks = 1",
     "the jail": "import sys\nj = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
     "j._judged = lambda e: (0, 'Passed: 1 check.')\nraise ValueError",

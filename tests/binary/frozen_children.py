@@ -1,4 +1,4 @@
-"""For pytest's `-p binary.frozen_children`: every child process is the binary that FROZEN_BATON names."""
+"""For pytest's `-p binary.frozen_children`: every child is the binary that FROZEN_BATON names."""
 
 from __future__ import annotations
 

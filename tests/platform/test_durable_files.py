@@ -223,7 +223,7 @@ def test_text_and_name_outlast_a_power_cut(
 
 
 OWN_WAYS = {
-    "durable.py",  # where it is done
+    "platform/durable_files.py",  # where it is done
     "install/installation.py",  # the program's own files, which others may run
     "install/receipts.py",  # beside them, readable by all where root installed them
     "ipc/parent_channel.py",  # /proc
@@ -243,7 +243,7 @@ MAKERS |= {"copy2", "copyfile", "copytree", "NamedTemporaryFile", "TemporaryDire
 
 def test_files_are_made_in_one_place() -> None:
     """A file that is made elsewhere could be open to others, or be left half written."""
-    folder = Path(durable_files.__file__).parent
+    folder = Path(durable_files.__file__).parents[1]
     found = {
         str(file.relative_to(folder))
         for file in folder.rglob("*.py")

@@ -1,6 +1,6 @@
 """HTTP/1.1 on loopback as a hub and its store speak it: ranges, signatures of time, and faults.
 
-`Fault` says how one answer goes wrong, `Seen` is what the log keeps of a request. `support.fake_hub`
+`Fault` says how one answer goes wrong, `Seen` is what the log keeps of a request. `fake_hub`
 decides what is answered; here it is sent: a file's content with `sendfile`, whole or a range of it.
 """
 

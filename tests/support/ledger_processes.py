@@ -173,9 +173,9 @@ def migrate_until_killed(path: Path, number: int, statement: int) -> None:
 
 def process(call: str) -> subprocess.Popen[str]:
     """Start a Python process that does something with this module, imported as `spend`."""
-    code = f"import sys, pathlib; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    code = f"import sys, pathlib; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
     return subprocess.Popen(
-        [sys.executable, "-c", f"{code}import spend\n{call}"],
+        [sys.executable, "-c", f"{code}from support import ledger_processes as spend\n{call}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

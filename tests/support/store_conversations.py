@@ -53,7 +53,8 @@ def chat(path: Path, name: str, turns: int) -> None:
 
 def process(call: str) -> subprocess.Popen[str]:
     """Start a Python process that does something with this module, imported as `talk`."""
-    code = f"import sys, pathlib; sys.path.insert(0, {str(Path(__file__).parent)!r})\nimport talk\n"
+    code = f"import sys, pathlib; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+    code += "from support import store_conversations as talk\n"
     return subprocess.Popen(
         [sys.executable, "-c", code + call],
         stdout=subprocess.PIPE,

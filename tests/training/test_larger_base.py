@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="needs scripts/training/requirements.lock")
-pytest.importorskip("gguf", reason="needs scripts/training/requirements.lock")
+pytest.importorskip("gguf.constants", reason="needs scripts/training/requirements.lock")
 
 import learner
 import lora

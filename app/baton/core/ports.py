@@ -282,7 +282,7 @@ class Situation:
     `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
     ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: whoever
     may not see it, or has no price, isn't there. `conductor` was named by the person to draw plans
-    (or ""; core.model_roles.RULE: no model may). `mode` is auto, local, mini or ultra, `limits` what
+    (or ""; model_roles.RULE: no model may). `mode` is auto, local, mini or ultra, `limits` what
     the person allows. `prefer` names the worker for tasks of a kind; `choice` says in a sentence
     that `worker` answers for that reason (or "").
     """

@@ -117,7 +117,7 @@ class Library(Stock):
         """Look a model up and record that it is wanted; `fetch` then gets it.
 
         `model` is an id of the catalogue, `hf.co/USER/REPO[:QUANT]` (or a file's name there) or an
-        address. `roles` are those it takes when it arrives; with none, `core.model_roles.taken` says
+        address. `roles` are those it takes when it arrives; with none, `model_roles.taken` says
         which. One that is here already comes back as it is.
         Raises NeedsAgreement, DoesNotFit, ModelFileError without room on the disk, ConfigError for
         what doesn't exist and in offline mode.

@@ -51,7 +51,7 @@ class _Templates(Mapping[str, Workflow]):
 
 
 def _built_in() -> Iterator[tuple[str, str]]:
-    for file in resources.files("baton").joinpath("templates").iterdir():
+    for file in resources.files("baton.workers").joinpath("templates").iterdir():
         if file.name.endswith(_SUFFIX):
             yield file.name.removesuffix(_SUFFIX), file.read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Trains the head that says who speaks next, and as what (`baton.core.plan.turn_roles`), by sep-CMA-ES.
+"""Trains the head that says who speaks next, and as what (`core.plan.turn_roles`), by sep-CMA-ES.
 
     scripts/train_conductor --turns --out OUT --data DIR [--seed N]
 
@@ -195,7 +195,7 @@ def _allowed(
     wrote: NDArray[np.int64],
     rejected: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Return which moves there are, as `baton.core.plan.turn_roles.is_allowed` says for one episode."""
+    """Return which moves there are, as `turn_roles.is_allowed` says for one episode."""
     columns = np.arange(MOST_WORKERS)
     talkers = pool.there & ~pool.tools & (turn < MOST_TURNS - 1)
     works = pool.there & ((wrote < 0) | rejected)[:, None]

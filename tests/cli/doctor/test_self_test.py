@@ -137,8 +137,10 @@ BAD = {
     "pysqlite3.sqlite_version = '3.40.0'",
     "certificates": "import certifi, ssl; certifi.where = lambda: ssl.__file__",
     "zones": "import zoneinfo, sys; zoneinfo.reset_tzpath(()); sys.modules['tzdata'] = None",
-    "keyrings": "from baton.platform import secrets; secrets.KEYRING = 'keyring.backends.null.Drawer'",
-    "units": "from baton.workers.tools.computation import quantities; quantities.PINT_NAMES['in'] = 'foot'",
+    "keyrings": "from baton.platform import secrets as s;"
+    " s.KEYRING = 'keyring.backends.null.Drawer'",
+    "units": "from baton.workers.tools.computation import quantities as q;"
+    " q.PINT_NAMES['in'] = 'foot'",
 }
 """What is there, but not as it must be."""
 

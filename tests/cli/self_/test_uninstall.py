@@ -279,7 +279,8 @@ def test_one_that_was_interrupted_can_be_begun_again(call: Call, own: Machine) -
 def test_the_person_is_asked(own: Machine) -> None:
     stock("own", tiny(60_000))
     code = (
-        "from baton.platform import build_info as b; from pathlib import Path; from baton.cli import main;"
+        "from baton.platform import build_info as b; from pathlib import Path;"
+        " from baton.cli import main;"
         f" w = b.Built({OLD!r}, 'full', {PLATFORM!r}); b.built = lambda: w;"
         f" b.binary = lambda: Path({str(own.world.target)!r}); main(['self', 'uninstall'])"
     )

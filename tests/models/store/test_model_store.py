@@ -67,7 +67,8 @@ import sys
 from pathlib import Path
 from baton.models.store import FolderShelf
 held = list(FolderShelf(Path(sys.argv[1]), {}).held())
-heavy = {"msgspec", "filelock", "asyncio", "baton.gguf.header", "baton.models.store.external_stores"}
+heavy = {"msgspec", "filelock", "asyncio", "baton.gguf.header"}
+heavy |= {"baton.models.store.external_stores"}
 print(len(held), *sorted(heavy & set(sys.modules)))
 """
     args = [sys.executable, "-c", code, str(shelf.folder)]

@@ -46,7 +46,7 @@ class Orchestra:
 
     `terms` are what the settings allow; whoever changes them changes what is played from then on.
     `on_offline` hears of `go_offline`: whatever connects must be told there. `router` None is a
-    rule; `conductor` is who draws plans ("": `trained`, which comes with Baton; core.model_roles.RULE:
+    rule; `conductor` is who draws plans ("": `trained`, which comes with Baton; model_roles.RULE:
     no model), `prefer` names the worker for tasks of a kind; `pacer` says whether help pays,
     `skills` what workers are good at; `absent` why workers are not here that the settings name.
     """

@@ -31,7 +31,8 @@ STRATEGIES = {
     "route": Entry(f"{_HERE}.route:RouteAlone", "The router alone picks who answers."),
     "knn": Entry(f"{_HERE}.knn:Nearest", "Whoever did best with similar questions answers."),
     "conductor": Entry(
-        f"{_HERE}.conducted:Conducted", "A conductor draws a plan, and mends it once it has seen."
+        f"{_HERE}.conductor_plan:Conducted",
+        "A conductor draws a plan, and mends it once it has seen.",
     ),
     "cascade": Entry(
         f"{_HERE}.cascade:Cascade", "Two workers here; a stronger one where they disagree."

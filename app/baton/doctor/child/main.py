@@ -1,6 +1,6 @@
 """The self-test's child: it loads one part of Baton, lets it work, and tells what it saw.
 
-`python -m baton.doctor.child.main` speaks frames on stdin and stdout. Frame to it: try, with `what`
+It speaks frames on stdin and stdout. Frame to it: try, with `what`
 naming one of `trials.PARTS`. Frames from it: beat each second; trying (the `module` that is being
 loaded), then tried with a `text` and whether all is `well`, or failed with the name of the error
 and a message. Each part is tried in a process of its own: whatever crashes takes nothing with it,

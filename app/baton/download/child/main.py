@@ -1,6 +1,6 @@
 """The fetcher: a child process that asks hubs, fetches models and updates, and reads whole files.
 
-`python -m baton.download.child.main` speaks frames on stdin and stdout. Frames to it, each with an id:
+It speaks frames on stdin and stdout. Frames to it, each with an id:
 
     look    source
     files   repo, revision

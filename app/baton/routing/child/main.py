@@ -1,6 +1,6 @@
 """The scorer: a child process that holds the trained router and answers in milliseconds.
 
-`python -m baton.routing.child.main` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.ipc.child_entry scorer` speaks frames on stdin and stdout. Frames to it:
 
     load      folder, learned (the person's own file, or null), threads
     estimate  id, text, candidates

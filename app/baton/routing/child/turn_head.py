@@ -1,4 +1,4 @@
-"""A linear head on the encoder: how well each worker would do in each role of `core.plan.turn_roles`.
+"""A linear head on the encoder: how well each worker would do in each role of `turn_roles`.
 
 Bilinear, as everybody has other workers: the score is s W w, with s the prompt's vector and the
 figures of the position, and w the figures of the worker.
@@ -18,7 +18,7 @@ from baton.routing.child.first_stage import Floats
 
 FILE = "turns.npz"
 ROLES, POSITION, WORKER = 3, 21, 10
-"""How many roles there are, and how many figures `core.plan.turn_roles` gives of position and worker."""
+"""How many roles there are, and how many figures `turn_roles` gives of position and worker."""
 
 SHAPE = (WIDTH + POSITION, ROLES, WORKER)
 

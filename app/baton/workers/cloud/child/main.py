@@ -1,6 +1,6 @@
 """The gateway: the child process through which alone anything is sent to workers elsewhere.
 
-`python -m baton.workers.cloud.child.main` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.ipc.child_entry gateway` speaks frames on stdin and stdout. Frames to it:
 
     setup   keys_file, proxy, proxies, offline, connect, stall, total, effort
     warm

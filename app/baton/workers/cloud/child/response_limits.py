@@ -35,7 +35,7 @@ MAX_RUNS_PER_TOKEN = 64
 
 The longest tokens of the tokenizers in use (128 characters in o200k_base) are a single run of
 spaces, dashes or the like; the longest others have about 40 characters, but for a remnant of
-training data in Claude's (tests/workers/cloud/child/test_response_limits.py tries whole vocabularies).
+training data in Claude's (test_response_limits.py tries whole vocabularies).
 """
 
 MAX_WORDS_PER_TOKEN = 2

@@ -1,6 +1,6 @@
 """The runner: a child process that holds one model and answers one prompt at a time.
 
-`python -m baton.workers.local.child.main` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.ipc.child_entry runner` speaks frames on stdin and stdout. Frames to it:
 
     load    path, context, threads, gpu_layers, gpu_share, expected, idle_seconds
     ask     id, messages, max_tokens, max_output, grammar, thinking, adapter, adapter_scale, and

@@ -1,6 +1,6 @@
 """The tools: a child process that computes, and runs code that nobody trusts in a jail.
 
-`python -m baton.workers.tools.child.main` speaks frames on stdin and stdout. Frames to it:
+`python -m baton.ipc.child_entry tools` speaks frames on stdin and stdout. Frames to it:
 
     call    id, tool (calculator, units, clock or python), text, seconds; also `mark` and `check`,
             which read a request for the conductor: text is the request, or JSON of it and its parts
