@@ -42,9 +42,9 @@ def test_nothing_of_the_front_loads_native_engines() -> None:
 
 def test_the_app_and_the_commands_for_models_never_load_what_talks_to_hubs() -> None:
     loaded = loaded_by(
-        "import pkgutil, importlib, baton.cli.models, baton.tui.screens, baton.download,"
-        " baton.models.store, baton.models.library\n"
-        "for package in (baton.cli.models, baton.tui.screens):\n"
+        "import pkgutil, importlib, baton.cli.models, baton.tui.chat, baton.tui.screens,"
+        " baton.download, baton.models.store, baton.models.library\n"
+        "for package in (baton.cli.models, baton.tui.chat, baton.tui.screens):\n"
         "    for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
         "        importlib.import_module(module.name)"
     )
