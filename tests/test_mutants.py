@@ -68,7 +68,7 @@ def test_a_change_that_matters_is_noticed_and_one_that_does_not_survives() -> No
     outcomes = {result.id: result for result in mutate.run_all([harmless, harmful], jobs=1)}
     assert outcomes["harmless"].outcome == "survived"
     assert outcomes["harmful"].outcome == "noticed"
-    assert "test_sanitise.py::" in outcomes["harmful"].by
+    assert "test_sanitiser.py::" in outcomes["harmful"].by
     assert mutate.noticed_share(list(outcomes.values())) == 0.5
     assert (mutate.ROOT / SANITISER).read_text("utf-8") == source
 

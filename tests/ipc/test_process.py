@@ -294,7 +294,8 @@ def test_a_child_of_an_isolated_front_loads_no_code_of_the_environment(tmp_path:
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
     program = (
         "import subprocess; from baton.ipc.process import command, environment;"
-        "print(subprocess.run(command('framing'), env=environment()).returncode)"
+        "done = subprocess.run(command('tools'), env=environment(), stdin=subprocess.DEVNULL,"
+        " capture_output=True); print(done.returncode, b'loaded' in done.stdout, done.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", program],
@@ -303,4 +304,4 @@ def test_a_child_of_an_isolated_front_loads_no_code_of_the_environment(tmp_path:
         text=True,
         timeout=60,
     )
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert (done.stdout, done.stderr) == ("0 False b''\n", "")

@@ -88,7 +88,10 @@ def test_every_package_with_compiled_code_is_tried() -> None:
 
 
 def test_as_many_templates_are_wanted_as_there_are() -> None:
-    assert len(list((APP / "baton" / "templates").glob("*.toml"))) == data_file_checks.TEMPLATES
+    assert (
+        len(list((APP / "baton" / "workers" / "templates").glob("*.toml")))
+        == data_file_checks.TEMPLATES
+    )
 
 
 # Parts
@@ -248,7 +251,6 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if source.is_dir():
             shutil.copytree(source, target, copy_function=os.link)
         else:
-            target.parent.mkdir()
             os.link(source, target)
     return folder
 

@@ -1,6 +1,6 @@
 """A router that wants everything elsewhere, or makes no sense: what must hold all the same.
 
-Random runs with it are in test_random_plans.py and test_private.py.
+Random runs with it are in test_random_plans.py and test_private_labels.py.
 """
 
 from __future__ import annotations

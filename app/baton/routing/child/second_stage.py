@@ -1,6 +1,6 @@
 """Stage B: what is expected once there are drafts.
 
-The answers' votes (votes.py), how long they got, and what stage A expected go into two logistic
+The answers' votes (answer_votes.py), how long they got, and what stage A expected go into two logistic
 heads: one for the chance that a draft is right, one for another worker's. Both were fitted on
 random sets of workers, so that they know no worker and no task by name.
 
