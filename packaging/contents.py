@@ -46,10 +46,13 @@ ROUTER = (
 """All of the router but the questions that it was trained with."""
 
 DATA = (
-    ("app/baton/adapters/conductor_episodes.toml", "baton/adapters"),
-    ("app/baton/adapters/prices.json", "baton/adapters"),
-    ("app/baton/children/exact/lexicon/*.toml", "baton/children/exact/lexicon"),
-    ("app/baton/templates/*.toml", "baton/templates"),
+    ("app/baton/bench/conductor_episodes.toml", "baton/bench"),
+    ("app/baton/workers/cloud/prices.json", "baton/workers/cloud"),
+    (
+        "app/baton/workers/tools/computation/lexicon/*.toml",
+        "baton/workers/tools/computation/lexicon",
+    ),
+    ("app/baton/workers/templates/*.toml", "baton/workers/templates"),
     ("app/baton/tui/app.tcss", "baton/tui"),
     ("models/catalogue.toml", "baton/models"),
     ("models/conductor/README.md", "baton/models/conductor"),
@@ -156,13 +159,15 @@ def modules_below(package: str) -> Iterator[str]:
 
 
 def jail_modules() -> list[str]:
-    """Return what the sandbox imports by name, as children/jail.py says it."""
-    tree = ast.parse((APP / "baton" / "children" / "jail.py").read_text(encoding="utf-8"))
+    """Return what the sandbox imports by name, as workers/tools/child/sandbox_host.py says it."""
+    tree = ast.parse(
+        (APP / "baton/workers/tools/child/sandbox_host.py").read_text(encoding="utf-8")
+    )
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_MODULES":
             names: str = ast.literal_eval(node.value)
             return names.split()
-    raise LookupError("children/jail.py has no _MODULES")
+    raise LookupError("workers/tools/child/sandbox_host.py has no _MODULES")
 
 
 def keeps_litellm(module: str) -> bool:

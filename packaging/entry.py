@@ -48,18 +48,16 @@ def _give_back_environment() -> None:
 
 def _run_child(args: list[str]) -> None:
     from importlib import import_module
-    from importlib.util import find_spec
 
-    name = args[0] if len(args) == 1 and args[0].isidentifier() else ""
-    if not name or find_spec(f"baton.children.{name}") is None:
-        sys.exit("baton: there is no such child process")
-    if name == "gateway":
+    from baton.ipc.child_entry import run_child
+
+    if args == ["gateway"]:
         # tiktoken finds its encodings by listing a package, which PyInstaller must be asked for.
         import_module("pyi_rth_pkgutil")
-    if name in ("tools", "trial"):
+    if args in (["tools"], ["trial"]):
         # For systems without time zones: looked at only where there are none.
         sys.path.append(os.path.join(sys._MEIPASS, "zones.zip"))  # noqa: PTH118
-    import_module(f"baton.children.{name}").main()
+    run_child(args)
 
 
 if __name__ == "__main__":

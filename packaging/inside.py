@@ -18,7 +18,7 @@ import msgspec
 import pack
 from linux import check
 
-from baton.built import FILE, Built
+from baton.platform.build_info import FILE, Built
 
 NOTE = f"lib/baton/{FILE}"
 MACHINES = {"linux-x86_64": "Advanced Micro Devices X86-64", "linux-aarch64": "AArch64"}

@@ -2,7 +2,7 @@
 
 The version and its hash come from requirements.lock, as do the build tools: PYTHON is an
 environment that has them. llama.cpp's computing is compiled once for each generation of processors,
-as libraries of which baton.children.native loads one. Further options are llama.cpp's own, such as
+as libraries of which llama_loader loads one. Further options are llama.cpp's own, such as
 GGML_VULKAN=ON. Prints the wheel's path under build/wheels, at once if the same was built before.
 """
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts")]
 from bench_local import PYTHON, QUESTION, STORY, Row, home, in_turn, row, seconds  # noqa: E402
 
-from e2e.terminal import Terminal  # noqa: E402
+from support.terminal import Terminal  # noqa: E402
 
 CHECKOUT = [PYTHON, "-I", "-m", "baton"]
 MB = 1_000_000

@@ -33,9 +33,9 @@ COMPILERS = ("libgomp.so.1", "libgcc_s.so.1", "libstdc++.so.6")
 MEASURE = """
 import json, sys, time
 sys.path[:0] = sys.argv[1:2]
-from baton.adapters.local import starter
-from baton.children import llama
-from baton.domain.sampling import Sampling
+from baton.workers.local import starter
+from baton.workers.local.child import llama
+from baton.core.sampling_settings import Sampling
 import psutil
 
 llama.start(lambda text: None)

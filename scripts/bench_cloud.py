@@ -27,12 +27,12 @@ sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 import bench_local  # noqa: E402
 from bench_local import PYTHON, Row, home, row  # noqa: E402
 
-from baton.domain.chat import Card, Message, Request, Role, Text  # noqa: E402
-from baton.domain.labels import Label  # noqa: E402
-from baton.domain.ledger import Bill, Scope  # noqa: E402
-from baton.domain.money import NANO  # noqa: E402
-from baton.domain.prices import Price, Rates, Used  # noqa: E402
-from e2e.terminal import Terminal  # noqa: E402
+from baton.core.labels import Label  # noqa: E402
+from baton.core.ledger_types import Bill, Scope  # noqa: E402
+from baton.core.messages import Card, Message, Request, Role, Text  # noqa: E402
+from baton.core.money import NANO  # noqa: E402
+from baton.core.prices import Price, Rates, Used  # noqa: E402
+from support.terminal import Terminal  # noqa: E402
 
 PRICE = Price(Rates(NANO, NANO, NANO, NANO))
 ASKED = "Tell me about lighthouses."
@@ -54,7 +54,8 @@ def provider(rate: int, tokens: int) -> Iterator[str]:
         files = ["--port-file", str(port), "--bill-file", str(bills)]
         pace = ["--rate", str(rate), "--tokens", str(tokens)]
         code = (
-            "import sys; sys.path.insert(0, sys.argv.pop(1)); import support.cloud as c\nc.main()"
+            "import sys; sys.path.insert(0, sys.argv.pop(1));"
+            " import support.fake_cloud as c\nc.main()"
         )
         command = [PYTHON, "-c", code, str(ROOT / "tests"), *files, *pace]
         with subprocess.Popen(command) as process:
@@ -69,11 +70,11 @@ def provider(rate: int, tokens: int) -> Iterator[str]:
 @asynccontextmanager
 async def metered(address: str, name: str) -> AsyncIterator[Callable[[], Awaitable[list[float]]]]:
     """Give what asks that provider through gate, ledger and gateway: the times of its pieces."""
-    from baton.adapters.cloud import CloudWorker, Gateway
-    from baton.adapters.ledger import Ledger
-    from baton.engine.meter import Metered, Purse, Tally
-    from baton.engine.policy import Limits, Terms
-    from support.cloud import BASES
+    from baton.core.run.metered_worker import Metered, Purse, Tally
+    from baton.core.run.policy import Limits, Terms
+    from baton.money import Ledger
+    from baton.workers.cloud import CloudWorker, Gateway
+    from support.fake_cloud import BASES
 
     async def forget(tally: Tally) -> None:
         assert tally.usage is not None, "the call was not confirmed"
@@ -177,8 +178,8 @@ def bench_ledger() -> Iterator[Row]:
 
 
 async def _pairs(count: int) -> float:
-    from baton.adapters.ledger import Ledger
-    from baton.domain.chat import Purpose
+    from baton.core.messages import Purpose
+    from baton.money import Ledger
 
     bill = Bill(
         "run", "session", "gpt", "openai", "gpt", Purpose.ANSWER, PRICE, 1000, 1000,

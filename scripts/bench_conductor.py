@@ -37,19 +37,19 @@ import bench_local  # noqa: E402
 from bench_cloud import MODELS, PRICE, base, provider  # noqa: E402
 from bench_local import Row, row  # noqa: E402
 
-from baton.domain.chat import Card, Message, Prompt, Request, Role, Text  # noqa: E402
-from baton.domain.events import Event  # noqa: E402
-from baton.domain.grading import Dataset, Question, is_held_out  # noqa: E402
-from baton.domain.labels import Label  # noqa: E402
-from baton.domain.ledger import Policy, Scope  # noqa: E402
-from baton.domain.money import NANO  # noqa: E402
-from baton.domain.plan import Plan, Step  # noqa: E402
-from baton.domain.prices import Price, Rates  # noqa: E402
-from baton.domain.view import RunView  # noqa: E402
-from baton.engine import bench  # noqa: E402
-from baton.engine.orchestra import Orchestra  # noqa: E402
-from baton.engine.policy import Limits, Terms  # noqa: E402
-from baton.engine.ports import NEW  # noqa: E402
+from baton.bench import strategy_bench  # noqa: E402
+from baton.core.events import Event  # noqa: E402
+from baton.core.labels import Label  # noqa: E402
+from baton.core.ledger_types import Policy, Scope  # noqa: E402
+from baton.core.messages import Card, Message, Prompt, Request, Role, Text  # noqa: E402
+from baton.core.money import NANO  # noqa: E402
+from baton.core.plan.answer_grades import Dataset, Question, is_held_out  # noqa: E402
+from baton.core.plan.plan import Plan, Step  # noqa: E402
+from baton.core.ports import NEW  # noqa: E402
+from baton.core.prices import Price, Rates  # noqa: E402
+from baton.core.run.orchestra import Orchestra  # noqa: E402
+from baton.core.run.policy import Limits, Terms  # noqa: E402
+from baton.core.view import RunView  # noqa: E402
 
 # Steps side by side
 
@@ -94,10 +94,10 @@ async def _timed(orchestra: Orchestra, plan: Plan, events: list[Event] | None = 
 @asynccontextmanager
 async def _elsewhere(address: str) -> AsyncIterator[Orchestra]:
     """Give an orchestra whose one worker is at that address, with store and ledger on disk."""
-    from baton.adapters.cloud import CloudWorker, Gateway
-    from baton.adapters.ledger import Ledger
-    from baton.adapters.store import Store
-    from support.cloud import BASES
+    from baton.history import Store
+    from baton.money import Ledger
+    from baton.workers.cloud import CloudWorker, Gateway
+    from support.fake_cloud import BASES
 
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -146,9 +146,9 @@ def bench_steps() -> Iterator[Row]:
 
 async def _steps(rounds: int) -> tuple[float, float, float]:
     """Return the seconds of a run, of its workers alone, and of its events written alone."""
-    from baton.adapters.scripted import ScriptedWorker
-    from baton.adapters.store import Store
-    from baton.domain.events import TRANSIENT
+    from baton.core.events import TRANSIENT
+    from baton.history import Store
+    from baton.workers.scripted_worker import ScriptedWorker
 
     worker = ScriptedWorker(lambda _: [0.002, *(Text("word ") for _ in range(WORDS))])
     name = worker.card.id
@@ -262,9 +262,9 @@ def _trained(salt: str, out: Path) -> Path:
 def _replayed(
     name: str, recording: Recording, file: Path, routers: Mapping[str, Path]
 ) -> Iterator[Row]:
-    from baton.adapters.datasets import read_dataset
-    from baton.cli import figures
-    from baton.cli.plot import as_svg
+    from baton.bench.datasets import read_dataset
+    from baton.cli.bench import bench_report
+    from baton.cli.bench.cost_plot import as_svg
 
     dataset = read_dataset(file)
     parts = [_part(dataset, recording, salt) for salt in routers]
@@ -275,9 +275,9 @@ def _replayed(
     rows = [_added(same) for same in zip(*tables, strict=True)]
     count = sum(map(len, parts))
     told = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
-    TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{figures.markdown(rows)}")
+    TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{bench_report.markdown(rows)}")
     if "svg" in WHERE:
-        drawn = figures.plot(f"{name}: right, over what all questions cost", rows)
+        drawn = bench_report.plot(f"{name}: right, over what all questions cost", rows)
         (WHERE["svg"] / f"bench_{name}.svg").write_text(as_svg(drawn), "utf-8")
     hybrid = [one for one in rows if one.name.startswith("hybrid")]
     for one in hybrid:
@@ -295,18 +295,18 @@ def _part(dataset: Dataset, recording: Recording, salt: str) -> list[Question]:
     return questions[: recording.sample]
 
 
-def _added(same: Sequence[bench.Row]) -> bench.Row:
+def _added(same: Sequence[strategy_bench.Row]) -> strategy_bench.Row:
     """Add up the rows of one strategy, or of one worker, in all parts."""
     first = same[0]
     sums = {
         field.name: sum(getattr(row, field.name) for row in same)
-        for field in dataclasses.fields(bench.Row)
+        for field in dataclasses.fields(strategy_bench.Row)
         if field.name not in ("name", "baseline")
     }
     return dataclasses.replace(first, **sums)
 
 
-def _against(figure: str, ours: bench.Row, theirs: float) -> Row:
+def _against(figure: str, ours: strategy_bench.Row, theirs: float) -> Row:
     more = round((ours.accuracy - theirs) * 100, 2)
     return Row(
         figure,
@@ -318,16 +318,16 @@ def _against(figure: str, ours: bench.Row, theirs: float) -> Row:
     )
 
 
-def _mixed(rows: Sequence[bench.Row], cost: int) -> float:
-    return bench.mixed(rows, cost) or 0.0
+def _mixed(rows: Sequence[strategy_bench.Row], cost: int) -> float:
+    return strategy_bench.mixed(rows, cost) or 0.0
 
 
-def _on_curve(rows: Sequence[bench.Row], strategy: str, cost: float) -> float:
+def _on_curve(rows: Sequence[strategy_bench.Row], strategy: str, cost: float) -> float:
     """Return what a strategy reaches at that cost, between the points at which it was played.
 
     Below and above those it is mixed at random with always-local and always-cloud.
     """
-    found = bench.ends(rows)
+    found = strategy_bench.ends(rows)
     assert found is not None
     played = [row for row in rows if row.name.partition(",")[0] == strategy]
     points = sorted((row.cost, row.accuracy) for row in (found[0], *played, found[1]))
@@ -337,7 +337,7 @@ def _on_curve(rows: Sequence[bench.Row], strategy: str, cost: float) -> float:
     return points[-1][1]
 
 
-def _between(name: str, rows: Sequence[bench.Row]) -> Row:
+def _between(name: str, rows: Sequence[strategy_bench.Row]) -> Row:
     """Compare both curves over all costs at which `cascade` can be played."""
     most = next(row.cost for row in rows if row.name == "cascade")
     costs = [most * step / 100 for step in range(5, 101, 5)]
@@ -357,8 +357,8 @@ def _between(name: str, rows: Sequence[bench.Row]) -> Row:
 
 async def _rows(
     dataset: Dataset, questions: Sequence[Question], recording: Recording, router: Path
-) -> list[bench.Row]:
-    from baton.cli.replaying import Table, cards, replay
+) -> list[strategy_bench.Row]:
+    from baton.cli.bench.replay_orchestra import Table, cards, replay
 
     read, written = (int(rate * NANO) for rate in recording.price)
     models: dict[str, Price | None] = dict.fromkeys(recording.local)
@@ -366,8 +366,11 @@ async def _rows(
     orders = [list(questions) for _ in range(ORDERS)]
     for number, order in enumerate(orders[1:], start=1):
         random.Random(number).shuffle(order)
-    rows = [_often(row) for row in bench.baselines(dataset, questions, cards(models))]
-    always = next(row.cost for row in rows if row.name == bench.ALWAYS + recording.cloud) // ORDERS
+    rows = [_often(row) for row in strategy_bench.baselines(dataset, questions, cards(models))]
+    always = (
+        next(row.cost for row in rows if row.name == strategy_bench.ALWAYS + recording.cloud)
+        // ORDERS
+    )
     wanted: list[tuple[str, str, int | None]] = [(name, name, None) for name in (*FREE, *PAID)]
     wanted += [
         (f"{name}, {part} %", name, always * part // 100) for name in PAID for part in BUDGETS
@@ -376,14 +379,14 @@ async def _rows(
         table = Table(dataset, models, router, ceiling)
         if ceiling is None:
             played = [one async for one in replay(table, questions, strategy)]
-            rows.append(_often(bench.summed(title, played)))
+            rows.append(_often(strategy_bench.summed(title, played)))
             continue
         played = [one for order in orders async for one in replay(table, order, strategy)]
-        rows.append(bench.summed(title, played))
+        rows.append(strategy_bench.summed(title, played))
     return rows
 
 
-def _often(row: bench.Row) -> bench.Row:
+def _often(row: strategy_bench.Row) -> strategy_bench.Row:
     """Count what is the same in every order as often as there are orders."""
     return _added([row] * ORDERS)
 

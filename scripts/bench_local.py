@@ -27,8 +27,8 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
-from baton.adapters.local import starter  # noqa: E402
-from e2e.terminal import Terminal  # noqa: E402
+from baton.workers.local import starter  # noqa: E402
+from support.terminal import Terminal  # noqa: E402
 
 PYTHON = sys.executable
 QUESTION = "What is the capital of France?"
@@ -170,11 +170,11 @@ def bench_turns() -> Iterator[Row]:
 
 async def _first_tokens() -> list[float]:
     from baton.compose import compose
-    from baton.domain.chat import Prompt
-    from baton.domain.events import Called, Started
-    from baton.engine.policy import Limits
-    from baton.engine.ports import Place
-    from baton.settings import Settings, find_paths
+    from baton.core.events import Called, Started
+    from baton.core.messages import Prompt
+    from baton.core.ports import Place
+    from baton.core.run.policy import Limits
+    from baton.platform.settings import Settings, find_paths
 
     with home() as env:
         baton = compose(Settings(), find_paths(env), history=False)
@@ -267,12 +267,12 @@ def key_time(screen: Terminal, letter: str) -> float:
 
 
 async def _fill(env: dict[str, str], turns: int) -> None:
-    from baton.adapters.scripted import ScriptedWorker
-    from baton.adapters.store import Store
-    from baton.domain.chat import Prompt, Text
-    from baton.engine.orchestra import Orchestra
-    from baton.engine.ports import Place
-    from baton.settings import find_paths
+    from baton.core.messages import Prompt, Text
+    from baton.core.ports import Place
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.platform.settings import find_paths
+    from baton.workers.scripted_worker import ScriptedWorker
 
     database = find_paths(env).database
     store = Store.open(database)
@@ -309,10 +309,10 @@ def bench_router() -> Iterator[Row]:
 
 async def _routes(count: int) -> list[float]:
     """Return how many milliseconds each of so many routes took, sorted."""
-    from baton.adapters.router import LearnedRouter, Limits
-    from baton.domain.chat import Card, Role, Turn, TurnStatus
-    from baton.domain.labels import Label
-    from baton.domain.plan import Material
+    from baton.core.labels import Label
+    from baton.core.messages import Card, Role, Turn, TurnStatus
+    from baton.core.plan.plan import Material
+    from baton.routing import LearnedRouter, Limits
 
     roster = [
         Card("small", "local", "Small", model="qwen2.5-7b"),

@@ -13,7 +13,7 @@ it is compared with curl where there is no disk (in /dev/shm), and on the disk w
 followed by an fsync. Counted is what a running child process needs, and curl's own time: without
 the start of a program on either side.
 
-Why the body is read past httpx (`children/fetching/pulling.py`), measured with 2 GiB on two cores
+Why the body is read past httpx (`http_download.py`), measured with 2 GiB on two cores
 of an AMD EPYC: `iter_raw` needs 2.0 to 3.9 s of processor time, `http.client` 0.8 to 1.1 s, the
 stream below httpx 0.7 to 1.1 s. All together, with writing, reading back and hashing, a download
 needs 3.5 s, of which 1.3 s are hashing; curl needs 2.2 s, and sha256sum 6.3 s. A download keeps two
@@ -38,7 +38,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path += [str(ROOT / "tests"), str(ROOT / "scripts")]
-from support.hub import Hub  # noqa: E402
+from support.fake_hub import Hub  # noqa: E402
 
 REPO, FILE = "bench/model", "model.gguf"
 MUST_DOWNLOAD, MUST_HASH = 0.9, 0.8
@@ -47,8 +47,8 @@ PIECE = 16 << 20
 FETCH = """
 import sys, time
 from pathlib import Path
-from baton.children.fetching import transfer, wire
-from baton.domain.catalogue import Offer, Source
+from baton.download.child import transfer, hub_client as wire
+from baton.core.catalogue_types import Offer, Source
 repo, file, revision, size, sha256, target = sys.argv[1:]
 offer, web = Offer(Source(repo, file, revision), int(size), sha256), wire.web()
 start = time.perf_counter()
@@ -58,7 +58,7 @@ print(time.perf_counter() - start)
 DIGEST = """
 import sys, time
 from pathlib import Path
-from baton.children.fetching.digest import digest
+from baton.download.child.digest import digest
 start = time.perf_counter()
 found = digest(Path(sys.argv[1]), lambda step: None, lambda: False)
 print(time.perf_counter() - start, found)

@@ -31,14 +31,14 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
-from baton.adapters.local import LocalWorker, Memory, starter  # noqa: E402
-from baton.adapters.local.files import load_for  # noqa: E402
-from baton.adapters.local.memory import machine_memory  # noqa: E402
-from baton.domain.chat import Message, Request, Role  # noqa: E402
-from baton.domain.fit import judge, load_of  # noqa: E402
-from baton.domain.gguf import Cut, Malformed, read, read_on  # noqa: E402
-from baton.domain.machine import Machine  # noqa: E402
-from support.gguf import Tensor, facts, header, hostile, mutated, vocabulary  # noqa: E402
+from baton.core.machine import Machine  # noqa: E402
+from baton.core.messages import Message, Request, Role  # noqa: E402
+from baton.gguf.header import Cut, Malformed, read, read_on  # noqa: E402
+from baton.gguf.memory_fit import judge, load_of  # noqa: E402
+from baton.workers.local import LocalWorker, Memory, starter  # noqa: E402
+from baton.workers.local.model_file import load_for  # noqa: E402
+from baton.workers.local.model_memory import machine_memory  # noqa: E402
+from support.gguf_writer import Tensor, facts, header, hostile, mutated, vocabulary  # noqa: E402
 
 MUST_SECONDS, MUST_BYTES, MUST_OFF = 0.2, 50_000_000, 0.10
 WORDS, MERGES = 262_144, 514_906

@@ -36,17 +36,17 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "scripts" / "training" / "conductor")]
 import gym  # noqa: E402
 
-from baton.cli.plot import Plot, Point, as_svg  # noqa: E402
-from baton.domain.chat import Chunk, Prompt, Request  # noqa: E402
-from baton.domain.money import NANO, parse_usd  # noqa: E402
-from baton.domain.plan import KINDS  # noqa: E402
-from baton.domain.prices import Price, Rates  # noqa: E402
-from baton.domain.view import RunView  # noqa: E402
-from baton.engine.conductor_score import bootstrap_interval  # noqa: E402
-from baton.engine.orchestra import Orchestra  # noqa: E402
-from baton.engine.policy import Limits  # noqa: E402
-from baton.engine.ports import Worker  # noqa: E402
-from support.cloud import Cloud, Received, Reply  # noqa: E402
+from baton.bench.conductor_score import bootstrap_interval  # noqa: E402
+from baton.cli.bench.cost_plot import Plot, Point, as_svg  # noqa: E402
+from baton.core.messages import Chunk, Prompt, Request  # noqa: E402
+from baton.core.money import NANO, parse_usd  # noqa: E402
+from baton.core.plan.plan import KINDS  # noqa: E402
+from baton.core.ports import Worker  # noqa: E402
+from baton.core.prices import Price, Rates  # noqa: E402
+from baton.core.run.orchestra import Orchestra  # noqa: E402
+from baton.core.run.policy import Limits  # noqa: E402
+from baton.core.view import RunView  # noqa: E402
+from support.fake_cloud import Cloud, Received, Reply  # noqa: E402
 
 TASKS = ROOT / "scripts" / "training" / "conductor" / "held_out" / "live.jsonl"
 SKILL = 4.5
@@ -201,7 +201,7 @@ async def orchestra_of(
 ) -> AsyncIterator[Orchestra]:
     """Give a fresh Baton's orchestra with the starter model, the tools, and the cloud worker."""
     from baton.compose import compose
-    from baton.settings import find_paths, load
+    from baton.platform.settings import find_paths, load
 
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})

@@ -44,12 +44,12 @@ from routing_rows import Floats, Holdout, Rows
 from score_router import candidate, scores
 from train_router import SHIPPED, Shelf, kind_of, known_answers, train
 
-from baton.children.routing.learning import Personal
-from baton.children.routing.model import RouterModel
-from baton.children.routing.votes import grouped
-from baton.domain.plan import KINDS
-from baton.domain.routing import Rated
-from baton.engine.pacing import share_controller
+from baton.core.plan.plan import KINDS
+from baton.core.routing_types import Rated
+from baton.core.spending.pace_controller import share_controller
+from baton.routing.child.answer_votes import grouped
+from baton.routing.child.personal_offsets import Personal
+from baton.routing.child.router_model import RouterModel
 
 
 @dataclass

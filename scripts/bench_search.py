@@ -23,9 +23,9 @@ from typing import Any
 
 import pysqlite3
 
-from baton.adapters.store import Store
-from baton.adapters.store.search import match_expression
-from baton.sqlite import stamp
+from baton.history import Store
+from baton.history.search import match_expression
+from baton.platform.sqlite import stamp
 
 ROUNDS = 20
 MUST_SEARCH, MUST_OPEN = 50.0, 10.0

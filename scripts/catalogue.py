@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from baton.adapters.catalogue import Model, models
-from baton.domain.catalogue import FREE_LICENCES, Role, Thinking
+from baton.core.catalogue_types import FREE_LICENCES, Role, Thinking
+from baton.models.catalogue import Model, models
 
 FILE = Path(__file__).resolve().parents[1] / "models" / "catalogue.toml"
 
@@ -26,7 +26,7 @@ OTHER_LICENCES = frozenset({"gemma", "lfm1.0", "llama3.2"})
 
 RULES: dict[str, tuple[tuple[str, float, float], ...]] = {
     # Level = start + slope * points. Where models of 2024 had such scores, this gives about what
-    # engine/skills.py says of their size.
+    # core/plan/skill_estimates.py says of their size.
     "math": (
         ("GSM8K", 0.9, 0.022),
         ("GSM-Plus", 1.1, 0.022),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from baton.adapters.catalogue import Model
+from baton.models.catalogue import Model
 
 SECONDS = 15
 """How long a hub may take to say what it has."""

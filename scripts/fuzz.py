@@ -1,10 +1,10 @@
 """Looks for input that breaks a reader of strangers' bytes: `scripts/fuzz [TARGET...]`.
 
 Coverage of the readers guides it (atheris, which is libFuzzer: Linux, Python 3.11 to 3.13). The
-targets and what must hold of them stand in tests/support/hostile.py. Each runs in a process of its
+targets and what must hold of them stand in support/fuzz_targets.py. Each runs in a process of its
 own, with at most 10 s and 1 GB for one input. Inputs that reach new code are kept in
 build/fuzz/TARGET for the next time; one that breaks something is in build/fuzz/TARGET.broken, and
-belongs into FOUND of tests/support/hostile.py.
+belongs into FOUND of tests/support/fuzz_targets.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
     if options.one:
         fuzz(options.targets[0], options.minutes, options.seed)
     sys.path.insert(0, str(ROOT / "tests"))
-    from support.hostile import TARGETS
+    from support.fuzz_targets import TARGETS
 
     if options.list:
         print(*TARGETS, sep="\n")
@@ -74,12 +74,12 @@ def fuzz(name: str, minutes: float, seed: int) -> None:
 
     sys.path.insert(0, str(ROOT / "tests"))
     with atheris.instrument_imports(include=["baton"]):
-        from support import hostile
+        from support import fuzz_targets
 
     corpus, broken = FOLDER / name, FOLDER / f"{name}.broken"
     for folder in (corpus, broken):
         folder.mkdir(parents=True, exist_ok=True)
-    for number, data in enumerate((*hostile.SEEDS[name], *hostile.FOUND.get(name, ()))):
+    for number, data in enumerate((*fuzz_targets.SEEDS[name], *fuzz_targets.FOUND.get(name, ()))):
         (corpus / f"seed{number}").write_bytes(data)
     settings = {
         "max_total_time": int(minutes * 60),
@@ -92,14 +92,14 @@ def fuzz(name: str, minutes: float, seed: int) -> None:
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         chance = random.Random(seed)
-        other = hostile.changed(data, chance) if chance.random() < 0.5 else data
+        other = fuzz_targets.changed(data, chance) if chance.random() < 0.5 else data
         return other if other != data else bytes(atheris.Mutate(data, most))
 
     arguments = [f"-{key}={value}" for key, value in settings.items()]
     if seed:
         arguments.append(f"-seed={seed}")
     atheris.Setup(
-        [sys.argv[0], *arguments, str(corpus)], hostile.TARGETS[name], custom_mutator=mutate
+        [sys.argv[0], *arguments, str(corpus)], fuzz_targets.TARGETS[name], custom_mutator=mutate
     )
     atheris.Fuzz()
 

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from baton.compose import compose
-from baton.settings import Settings, find_paths
+from baton.platform.settings import Settings, find_paths
 from baton.tui.app import BatonApp
-from baton.tui.desk import Desk
+from baton.tui.services import Desk
 
 PICTURE = Path(__file__).resolve().parent.parent / "packaging" / "app.svg"
 PROMPTS = ("What is the capital of France?", "Write a Python function that adds two numbers.")

@@ -1,4 +1,4 @@
-"""Writes app/baton/adapters/prices.json: what the providers' models cost, from litellm's own list.
+"""Writes workers/cloud/prices.json: what the providers' models cost, from litellm's own list.
 
     scripts/prices                   from the litellm that is installed, dated today
     scripts/prices --date 2026-11-20
@@ -19,8 +19,8 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
-from baton.adapters import prices
-from baton.secrets import PROVIDERS
+from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud import price_table
 
 LIST = "litellm/model_prices_and_context_window_backup.json"
 OTHER_WORK = re.compile(
@@ -40,14 +40,14 @@ def main() -> None:
     date = str(datetime.date.fromisoformat(options.parse_args().date))
     raw = json.loads(Path(str(distribution("litellm").locate_file(LIST))).read_text("utf-8"))
     models = {name: entry(own) for name, own in sorted(offered(raw).items())}
-    known = {name: own for name, own in models.items() if own and prices.parsed(own)}
+    known = {name: own for name, own in models.items() if own and price_table.parsed(own)}
     for name in sorted(set(models) - set(known)):
         print(f"left out, no plausible price: {name}")
     source = f"litellm {version('litellm')}, {Path(LIST).name}"
     head = {"snapshot": date, "source": source, "unit": "US dollars per million tokens"}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in known.items())
     text = json.dumps(head)[:-1] + ', "models": {\n' + lines + "\n}}\n"
-    prices.FILE.write_text(text, "utf-8")
+    price_table.FILE.write_text(text, "utf-8")
     count = {provider: sum(n.startswith(f"{provider}/") for n in known) for provider in PROVIDERS}
     print(f"{len(known)} models of {date}: {count}")
 

@@ -31,8 +31,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from baton.built import Built
-from baton.domain.releases import (
+from baton.download.releases import (
     FLAVOURS,
     MANIFEST,
     SCHEMA,
@@ -42,6 +41,7 @@ from baton.domain.releases import (
     is_version,
     name_of,
 )
+from baton.platform.build_info import Built
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / name) for name in ("packaging", "packaging/launcher")]

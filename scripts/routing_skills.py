@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from baton.children.routing import workers
-from baton.children.routing.heads import Floats
-from baton.domain.naming import canonical
-from baton.domain.plan import KINDS
+from baton.core.model_names import canonical
+from baton.core.plan.plan import KINDS
+from baton.routing.child import unseen_models
+from baton.routing.child.first_stage import Floats
 
 Table = dict[str, dict[str, list[float]]]
 Reached = Mapping[str, tuple[float, int]]
@@ -56,7 +56,7 @@ def _levelled(
     """Return what each model would reach on the sets together, and on how many that rests."""
     if not scores:
         return {}
-    fitted = workers.fit(scores)
+    fitted = unseen_models.fit(scores)
     sizes = {name: max(count for _, count in reached.values()) for name, reached in scores.items()}
     level = sum(fitted.level[name] * size for name, size in sizes.items()) / sum(sizes.values())
     counts: dict[str, int] = {}

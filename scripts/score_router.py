@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import routing_rows
 from routing_rows import Floats, Rows
 
-from baton.children.routing.model import RouterFileError, RouterModel
-from baton.domain.routing import Candidate, Draft, Estimate
+from baton.core.routing_types import Candidate, Draft, Estimate
+from baton.routing.child.router_model import RouterFileError, RouterModel
 
 AT_ONCE = 500
 """So many questions are read at once; that is faster, and changes nothing."""

@@ -37,18 +37,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "training" / "router"))
 
+import fit_first_stage
 import routing_rows
+from fit_second_stage import fit_agreement
 from routing_rows import Rows
 from routing_skills import skill_table
 
-from baton.children.routing import fitting, kinds, lengths
-from baton.children.routing.encoder import WIDTH, Encoder
-from baton.children.routing.features import NAMES, features
-from baton.children.routing.heads import Basis, Floats, Heads
-from baton.children.routing.teams import fit_agreement
-from baton.domain.plan import KINDS
-from baton.domain.routing import Candidate
+from baton.core.plan.plan import KINDS
+from baton.core.routing_types import Candidate
+from baton.routing.child import length_head as lengths
+from baton.routing.child import task_kind
+from baton.routing.child.encoder import WIDTH, Encoder
+from baton.routing.child.features import NAMES, features
+from baton.routing.child.first_stage import Basis, Floats, Heads
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "router"
 KINDS_FILE = SHIPPED / "kinds.csv"
@@ -127,7 +130,7 @@ def train(
     """Fit everything and write the folder that RouterModel.load reads."""
     data = [usable(rows) for rows in data]
     samples = [sampled(rows, shelf) for rows in data]
-    heads = fitting.fit(samples, seed)
+    heads = fit_first_stage.fit(samples, seed)
     agreement = fit_agreement(data, held_out(data, samples, heads.ways), seed, heads.abilities)
     out.mkdir(parents=True, exist_ok=True)
     for name in ENCODER:
@@ -188,14 +191,14 @@ def usable(rows: Rows) -> Rows:
     return rows if kept.all() else rows.take(np.flatnonzero(kept))
 
 
-def sampled(rows: Rows, shelf: Shelf) -> fitting.Sample:
+def sampled(rows: Rows, shelf: Shelf) -> fit_first_stage.Sample:
     """Return what the fit needs of a file's rows."""
     lengths = [column for _, column in sorted(rows.lengths.items())]
     table = np.column_stack(lengths) if lengths else np.full((len(rows), 1), np.nan)
     known = ~np.isnan(table).all(axis=1)
     middle = np.full(len(rows), np.nan)
     middle[known] = np.nanmedian(table[known], axis=1)
-    return fitting.Sample(
+    return fit_first_stage.Sample(
         rows.name,
         shelf.vectors(rows.texts),
         figures(rows.texts),
@@ -252,14 +255,14 @@ def length_head(data: Sequence[Rows], shelf: Shelf, basis: Basis) -> lengths.Len
 
 
 def held_out(
-    data: Sequence[Rows], samples: Sequence[fitting.Sample], ways: fitting.Ways
+    data: Sequence[Rows], samples: Sequence[fit_first_stage.Sample], ways: fit_first_stage.Ways
 ) -> dict[str, dict[str, Floats]]:
     """Return by set and worker what stage A expects of each question, fitted on others."""
     parts = [np.array([int(key_of(key), 16) % PARTS for key in rows.qhash]) for rows in data]
     found = {rows.name: {worker: np.zeros(len(rows)) for worker in rows.quality} for rows in data}
     for part in range(PARTS):
         rest = [one.take(own != part) for one, own in zip(samples, parts, strict=True)]
-        heads = fitting.fit([one for one in rest if len(one.vectors)], 0, ways)
+        heads = fit_first_stage.fit([one for one in rest if len(one.vectors)], 0, ways)
         for one, own in zip(samples, parts, strict=True):
             out = own == part
             design = heads.basis.design(one.vectors[out], one.figures[out])
@@ -292,11 +295,11 @@ def some_of(data: Sequence[Rows]) -> list[tuple[str, str]]:
     return found
 
 
-def kind_head(known: Sequence[tuple[str, str]], shelf: Shelf) -> kinds.KindHead:
+def kind_head(known: Sequence[tuple[str, str]], shelf: Shelf) -> task_kind.KindHead:
     """Fit the head that tells kinds apart."""
     texts = [text for text, _ in known]
     places = np.array([KINDS.index(kind) for _, kind in known], np.int64)
-    return kinds.fit(texts, shelf.vectors(texts), figures(texts), places)
+    return task_kind.fit(texts, shelf.vectors(texts), figures(texts), places)
 
 
 def figures(texts: Sequence[str]) -> Floats:

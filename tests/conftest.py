@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import numpy  # noqa: F401  # the tools' units take it for missing, where hypothesis wants it
 import psutil
 import pytest
 

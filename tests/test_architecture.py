@@ -29,25 +29,25 @@ def test_the_command_line_loads_nothing_heavy(module: str) -> None:
 
 def test_the_command_line_loads_no_other_command_than_the_one_called() -> None:
     loaded = loaded_by("import baton.cli.root, baton.cli.ask")
-    assert not loaded & {"baton.cli.history", "baton.cli.doctor", "baton.adapters.store", "asyncio"}
+    assert not loaded & {"baton.cli.history", "baton.cli.doctor", "baton.history", "asyncio"}
 
 
 def test_nothing_of_the_front_loads_native_engines() -> None:
     loaded = loaded_by(
         "import baton.cli.history, baton.cli.trace, baton.cli.config, baton.cli.doctor,"
-        " baton.cli.workers, baton.cli.completion, baton.cli.play, baton.compose"
+        " baton.cli.workers, baton.cli.completion, baton.cli.prompt_run, baton.compose"
     )
     assert not loaded & HEAVY
 
 
 def test_the_app_and_the_commands_for_models_never_load_what_talks_to_hubs() -> None:
     loaded = loaded_by(
-        "import pkgutil, importlib, baton.cli.models, baton.tui.screens, baton.adapters.downloads,"
-        " baton.adapters.shelf, baton.engine.library\n"
-        "for package in (baton.cli.models, baton.tui.screens):\n"
+        "import pkgutil, importlib, baton.cli.models, baton.tui.chat, baton.tui.screens,"
+        " baton.download, baton.models.store, baton.models.library\n"
+        "for package in (baton.cli.models, baton.tui.chat, baton.tui.screens):\n"
         "    for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
         "        importlib.import_module(module.name)"
     )
-    assert "baton.cli.models.coming" in loaded
-    assert "baton.tui.screens.models" in loaded
+    assert "baton.cli.models.pull" in loaded
+    assert "baton.tui.screens.models_screen" in loaded
     assert not loaded & (NATIVE | HUBS)

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 import mutate
 
-SANITISER = "app/baton/domain/sanitise.py"
+SANITISER = "app/baton/core/sanitiser.py"
 
 
 @pytest.mark.parametrize("mutant", mutate.semantic_mutants(), ids=lambda mutant: mutant.id)
@@ -30,7 +30,7 @@ def test_every_module_that_is_drawn_from_has_tests_that_exist() -> None:
 
 
 def test_each_drawn_change_is_python_of_another_meaning() -> None:
-    mutants = list(mutate.tool_mutants("app/baton/adapters/ledger/calls.py"))
+    mutants = list(mutate.tool_mutants("app/baton/money/call_funds.py"))
     assert len(mutants) > 50
     for line, mutant in random.Random(1).sample(mutants, 50):
         before, after = ast.parse(mutant.old), ast.parse(mutant.new)
@@ -68,7 +68,7 @@ def test_a_change_that_matters_is_noticed_and_one_that_does_not_survives() -> No
     outcomes = {result.id: result for result in mutate.run_all([harmless, harmful], jobs=1)}
     assert outcomes["harmless"].outcome == "survived"
     assert outcomes["harmful"].outcome == "noticed"
-    assert "test_sanitise.py::" in outcomes["harmful"].by
+    assert "test_sanitiser.py::" in outcomes["harmful"].by
     assert mutate.noticed_share(list(outcomes.values())) == 0.5
     assert (mutate.ROOT / SANITISER).read_text("utf-8") == source
 

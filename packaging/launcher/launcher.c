@@ -107,7 +107,7 @@ static void write_own_root(char cache[PATH_MAX], const char *root) {
     }
 }
 
-/* Write the cache's path, as baton.settings.find_paths() finds it. */
+/* Write the cache's path, as baton.platform.settings.find_paths() finds it. */
 static void find_cache(char cache[PATH_MAX]) {
     const char *root = getenv("BATON_HOME"), *shared = getenv("XDG_CACHE_HOME");
     if (root && *root) {

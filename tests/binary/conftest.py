@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from binary.roots import ALONE, Bare, bare_root
+from binary.bare_systems import ALONE, Bare, bare_root
 from binary.tmux import Tmux
 
 ROOT = Path(__file__).parents[2]

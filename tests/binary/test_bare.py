@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.doctor.selftest import CHECKS
-from binary.roots import NEVER, SUITES, Bare
+from baton.cli.doctor.self_test import CHECKS
+from binary.bare_systems import NEVER, SUITES, Bare
 from binary.tmux import Tmux
 
 pytestmark = pytest.mark.binary

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.local_ask import CAPITAL, ask, small
-from baton.adapters.local import probe
-from baton.children import process
-from support.openssl import library
+from baton.ipc import process
+from baton.workers.local import probe
+from support.local_worker_calls import CAPITAL, ask, small
+from support.openssl_config import library
 
 pytestmark = [
     pytest.mark.binary,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.children.trials import PARTS
+from baton.doctor.child import PARTS
 
 pytestmark = pytest.mark.binary
 

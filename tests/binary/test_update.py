@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.renewed import served
-from support.releases import keys, publish
-from support.single import pack
+from support.packaged_machine import served
+from support.sample_releases import keys, publish
+from support.single_file import pack
 
 pytestmark = pytest.mark.binary
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from baton.cli.root import run
-from cli.calling import Call, Done, Process
+from support.command_line import Call, Done, Process
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.settings import find_paths
-from cli.calling import Call, Process
-from cli.recorded import BEGUN, stored
-from e2e.terminal import Terminal
+from baton.platform.settings import find_paths
+from support.command_line import Call, Process
+from support.stored_runs import BEGUN, stored
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.local_model
 

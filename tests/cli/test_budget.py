@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from baton.adapters import prices
-from baton.adapters.ledger import Ledger
 from baton.cli.budget import verdict
-from baton.domain.ledger import Room, Scope, Standing, Thrift
-from baton.domain.money import NANO
-from baton.settings import Settings, find_paths, load
-from cli.calling import Call, Process
-from cli.spent import Spent, bill, spend
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.money import NANO
+from baton.money import Ledger
+from baton.platform.settings import Settings, find_paths, load
+from baton.workers.cloud import price_table
+from support.command_line import Call, Process
+from support.sample_ledger import Spent, bill, spend
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_all_are_given_back_at_once(call: Call, spent: Spent) -> None:
 
 def test_a_freeze_is_told_and_lifted(call: Call, home: Path) -> None:
     async def freeze() -> None:
-        from baton.domain.prices import Used
+        from baton.core.prices import Used
 
         ledger = Ledger.open(find_paths().ledger)
         held = await ledger.hold(bill("r"))
@@ -289,7 +289,7 @@ def test_known_models_are_found_by_words(call: Call) -> None:
     assert "prompts above 200,000 tokens" in done.out
     assert "openai" not in done.out
     every = json.loads(call("budget", "prices", "--all", "--json").out)["prices"]
-    assert len(every) == len(prices.snapshot().models)
+    assert len(every) == len(price_table.snapshot().models)
     assert "No known model" in call("budget", "prices", "no-such-thing").err
 
 
@@ -298,12 +298,14 @@ def test_old_prices_are_warned_of(
     call: Call, monkeypatch: pytest.MonkeyPatch, days: int, warned: bool
 ) -> None:
     made = time.strftime("%Y-%m-%d", time.localtime(time.time() - days * 86400))
-    old = prices.Snapshot(made, "a test", {})
-    monkeypatch.setattr(prices, "snapshot", lambda: old)
+    old = price_table.Snapshot(made, "a test", {})
+    monkeypatch.setattr(price_table, "snapshot", lambda: old)
     assert ("days old: compare it" in call("budget", "prices").err) is warned
 
 
 def test_a_damaged_list_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prices, "snapshot", lambda: prices.Snapshot("an unknown day", "", {}))
+    monkeypatch.setattr(
+        price_table, "snapshot", lambda: price_table.Snapshot("an unknown day", "", {})
+    )
     done = call("budget", "prices", "--all")
     assert (done.code, "of an unknown day" in done.err) == (0, True)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.domain.ledger import Scope
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.spent import bill
-from support.cloud import Cloud, Fault, Reply
+from baton.core.ledger_types import Scope
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates
+from baton.money import Ledger
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.fake_cloud import Cloud, Fault, Reply
+from support.sample_ledger import bill
 
 PRICE = Price(Rates(10**9, 2 * 10**9, 10**9, 10**9))
 

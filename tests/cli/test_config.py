@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from baton.cli.config import TEMPLATE, Setting, as_toml
 from baton.compose import compose
-from baton.domain.sanitise import sanitise
-from baton.settings import Settings, find_paths, load
-from cli.calling import Call
-from e2e.terminal import Terminal
-from support.secrecy import parts_of
+from baton.core.sanitiser import sanitise
+from baton.platform.settings import Settings, find_paths, load
+from support.command_line import Call
+from support.secret_search import parts_of
+from support.terminal import Terminal
 
 
 def test_the_path_is_where_settings_are_read(call: Call, home: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.settings import find_paths
-from cli.calling import Call, Process
-from cli.spent import BODY, Spent, bill, spend
+from baton.money import Ledger
+from baton.platform.settings import find_paths
+from support.command_line import Call, Process
+from support.sample_ledger import BODY, Spent, bill, spend
 
 BINARY = b"\xff\x00"
 
@@ -88,10 +88,10 @@ def test_what_was_not_kept_is_told(call: Call, home: Path) -> None:
 
 
 def test_removing_a_conversation_takes_along_what_it_sent(call: Call, home: Path) -> None:
-    from baton.adapters.store import Store
-    from baton.domain.chat import Prompt
-    from baton.domain.labels import Label
-    from baton.engine.ports import NEW
+    from baton.core.labels import Label
+    from baton.core.messages import Prompt
+    from baton.core.ports import NEW
+    from baton.history import Store
 
     async def talk() -> str:
         store = Store.open(find_paths().database)

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.router import learned_file
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain.chat import Attachment, Prompt
-from baton.domain.labels import Label
-from baton.domain.sanitise import sanitise
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Limits
-from baton.engine.ports import Place
-from baton.settings import find_paths
-from cli.calling import Call
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Prompt
+from baton.core.ports import Place
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.sanitiser import sanitise
+from baton.history import Store
+from baton.platform.settings import find_paths
+from baton.routing import learned_file
+from baton.workers.scripted_worker import ScriptedWorker
+from support.command_line import Call
 
 HOSTILE = "heron \x1b]0;title\x07 \x9b31m \u202e \u200b \U000e0041 \u2028 end"
 

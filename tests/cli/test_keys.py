@@ -10,15 +10,15 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from baton import secrets
-from baton.adapters.prices import cheapest, snapshot
 from baton.cli.keys import to_ask
-from baton.domain.money import parse_usd
-from baton.domain.prices import Price, Rates
-from baton.settings import CloudWorker, ServerWorker, Settings, find_paths
-from cli.calling import Call, Process
+from baton.core.money import parse_usd
+from baton.core.prices import Price, Rates
+from baton.platform import secrets
+from baton.platform.settings import CloudWorker, ServerWorker, Settings, find_paths
+from baton.workers.cloud.price_table import cheapest, snapshot
 from support.canary import shows
-from support.cloud import Cloud
+from support.command_line import Call, Process
+from support.fake_cloud import Cloud
 from support.keyrings import Drawer, use
 
 CANARY = "sk-canary-0123456789abcdef"

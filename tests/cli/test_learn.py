@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from baton.adapters.router import LearnedRouter, Limits, learned_file, learning
-from baton.adapters.store import Store
-from baton.domain.routing import Candidate
-from baton.engine.learning import LEAST
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.judged import NOW, Said, remember
+from baton.core.routing_types import Candidate
+from baton.history import Store
+from baton.platform.settings import find_paths
+from baton.routing import LearnedRouter, Limits, learned_file, refit
+from baton.routing.personalisation import LEAST
+from support.command_line import Call
+from support.rated_history import NOW, Said, remember
 
 EASY = (
     "Write a cheerful greeting for {n} guests.",
@@ -112,7 +112,7 @@ def test_there_may_be_nothing_to_take_back(call: Call) -> None:
 def test_a_router_that_is_missing_is_an_error(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning, "shipped", lambda: tmp_path / "nothing")
+    monkeypatch.setattr(refit, "shipped", lambda: tmp_path / "nothing")
     remember(plain(LEAST))
     done = call("learn")
     assert (done.code, done.out) == (6, "")

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from baton.cli.plan import plan_text
-from baton.cli.steps import told_access
-from baton.domain.chat import Card
-from baton.domain.labels import Label
-from baton.domain.money import NANO
-from baton.domain.prices import Price, Rates
-from cli.calling import Call
-from cli.recorded import PLAN
-from cli.scripted import Scripted, scripted
-from e2e.terminal import Terminal
-from support.cloud import Cloud, Reply
+from baton.cli.step_text import told_access
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates
+from support.command_line import Call
+from support.fake_cloud import Cloud, Reply
+from support.scripted_baton import Scripted, scripted
+from support.stored_runs import PLAN
+from support.terminal import Terminal
 
 __all__ = ["scripted"]
 

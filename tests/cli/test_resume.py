@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from baton.cli.resume import left_off, way_on
-from baton.cli.steps import view_of
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Text
-from baton.domain.errors import WorkerError
-from baton.domain.plan import Plan, Step, single
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.recorded import BEGUN, EVENTS, record, stored
-from cli.scripted import Scripted, scripted
-from e2e.terminal import Terminal
-from support.cloud import Cloud, Reply
+from baton.cli.step_text import view_of
+from baton.core import events as ev
+from baton.core.errors import WorkerError
+from baton.core.messages import Finish, Text
+from baton.core.plan.plan import Plan, Step, single
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.fake_cloud import Cloud, Reply
+from support.scripted_baton import Scripted, scripted
+from support.stored_runs import BEGUN, EVENTS, record, stored
+from support.terminal import Terminal
 
 __all__ = ["scripted"]
 

@@ -12,11 +12,11 @@ import pytest
 
 from baton import __version__
 from baton.cli.root import COMMANDS, baton
-from baton.domain import events as ev
-from baton.engine.strategies import STRATEGIES
-from baton.settings import find_paths
-from cli.calling import Call, Done, Process
-from cli.recorded import stored
+from baton.core import events as ev
+from baton.core.strategies import STRATEGIES
+from baton.platform.settings import find_paths
+from support.command_line import Call, Done, Process
+from support.stored_runs import stored
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

@@ -9,23 +9,23 @@ from dataclasses import replace
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.store import Store
 from baton.cli.mermaid import flowchart
 from baton.cli.otel import spans
-from baton.cli.steps import view_of
+from baton.cli.step_text import view_of
 from baton.cli.trace import trace_text
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Prompt, Purpose
-from baton.domain.history import RunRecord
-from baton.domain.labels import Label
-from baton.domain.money import NANO
-from baton.domain.plan import Plan, Step, single
-from baton.engine.ports import NEW
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.recorded import BEGUN, EVENTS, record, stored
-from cli.spent import BODY, bill
+from baton.core import events as ev
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.messages import Finish, Prompt, Purpose
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan, Step, single
+from baton.core.ports import NEW
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.sample_ledger import BODY, bill
+from support.stored_runs import BEGUN, EVENTS, record, stored
 
 
 def told(*events: ev.Event) -> str:

@@ -11,10 +11,10 @@ import time
 import pytest
 
 from baton.cli.usage import beginning
-from baton.domain.errors import ConfigError
-from baton.settings import find_paths
-from cli.calling import Call
-from cli.spent import spend
+from baton.core.errors import ConfigError
+from baton.platform.settings import find_paths
+from support.command_line import Call
+from support.sample_ledger import spend
 
 
 def test_nothing_yet_is_a_sentence_and_empty_data(call: Call) -> None:

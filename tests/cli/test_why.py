@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from baton.cli.why import reasons, why_object
-from baton.domain import events as ev
-from baton.domain.chat import Finish
-from baton.domain.history import RunRecord
-from baton.domain.money import NANO
-from baton.domain.plan import single
-from cli.calling import Call
-from cli.recorded import BEGUN, EVENTS, called, record, stored
+from baton.core import events as ev
+from baton.core.history_types import RunRecord
+from baton.core.messages import Finish
+from baton.core.money import NANO
+from baton.core.plan.plan import single
+from support.command_line import Call
+from support.stored_runs import BEGUN, EVENTS, called, record, stored
 
 
 def test_a_plan_is_told_in_a_few_lines() -> None:

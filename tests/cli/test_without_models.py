@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from baton.adapters.local import files, starter
-from baton.settings import find_paths
-from cli.calling import Call
+from baton.platform.settings import find_paths
+from baton.workers.local import model_file, starter
+from support.command_line import Call
 
 FILE = starter().path
 
 
 @pytest.fixture(autouse=True)
 def _none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "STARTER_PACKAGE", "no_such_package_here")
+    monkeypatch.setattr(model_file, "STARTER_PACKAGE", "no_such_package_here")
 
 
 SAID = (

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.settings import ServerWorker, load
-from cli.calling import Call
+from baton.platform.settings import ServerWorker, load
+from support.command_line import Call
 
 MODELS = {
     "models": [
@@ -62,7 +62,7 @@ def ollama(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ollama]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{running.port}")
-    monkeypatch.setattr("baton.adapters.detect.LIMIT", 30)
+    monkeypatch.setattr("baton.workers.local.local_servers.LIMIT", 30)
     yield running
     server.shutdown()
     thread.join()

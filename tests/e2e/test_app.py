@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from e2e.terminal import Terminal
-from support.cloud import Cloud, Reply
+from support.fake_cloud import Cloud, Reply
+from support.terminal import Terminal
 
 BATON = [sys.executable, "-I", "-m", "baton"]
 STORY = "Write a very long story about the sea."
@@ -46,7 +46,7 @@ def written_on(app: Terminal) -> list[str]:
 
 
 def child_of(app: Terminal, name: str) -> psutil.Process:
-    (child,) = [one for one in app.children() if f"baton.children.{name}" in one.cmdline()]
+    (child,) = [one for one in app.children() if f"baton.ipc.{name}" in one.cmdline()]
     return child
 
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.domain.ledger import Charge, Status
-from support.cloud import Cloud, Manner, Received, Reply
-from support.desk import MODELS, PRICES
-from support.victim import POINTS
+from baton.core.ledger_types import Charge, Status
+from baton.money import Ledger
+from support.fake_cloud import Cloud, Manner, Received, Reply
+from support.killed_call import POINTS
+from support.metered_calls import MODELS, PRICES
 
 TESTS = Path(__file__).parent.parent
 PATH = os.pathsep.join([str(TESTS), str(TESTS.parent / "app")])
@@ -48,7 +48,9 @@ def wait_until(true: Callable[[], object], what: str) -> None:
 
 
 def gateways_of(front: psutil.Process) -> list[psutil.Process]:
-    return [child for child in front.children() if "baton.children.gateway" in child.cmdline()]
+    return [
+        child for child in front.children() if "baton.workers.cloud.child.main" in child.cmdline()
+    ]
 
 
 def arrived(cloud: Cloud, run: str) -> list[Received]:
@@ -60,7 +62,7 @@ def commit(kill: Kill, cloud: Cloud, home: Path) -> None:
     arguments = ["--home", str(home), "--port", str(cloud.port), "--kind", kill.kind]
     arguments += ["--run", kill.run, "--point", kill.point]
     front = subprocess.Popen(
-        [sys.executable, "-P", "-m", "support.victim", *arguments],
+        [sys.executable, "-P", "-m", "support.killed_call", *arguments],
         env={**os.environ, "PYTHONPATH": PATH},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

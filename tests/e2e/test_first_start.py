@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from baton.adapters.local import starter
-from e2e.terminal import Terminal
-from support.hub import Fault, Hub
+from baton.workers.local import starter
+from support.fake_hub import Fault, Hub
+from support.terminal import Terminal
 
 BATON = [sys.executable, "-I", "-m", "baton"]
 
@@ -89,7 +89,7 @@ def test_a_model_comes_while_another_answers_and_takes_over(
 
 
 WITHOUT = """
-from baton.adapters.local import files
+from baton.workers.local import model_file as files
 files.STARTER_PACKAGE = "no_such_package_here"
 from baton.cli import main
 main()

@@ -20,8 +20,8 @@ from types import MappingProxyType
 
 import pytest
 
-from e2e.terminal import Terminal
-from support.cloud import Cloud
+from support.fake_cloud import Cloud
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.root
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.terminal import Terminal
 from support.canary import shows
-from support.cloud import Cloud, Received, Reply
+from support.fake_cloud import Cloud, Received, Reply
+from support.terminal import Terminal
 
 BATON = [sys.executable, "-I", "-m", "baton"]
 KEY = "sk-canary-lab-7f3a9c2e5b8d4160"

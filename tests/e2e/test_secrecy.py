@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from support.canary import shows
-from support.cloud import BASES, Cloud, Fault, Manner
-from support.desk import KEYS, MODELS, PRICES, asked_fault
+from support.fake_cloud import BASES, Cloud, Fault, Manner
+from support.metered_calls import KEYS, MODELS, PRICES, asked_fault
 
 TESTS = Path(__file__).parent.parent
 PATH = os.pathsep.join([str(TESTS), str(TESTS.parent / "app")])
@@ -66,7 +66,7 @@ def talk(
 ) -> Talk:
     """Let a Baton in that folder play these prompts."""
     frames = folder / "frames.log"
-    command = [sys.executable, "-P", "-m", "support.talker", "--calls", json.dumps(calls)]
+    command = [sys.executable, "-P", "-m", "support.baton_process", "--calls", json.dumps(calls)]
     errors = folder / "stderr.log"
     seen = Talk()
     with (
@@ -126,7 +126,7 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path) -> None:
     assert runners
     for line, environ in seen.children.items():
         assert not shows(SECRET, line)
-        assert not shows(SECRET, environ) or "baton.children.gateway" in line
+        assert not shows(SECRET, environ) or "baton.workers.cloud.child.main" in line
     assert (home / "data" / "ledger.db").exists()
     assert list(with_secret(tmp_path)) == []
 

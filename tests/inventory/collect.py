@@ -35,26 +35,25 @@ from textual.dom import DOMNode
 import baton
 import baton.tui as screen_package
 from baton import compose as composition
-from baton import sqlite
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import Script, ScriptedWorker, echo
-from baton.adapters.store import Store
-from baton.adapters.store.rows import decode, encode
-from baton.adapters.templates import read_templates
-from baton.adapters.tools import worker as tools
 from baton.cli import INTERRUPTED
 from baton.cli.aliases import ALIASES
-from baton.cli.result import as_object
+from baton.cli.json_output import as_object
 from baton.cli.root import baton as root_command
 from baton.cli.root import run as main
-from baton.compose.local import LocalWorkers
-from baton.domain import catalogue, chat, errors, events, labels, ledger, plan, signals
-from baton.domain.view import RunView
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Terms
-from baton.engine.strategies import STRATEGIES, by_mode
-from baton.secrets import PROVIDERS
-from baton.settings import (
+from baton.compose.local_workers import LocalWorkers
+from baton.core import catalogue_types as catalogue
+from baton.core import errors, events, feedback, labels, ledger_types, messages
+from baton.core.plan import plan
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Terms
+from baton.core.strategies import STRATEGIES, by_mode
+from baton.core.view import RunView
+from baton.history import Store
+from baton.history.rows import decode, encode
+from baton.money import Ledger
+from baton.platform import sqlite
+from baton.platform.secrets import PROVIDERS
+from baton.platform.settings import (
     KINDS_OF_WORKERS,
     MODES,
     Effort,
@@ -66,9 +65,11 @@ from baton.settings import (
     ignored_variables,
     load,
 )
-from baton.tui.commands import COMMANDS as SLASH_COMMANDS
-from baton.tui.keys import GROUPS
-from cli.recorded import EVENTS, PLAN
+from baton.tui.key_bindings import GROUPS
+from baton.tui.slash_commands import COMMANDS as SLASH_COMMANDS
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from baton.workers.template_files import read_templates
+from baton.workers.tools import worker as tools
 from inventory import command_lists, description
 from inventory.command_lists import Line
 from inventory.command_run import (
@@ -80,9 +81,10 @@ from inventory.command_run import (
     replaced,
     runs_text,
 )
-from tui.stage import staged
+from support.app_session import staged
+from support.stored_runs import EVENTS, PLAN
 
-TEMPLATE_FOLDER = resources.files("baton") / "templates"
+TEMPLATE_FOLDER = resources.files("baton.workers") / "templates"
 DATA = Path(__file__).with_name("data")
 OLD = Path(__file__).with_name("old")
 
@@ -111,16 +113,16 @@ NAMES: dict[str, Iterable[object]] = {
     "task kind": plan.KINDS,
     "worker kind": KINDS_OF_WORKERS,
     "model role": catalogue.Role,
-    "message role": chat.Role,
-    "call purpose": chat.Purpose,
-    "answer end": chat.Finish,
-    "turn status": chat.TurnStatus,
+    "message role": messages.Role,
+    "call purpose": messages.Purpose,
+    "answer end": messages.Finish,
+    "turn status": messages.TurnStatus,
     "label": labels.Label,
-    "spending policy": ledger.Policy,
-    "spending pace": ledger.Thrift,
-    "money scope": ledger.Scope,
-    "charge status": ledger.Status,
-    "signal": signals.Signal,
+    "spending policy": ledger_types.Policy,
+    "spending pace": ledger_types.Thrift,
+    "money scope": ledger_types.Scope,
+    "charge status": ledger_types.Status,
+    "signal": feedback.Signal,
     "phase": events.Phase,
     "decision": events.Decision,
     "verdict": events.Verdict,
@@ -340,7 +342,7 @@ def old_settings_json(_: Path) -> str:
 @contextmanager
 def scripted_workers(**scripts: Script) -> Iterator[None]:
     """Let workers that follow scripts take the place of the real ones; the first is the default."""
-    cards = [chat.Card(name, "local", name.title(), context=8192) for name in scripts]
+    cards = [messages.Card(name, "local", name.title(), context=8192) for name in scripts]
     workers = {card.id: ScriptedWorker(scripts[card.id], card) for card in cards}
 
     def compose(
@@ -358,21 +360,21 @@ def scripted_workers(**scripts: Script) -> Iterator[None]:
         yield
 
 
-def broken(_: chat.Request) -> Iterator[chat.Chunk | BaseException]:
+def broken(_: messages.Request) -> Iterator[messages.Chunk | BaseException]:
     """Die after the first words."""
-    yield chat.Text("I was ")
+    yield messages.Text("I was ")
     yield errors.WorkerUnavailable("The worker died.", "Ask again.")
 
 
-def short(_: chat.Request) -> Iterator[chat.Chunk]:
+def short(_: messages.Request) -> Iterator[messages.Chunk]:
     """Write until the cap."""
-    yield chat.Text("A long answer")
-    yield chat.Usage(9, 3, chat.Finish.LENGTH)
+    yield messages.Text("A long answer")
+    yield messages.Usage(9, 3, messages.Finish.LENGTH)
 
 
-def silent(_: chat.Request) -> Iterator[chat.Chunk]:
+def silent(_: messages.Request) -> Iterator[messages.Chunk]:
     """Write nothing."""
-    yield chat.Usage(9, 0, chat.Finish.EMPTY)
+    yield messages.Usage(9, 0, messages.Finish.EMPTY)
 
 
 def normaliser(folder: Path, is_fixed: bool = False) -> Normaliser:

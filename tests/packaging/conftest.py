@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from support.installing import Machine, Server, release, serving
-from support.single import PROBE, ROOT, Make, Single, pack
+from support.installer_machine import Machine, Server, release, serving
+from support.single_file import PROBE, ROOT, Make, Single, pack
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from support.built import build as made_small
-from support.built import committed, library, program
+from support.sample_builds import build as made_small
+from support.sample_builds import committed, library, program
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -45,7 +45,7 @@ def built(dist: Path, name: str, **told: str) -> Path:
 
 
 def test_everything_is_called_as_the_installers_look_for_it(tmp_path: Path) -> None:
-    from baton.domain.releases import name_of
+    from baton.download.releases import name_of
 
     built(tmp_path, "baton")
     built(tmp_path, "baton-slim-cuda", flavour="slim", gpu="cuda")

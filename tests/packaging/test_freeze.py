@@ -17,16 +17,16 @@ from types import ModuleType
 
 import pytest
 
-from baton.secrets import KEYRING
+from baton.platform.secrets import KEYRING
 
 ROOT = Path(__file__).parent.parent.parent
 WRITE_REQUESTS = """
 import sys
 before = set(sys.modules)
 import asyncio, json
-from baton.children import gateway
-from baton.children.library import Library
-from baton.children.relay import Relay
+from baton.workers.cloud.child import main as gateway
+from baton.workers.cloud.child.litellm_writer import Library
+from baton.workers.cloud.child.litellm_capture import Relay
 
 opened = []
 sys.addaudithook(lambda event, about: event == "open" and opened.append(str(about[0])))
@@ -111,14 +111,14 @@ def test_the_router_goes_along_but_its_questions_dont(contents: ModuleType) -> N
 
 def test_what_the_sandbox_imports_by_name_is_there(contents: ModuleType) -> None:
     names = contents.jail_modules()
-    assert "baton.children.jailed" in names
+    assert "baton.workers.tools.child.sandbox_guest" in names
     code = "import sys\nfor name in sys.argv[1:]: __import__(name)"
     subprocess.run([sys.executable, "-P", "-c", code, *names], check=True)
 
 
 def test_all_of_batons_modules_are_found(contents: ModuleType) -> None:
     found = set(contents.modules_below("baton"))
-    assert {"baton", "baton.children.runner", "baton.engine.strategies"} <= found
+    assert {"baton", "baton.workers.local.child.main", "baton.core.strategies"} <= found
     assert "baton.__main__" not in found
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.installing import (
+from support.installer_machine import (
     COMPLETIONS,
     INSTALL,
     PLATFORM,
@@ -26,7 +26,7 @@ from support.installing import (
     well,
     write_sums,
 )
-from support.single import pack
+from support.single_file import pack
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script for Unix shells")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.installing import (
+from support.installer_machine import (
     INSTALL,
     PLATFORM,
     SHELLS,

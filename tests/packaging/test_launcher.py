@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.settings import find_paths
-from support.single import ROOT, Make, Single, told
+from baton.platform.settings import find_paths
+from support.single_file import ROOT, Make, Single, told
 
 
 def test_the_program_gets_what_the_person_gave(single: Single) -> None:

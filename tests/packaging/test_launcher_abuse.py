@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from support.single import Make, Single, told
+from support.single_file import Make, Single, told
 
 SOME_MEGABYTES, PARTS = 4_000_000, 20
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.single import ROOT, Single, pack
+from support.single_file import ROOT, Single, pack
 
 
 @pytest.fixture

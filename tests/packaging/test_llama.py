@@ -14,7 +14,7 @@ PACKAGING = Path(__file__).parents[2] / "packaging"
 sys.path.append(str(PACKAGING))
 import llama  # noqa: E402
 
-from baton.children import native  # noqa: E402
+from baton.workers.local.child import llama_loader  # noqa: E402
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="compilers as shell scripts")
 
@@ -98,4 +98,4 @@ def test_no_folder_of_the_build_is_in_what_is_compiled(tmp_path: Path) -> None:
 
 
 def test_every_processor_that_may_be_left_out_is_one_that_is_chosen() -> None:
-    assert set(llama.NEEDS_COMPILER) <= set(native._PROCESSORS)
+    assert set(llama.NEEDS_COMPILER) <= set(llama_loader._PROCESSORS)

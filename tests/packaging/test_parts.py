@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.bundle import build, bundled, canonical, notices, parts
+from support.folder_build import build, bundled, canonical, notices, parts
 
 FEW = ("click", "msgspec", "tokenizers", "python-stdnum")
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.downloads import SignedReleases
-from baton.adapters.installed import Installation
-from baton.adapters.installed.starting import version_of
-from baton.adapters.installed.unpacked import key_of
-from baton.domain.errors import BatonError
-from baton.engine.updating import Updating
-from cli.renewed import Machine, machine
-from support.renewing import NEW, OLD
-from support.single import pack
+from baton.core.errors import BatonError
+from baton.download import SignedReleases
+from baton.install import Installation
+from baton.install.unpack_cache import key_of
+from baton.install.updater import Updating
+from baton.install.version_probe import version_of
+from support.packaged_machine import Machine, machine
+from support.single_file import pack
+from support.update_processes import NEW, OLD
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
 

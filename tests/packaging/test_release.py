@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from support.built import build
-from support.releases import PLATFORM, keys, publish, script
+from support.sample_builds import build
+from support.sample_releases import PLATFORM, keys, publish, script
 
 ROOT = Path(__file__).parents[2]
 VERSION = "0.2.0"
@@ -252,7 +252,7 @@ def test_what_the_installer_puts_down_is_updated_rolled_back_and_noted(
     tmp_path: Path, key: tuple[Any, str]
 ) -> None:
     """Installer, receipt, update and release fit together."""
-    from support.renewing import World, baton_self
+    from support.update_processes import World, baton_self
 
     private, public = key
     old = publish(tmp_path / "old", private, "0.1.0")

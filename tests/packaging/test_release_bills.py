@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.built import MINE, bill, build
-from support.releases import keys, script
+from support.sample_builds import MINE, bill, build
+from support.sample_releases import keys, script
 
 NAME = "baton-0.2.0-linux-x86_64"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from support.single import Single, pack
+from support.single_file import Single, pack
 
 Member = tuple[str, bytes, str | bytes]
 """A name, a type of tar's, and a link's target or a file's contents."""

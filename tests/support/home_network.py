@@ -53,7 +53,7 @@ def at_home(scenario: Callable[[str], Any]) -> Any:
 
 def _call_lan(address: str) -> None:
     """Have an address of the real loopback device count as one of the home network."""
-    from baton.domain import labels
+    from baton.core import labels
 
     real = labels.reach
     labels.reach = lambda url: labels.Label.LAN if address in url else real(url)

@@ -8,7 +8,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked
 
-from baton import secrets
+from baton.platform import secrets
 
 
 def use(monkeypatch: pytest.MonkeyPatch, keyring: KeyringBackend) -> None:

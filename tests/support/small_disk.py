@@ -9,11 +9,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from baton.children.fetching import transfer, wire
-from baton.children.front import Failure
-from baton.domain.catalogue import Offer
-from baton.domain.library import Progress
-from support.downloads import QUICK, Told, here
+from baton.core.catalogue_types import Offer
+from baton.download.child import hub_client, transfer
+from baton.download.progress import Progress
+from baton.ipc.parent_channel import Failure
+from support.download_processes import QUICK, Told, here
 
 NEIGHBOUR = b"another model" * 1000
 
@@ -26,7 +26,7 @@ def on_small_disk(
         pipe.send("refused")
         return
     (disk / "neighbour").write_bytes(NEIGHBOUR)
-    dice, web = random.Random(offsets), wire.Web(environ)
+    dice, web = random.Random(offsets), hub_client.Web(environ)
     for number in range(offsets):
         target = disk / str(number) / offer.source.file
         room = dice.randrange(offer.size * 3 // 4)

@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import torch
 from gguf_adapter import permuted
@@ -29,6 +28,8 @@ from transformers import (
     Qwen3Config,
 )
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
+
+import gguf
 
 END = "<|endoftext|>"
 VOCABULARY = 700

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 pytest.importorskip("torch", reason="only scripts/train_conductor installs torch")
-pytest.importorskip("gguf", reason="only scripts/train_conductor installs gguf")
+pytest.importorskip("gguf.constants", reason="only scripts/train_conductor installs gguf")
 
 import ablation
 import gym

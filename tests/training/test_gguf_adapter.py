@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-pytest.importorskip("gguf", reason="only scripts/train_conductor installs gguf")
+pytest.importorskip("gguf.constants", reason="only scripts/train_conductor installs gguf")
 
 import gguf_adapter
 

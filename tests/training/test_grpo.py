@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="only scripts/train_conductor installs torch")
-pytest.importorskip("gguf", reason="only scripts/train_conductor installs gguf")
+pytest.importorskip("gguf.constants", reason="only scripts/train_conductor installs gguf")
 
 import grpo
 import lora

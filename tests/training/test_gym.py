@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.domain.plan import KINDS
+from baton.core.plan.plan import KINDS
 
 
 def worker(name: str, price: float = 0.0, context_k: float = 32, **skills: float) -> gym.Worker:

@@ -12,14 +12,14 @@ import pytest
 import pytest_asyncio
 from request_generator import OWN, OWN_SHARE, Generator
 
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Finish, Prompt, Purpose, TurnStatus
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label
-from baton.domain.plan import HISTORY, PROMPT, Need, Plan, Step, direct
-from baton.domain.signals import Signal
-from baton.engine.ports import Place
+from baton.core import events as ev
+from baton.core.errors import ConfigError
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.messages import Finish, Prompt, Purpose, TurnStatus
+from baton.core.plan.plan import HISTORY, PROMPT, Need, Plan, Step, direct
+from baton.core.ports import Place
+from baton.history import Store
 
 TWO = "What is seventeen times 23, and write a poem about rain"
 TWO_PLAN = Plan(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="needs scripts/training/requirements.lock")
-pytest.importorskip("gguf", reason="needs scripts/training/requirements.lock")
+pytest.importorskip("gguf.constants", reason="needs scripts/training/requirements.lock")
 
 import learner
 import lora
@@ -25,8 +25,8 @@ import torch
 import train
 from gguf_adapter import BASE_HASH, sha256
 
-from baton.children import llama
-from baton.children.native import c
+from baton.workers.local.child import llama
+from baton.workers.local.child.llama_loader import c
 from training import random_base
 
 pytestmark = [pytest.mark.training, pytest.mark.filterwarnings("default")]

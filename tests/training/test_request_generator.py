@@ -13,9 +13,9 @@ import templates
 from request_generator import COMPOUND, HAND, HEADS, NONE, NOON, TEXT, TOOL, Generator
 from slots import NUMBER_WORDS, fill_slot
 
-from baton.children.exact.expression import evaluate
-from baton.children.exact.marked_text import mark
-from baton.engine.plan_lines import parse_lines
+from baton.core.plan.plan_lines import parse_lines
+from baton.workers.tools.computation.expression import evaluate
+from baton.workers.tools.computation.marked_text import mark
 
 HELD_OUT = Path(request_generator.__file__).parent / "held_out"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import score_episodes
 
-from baton.engine.plan_lines import parse_lines
-from baton.engine.request_parts import Written
+from baton.core.plan.plan_lines import parse_lines
+from baton.core.plan.request_parts import Written
 
 ROOT = Path(__file__).resolve().parents[2]
 ROSTER = [

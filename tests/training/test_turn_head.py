@@ -11,10 +11,10 @@ import turn_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.children.routing.encoder import WIDTH
-from baton.children.routing.turn_head import TurnHead
-from baton.domain.plan import KINDS
-from baton.engine.turns import MOST_TURNS, Position, Seen, TurnRole, is_allowed
+from baton.core.plan.plan import KINDS
+from baton.core.plan.turn_roles import MOST_TURNS, Position, Seen, TurnRole, is_allowed
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.turn_head import TurnHead
 
 TASKS = st.builds(gym.Task, st.sampled_from(KINDS), st.integers(1, 5), computable=st.booleans())
 

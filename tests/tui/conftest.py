@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tui import rest
+from support import app_idle
 
 
 @pytest.fixture(autouse=True)
 def _rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    rest.install(monkeypatch)
+    app_idle.install(monkeypatch)

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.store import Store
-from baton.domain.chat import (
+from baton.core.errors import ContextTooLong, WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
     Chunk,
     Finish,
     Loading,
@@ -26,13 +28,11 @@ from baton.domain.chat import (
     Usage,
     Writing,
 )
-from baton.domain.errors import ContextTooLong, WorkerUnavailable
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.engine.policy import Limits
-from baton.engine.ports import Place
-from baton.tui.playing import FRAME_SECONDS
-from tui.stage import Stage, sorry, staged, until
+from baton.core.ports import Place
+from baton.core.run.policy import Limits
+from baton.history import Store
+from baton.tui.prompt_queue import FRAME_SECONDS
+from support.app_session import Stage, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 
@@ -262,7 +262,7 @@ async def test_an_error_stays_in_the_conversation_with_its_mend(tmp_path: Path) 
 async def test_a_prompt_that_could_not_be_stored_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from baton.domain.errors import StoreError
+    from baton.core.errors import StoreError
 
     async def begin(*_: object) -> None:
         raise StoreError("The disk is full.", "Free some space.")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.store import Store
-from baton.domain.chat import Chunk, Request, Text
-from baton.domain.errors import StoreError
-from baton.settings import load
-from baton.tui import crash
+from baton.core.errors import StoreError
+from baton.core.messages import Chunk, Request, Text
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import load
+from baton.tui import crash_report
 from baton.tui.app import BatonApp, farewell
-from tui.stage import Stage, afar, sorry, staged
+from support.app_session import Stage, afar, sorry, staged
 
 METHODS = [
     name for name in vars(Store) if not name.startswith("_") and name not in ("aclose", "open")
@@ -138,8 +138,8 @@ async def test_a_bug_whose_report_cannot_be_written_is_told_of_all_the_same(
     async def explode(_: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(crash, "write_report", refuse)
-    monkeypatch.setattr("baton.tui.screens.chat.ChatScreen.action_new", explode)
+    monkeypatch.setattr(crash_report, "write_report", refuse)
+    monkeypatch.setattr("baton.tui.chat.chat_screen.ChatScreen.action_new", explode)
     app: BatonApp | None = None
 
     async def crashing() -> None:

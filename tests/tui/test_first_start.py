@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain.chat import Chunk, Request, Text
-from baton.domain.errors import WorkerUnavailable
-from baton.domain.library import Foreign, State
-from baton.domain.machine import Gpu, Machine
-from baton.tui.advice import is_put_off, told_machine
-from baton.tui.widgets.question import ChoiceView
-from tui.shop import GB, MACHINE, TALKER, shop_in, shopping
-from tui.stage import Stage
+from baton.core.errors import WorkerUnavailable
+from baton.core.machine import Gpu, Machine
+from baton.core.messages import Chunk, Request, Text
+from baton.history import Store
+from baton.models.model_types import Foreign, State
+from baton.tui.recommendation_text import is_put_off, told_machine
+from baton.tui.widgets.question_view import ChoiceView
+from baton.workers.scripted_worker import ScriptedWorker
+from support.app_library import GB, MACHINE, TALKER, shop_in, shopping
+from support.app_session import Stage
 
 
 def quick(request: Request) -> Iterable[Chunk | BaseException | float]:
@@ -105,7 +105,7 @@ async def test_the_download_goes_on_while_the_starter_answers(tmp_path: Path) ->
 async def test_what_was_chosen_from_does_not_change_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.screens.advising.MEASURED_SECONDS", 600.0)
+    monkeypatch.setattr("baton.tui.chat.onboarding.MEASURED_SECONDS", 600.0)
     shop = shop_in(tmp_path)
     shop.supply.hold()
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
@@ -148,7 +148,7 @@ async def test_choose_leads_to_the_models(tmp_path: Path) -> None:
 async def test_the_measurement_is_given_up_for_a_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.screens.advising.MEASURED_SECONDS", 600.0)
+    monkeypatch.setattr("baton.tui.chat.onboarding.MEASURED_SECONDS", 600.0)
     shop = shop_in(tmp_path)
     async with shopping(shop, tmp_path, endless, settle=False) as stage:
         starter = stage.desk.orchestra.worker("small")
@@ -362,7 +362,7 @@ async def test_without_a_network_the_offer_stays_and_says_what_to_do(tmp_path: P
 async def test_what_to_do_without_a_network_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.screens.equipping.TOGETHER_SECONDS", 0.01)
+    monkeypatch.setattr("baton.tui.chat.model_setup.TOGETHER_SECONDS", 0.01)
     shop = shop_in(tmp_path)
     error = WorkerUnavailable("The hub could not be reached.", "Try again.")
     async with shopping(shop, tmp_path) as stage:

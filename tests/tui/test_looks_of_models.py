@@ -11,17 +11,17 @@ from types import SimpleNamespace
 import pytest
 from textual.pilot import Pilot
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain.chat import Chunk, Request, Text
-from baton.domain.library import Foreign
-from baton.engine.orchestra import Orchestra
+from baton.core.messages import Chunk, Request, Text
+from baton.core.run.orchestra import Orchestra
+from baton.history import Store
+from baton.models.model_types import Foreign
+from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.desk import Desk
-from baton.tui.screens.models import ModelsScreen
-from tui.shop import CODER, GATED, GB, SCOUT, TALKER, Shop, shop_in
-from tui.stage import CARD, GPT
+from baton.tui.screens.models_screen import ModelsScreen
+from baton.tui.services import Desk
+from baton.workers.scripted_worker import ScriptedWorker
+from support.app_library import CODER, GATED, GB, SCOUT, TALKER, Shop, shop_in
+from support.app_session import CARD, GPT
 
 Act = Callable[[Pilot[None], Shop], Awaitable[None]]
 Compare = Callable[..., bool]
@@ -39,14 +39,16 @@ def say(request: Request) -> Iterable[Chunk]:
 def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let time stand still, but for the measurement: 80 tokens/s."""
     ticks = itertools.count(0.0, 0.0125)
-    monkeypatch.setattr("baton.engine.run.Run._now", 1.2)
-    monkeypatch.setattr("baton.engine.meter.time", SimpleNamespace(monotonic=lambda: 0.0))
-    monkeypatch.setattr("baton.engine.speed.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    monkeypatch.setattr("baton.core.run.run.Run._now", 1.2)
     monkeypatch.setattr(
-        "baton.adapters.store.recording.time", SimpleNamespace(time=lambda: NOW - 300)
+        "baton.core.run.metered_worker.time", SimpleNamespace(monotonic=lambda: 0.0)
     )
-    monkeypatch.setattr("baton.adapters.store.reading.time", SimpleNamespace(time=lambda: NOW))
-    monkeypatch.setattr("baton.tui.screens.models.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr(
+        "baton.workers.local.speed_benchmark.time", SimpleNamespace(monotonic=lambda: next(ticks))
+    )
+    monkeypatch.setattr("baton.history.run_writer.time", SimpleNamespace(time=lambda: NOW - 300))
+    monkeypatch.setattr("baton.history.queries.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("baton.tui.screens.models_screen.time", SimpleNamespace(time=lambda: NOW))
 
 
 @pytest.fixture

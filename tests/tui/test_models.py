@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.store import Store
-from baton.domain.catalogue import Role
-from baton.domain.chat import Chunk, Request, Text
-from baton.domain.errors import ModelFileError
-from baton.domain.library import Foreign, Held, Phase, Progress, State
-from baton.tui import models
-from baton.tui.downloads import Coming, Downloads, told
-from baton.tui.screens.models import ModelsScreen
-from tui.shop import (
+from baton.core.catalogue_types import Role
+from baton.core.errors import ModelFileError
+from baton.core.messages import Chunk, Request, Text
+from baton.download.progress import Phase, Progress
+from baton.history import Store
+from baton.models.model_types import Foreign, Held, State
+from baton.tui import model_table
+from baton.tui.background_downloads import Coming, Downloads, told
+from baton.tui.screens.models_screen import ModelsScreen
+from support.app_library import (
     CODER,
     GATED,
     GB,
@@ -29,7 +30,7 @@ from tui.shop import (
     shop_in,
     shopping,
 )
-from tui.stage import GPT, Stage, afar, staged
+from support.app_session import GPT, Stage, afar, staged
 
 
 def say(request: Request) -> Iterable[Chunk]:
@@ -573,8 +574,8 @@ def test_progress_in_words(progress: Progress, words: str) -> None:
 
 @pytest.mark.parametrize("width", [0, 30, 74, 76, 109, 110, 136])
 def test_columns_stay_within_the_width(width: int) -> None:
-    columns = models.Columns(width)
-    row = models.Row(
+    columns = model_table.Columns(width)
+    row = model_table.Row(
         "k", "名前" * 30, 123_456_789_012, tuple(Role), memory=98_765_432_109, speed=123.4, used=5.0
     )
     line = columns.line(row, 1e9)
@@ -587,4 +588,4 @@ def test_columns_stay_within_the_width(width: int) -> None:
     [(-5, "now"), (59, "now"), (60, "1min"), (7200, "2h"), (86_400 * 9, "9d"), (4e7, "1y")],
 )
 def test_how_long_ago(seconds: float, words: str) -> None:
-    assert models.ago(1e9 - seconds, 1e9) == words
+    assert model_table.ago(1e9 - seconds, 1e9) == words

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.store import Store
-from baton.domain.chat import Chunk, Purpose, Request, Sent, Text
-from baton.domain.errors import ConfigError, WorkerUnavailable
-from baton.domain.ledger import Bill, Policy, Room, Scope, Standing, Thrift
-from baton.domain.money import NANO
-from baton.domain.plan import Plan, Step
-from baton.domain.prices import FREE, Used
-from baton.settings import load
-from baton.tui import money, orders
-from baton.tui.screens.models import ModelsScreen
-from tui.stage import GPT, Stage, afar, play, sorry, staged, until
+from baton.core.errors import ConfigError, WorkerUnavailable
+from baton.core.ledger_types import Bill, Policy, Room, Scope, Standing, Thrift
+from baton.core.messages import Chunk, Purpose, Request, Sent, Text
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan, Step
+from baton.core.prices import FREE, Used
+from baton.history import Store
+from baton.platform.settings import load
+from baton.tui import budget_commands, money_text
+from baton.tui.screens.models_screen import ModelsScreen
+from support.app_session import GPT, Stage, afar, play, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -91,26 +91,26 @@ def rooms(used: int, ceiling: int | None) -> Standing:
 
 
 def test_the_meter_in_words() -> None:
-    assert money.brief(Standing(())) == ""
-    assert money.brief(rooms(0, None)) == ""
-    assert money.brief(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
-    assert money.brief(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
-    assert money.brief(rooms(NANO, None)) == "$1.00 spent · cloud off"
-    assert money.brief(rooms(NANO, 0)) == "$1.00 spent · cloud off"
-    assert money.brief(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
+    assert money_text.brief(Standing(())) == ""
+    assert money_text.brief(rooms(0, None)) == ""
+    assert money_text.brief(rooms(0, 2 * NANO)) == "$0.00 of $2.00"
+    assert money_text.brief(rooms(14 * NANO // 100, NANO // 2)) == "$0.14 of $0.50"
+    assert money_text.brief(rooms(NANO, None)) == "$1.00 spent · cloud off"
+    assert money_text.brief(rooms(NANO, 0)) == "$1.00 spent · cloud off"
+    assert money_text.brief(replace(rooms(0, NANO), frozen="Too much.")) == "cloud frozen"
 
 
 def test_a_ceiling_is_told_of_once_at_80_percent_and_once_when_all_is_used() -> None:
-    alarm = money.Alarm()
+    alarm = money_text.Alarm()
     assert alarm.hear(rooms(79, 100), "a", True) == []
     assert "80 % of the ceiling" in alarm.hear(rooms(80 * NANO, 100 * NANO), "a", True)[0]
     assert alarm.hear(rooms(90, 100), "a", True) == []
     assert "All of the ceiling" in alarm.hear(rooms(100, 100), "a", True)[0]
     assert alarm.hear(rooms(100, 100), "b", True) == []
-    old = money.Alarm()
+    old = money_text.Alarm()
     assert old.hear(rooms(85, 100), None, False) == [], "the header shows what was so before"
     assert old.hear(rooms(86, 100), None, True) == []
-    sessions = money.Alarm()
+    sessions = money_text.Alarm()
     full = Standing((Room(Scope.SESSION, 100, 90),))
     assert len(sessions.hear(full, "a", True)) == len(sessions.hear(full, "b", True)) == 1
 
@@ -135,23 +135,23 @@ async def test_a_bell_and_a_line_when_a_ceiling_is_nearly_used(
 @pytest.mark.parametrize(
     ("words", "order"),
     [
-        ("day 2", orders.SetCeiling(Scope.DAY, 2 * NANO, "2")),
-        ("session $0.50", orders.SetCeiling(Scope.SESSION, NANO // 2, "0.50")),
-        ("Month none", orders.SetCeiling(Scope.MONTH, None, "")),
-        ("day=0", orders.SetCeiling(Scope.DAY, 0, "0")),
-        ("policy once", orders.SetPolicy(Policy.ONCE)),
-        ("policy never here", orders.SetPolicy(Policy.NEVER, True)),
-        ("release", orders.Release()),
+        ("day 2", budget_commands.SetCeiling(Scope.DAY, 2 * NANO, "2")),
+        ("session $0.50", budget_commands.SetCeiling(Scope.SESSION, NANO // 2, "0.50")),
+        ("Month none", budget_commands.SetCeiling(Scope.MONTH, None, "")),
+        ("day=0", budget_commands.SetCeiling(Scope.DAY, 0, "0")),
+        ("policy once", budget_commands.SetPolicy(Policy.ONCE)),
+        ("policy never here", budget_commands.SetPolicy(Policy.NEVER, True)),
+        ("release", budget_commands.Release()),
     ],
 )
-def test_what_budget_understands(words: str, order: orders.Order) -> None:
-    assert orders.parse(words) == order
+def test_what_budget_understands(words: str, order: budget_commands.Order) -> None:
+    assert budget_commands.parse(words) == order
 
 
 @pytest.mark.parametrize("words", ["2", "day", "day two", "day -1", "year 2", "policy x", "run 1"])
 def test_what_budget_refuses_is_a_sentence(words: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        orders.parse(words)
+        budget_commands.parse(words)
     assert refused.value.message.endswith(".")
     assert refused.value.hint
 
@@ -411,7 +411,7 @@ async def test_models_tell_price_and_how_far_a_text_travels(tmp_path: Path) -> N
 async def test_what_a_deleted_conversation_sent_is_forgotten_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.tui.screens.chat.DELETED_SECONDS", 0)
+    monkeypatch.setattr("baton.tui.chat.chat_screen.DELETED_SECONDS", 0)
     store = Store.open(None)
     async with staged(tmp_path, sorry, cloud=afar(), terms=BUDGET, store=store) as stage:
         for prompt in ("gone", "kept"):

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from baton.domain.chat import Card, Chunk, Finish, Request, Sent, Text, TurnStatus, Usage
-from baton.domain.errors import WorkerUnavailable
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy, Scope
-from baton.domain.money import NANO
-from baton.engine.policy import Limits
-from baton.engine.ports import Choice, Offer, Question
-from baton.tui.widgets.offer import OfferView, leaving
-from baton.tui.widgets.question import ChoiceView
-from tui.stage import SORRY, Stage, afar, sorry, staged, until
+from baton.core.errors import WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, TurnStatus, Usage
+from baton.core.money import NANO
+from baton.core.ports import Choice, Offer, Question
+from baton.core.run.policy import Limits
+from baton.tui.widgets.offer_card import OfferView, leaving
+from baton.tui.widgets.question_view import ChoiceView
+from support.app_session import SORRY, Stage, afar, sorry, staged, until
 
 Script = Iterable[Chunk | BaseException | float]
 CARD = "Ask gpt-5-mini?"

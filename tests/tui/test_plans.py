@@ -10,16 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from baton.adapters.scripted import Script
-from baton.domain.chat import Chunk, Finish, Prompt, Purpose, Request, Sent, Text, TurnStatus, Usage
-from baton.domain.ledger import Policy
-from baton.domain.plan import Need, Plan, Step
-from baton.domain.spending import at_least
+from baton.core.hold_decision import at_least
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
+    Chunk,
+    Finish,
+    Prompt,
+    Purpose,
+    Request,
+    Sent,
+    Text,
+    TurnStatus,
+    Usage,
+)
+from baton.core.plan.plan import Need, Plan, Step
 from baton.tui.app import BatonApp
-from baton.tui.playing import Pending, replay
-from baton.tui.screens.help import HelpScreen
-from baton.tui.widgets.plan import PlanView
-from tui.stage import Stage, afar, play, staged
+from baton.tui.prompt_queue import Pending, replay
+from baton.tui.screens.help_screen import HelpScreen
+from baton.tui.widgets.plan_card import PlanView
+from baton.workers.scripted_worker import Script
+from support.app_session import Stage, afar, play, staged
 
 Said = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}
@@ -391,7 +401,7 @@ async def test_what_waits_is_played_after_the_edited_plan(tmp_path: Path, editor
 
 
 async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
-    from baton.engine.templates import parse
+    from baton.core.plan.templates import parse
 
     drawn = parse(EDITED, "mine")
     async with staged(tmp_path, say, size=(100, 30)) as stage:

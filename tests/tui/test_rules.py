@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from baton.domain.errors import ConfigError
-from baton.tui import clipboard, commands, editor, exports, paths
-from baton.tui.widgets.plain import wrap
-from baton.tui.widgets.window import MOST, Window
+from baton.core.errors import ConfigError
+from baton.tui import (
+    clipboard,
+    conversation_export,
+    external_editor,
+    path_completion,
+    slash_commands,
+)
+from baton.tui.widgets.text_view import wrap
+from baton.tui.widgets.transcript_window import MOST, Window
 
 
 @given(st.integers(0, 5000), st.lists(st.booleans(), max_size=60))
@@ -36,48 +42,53 @@ def test_a_window_around_a_turn_holds_it(total: int, data: st.DataObject) -> Non
 
 
 def test_what_is_a_command() -> None:
-    assert commands.parse("/export a b.md") == commands.Typed("export", "a b.md")
-    assert commands.parse("/New") == commands.Typed("new", "")
+    assert slash_commands.parse("/export a b.md") == slash_commands.Typed("export", "a b.md")
+    assert slash_commands.parse("/New") == slash_commands.Typed("new", "")
     for text in ("//", "/etc/hosts", "/a\nb", "hello /new", "/", "/ new", ""):
-        assert commands.parse(text) is None
-    found = [command.name for command in commands.matching("re")]
+        assert slash_commands.parse(text) is None
+    found = [command.name for command in slash_commands.matching("re")]
     assert found == ["rename", "regenerate", "recommend"]
-    assert [command.name for command in commands.matching("q")] == ["quit"]
+    assert [command.name for command in slash_commands.matching("q")] == ["quit"]
 
 
 def test_typed_paths() -> None:
-    assert paths.typed_path("see @fol") == "fol"
-    assert paths.typed_path('see @"a b') == "a b"
-    assert paths.typed_path("me@example.org") is None
-    assert paths.typed_path("@a b") is None
-    assert paths.mention("a b.md") == '@"a b.md"'
+    assert path_completion.typed_path("see @fol") == "fol"
+    assert path_completion.typed_path('see @"a b') == "a b"
+    assert path_completion.typed_path("me@example.org") is None
+    assert path_completion.typed_path("@a b") is None
+    assert path_completion.mention("a b.md") == '@"a b.md"'
 
 
 def test_path_candidates(tmp_path: Path) -> None:
     for name in ("Alpha.md", "alps", ".hidden", "bad\x1bname", 'quo"te'):
         (tmp_path / name).touch()
     (tmp_path / "all").mkdir()
-    assert paths.candidates(f"{tmp_path}/al") == [
+    assert path_completion.candidates(f"{tmp_path}/al") == [
         f"{tmp_path}/all/",
         f"{tmp_path}/Alpha.md",
         f"{tmp_path}/alps",
     ]
-    assert paths.candidates(f"{tmp_path}/") == paths.candidates(f"{tmp_path}/al")
-    assert paths.candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
-    assert paths.candidates(f"{tmp_path}/none/x") == []
+    assert path_completion.candidates(f"{tmp_path}/") == path_completion.candidates(
+        f"{tmp_path}/al"
+    )
+    assert path_completion.candidates(f"{tmp_path}/.h") == [f"{tmp_path}/.hidden"]
+    assert path_completion.candidates(f"{tmp_path}/none/x") == []
 
 
 def test_exports_never_overwrite(tmp_path: Path) -> None:
-    first = exports.target("", tmp_path, "Lisbon, with kids?")
+    first = conversation_export.target("", tmp_path, "Lisbon, with kids?")
     assert first.name == "lisbon-with-kids.md"
-    exports.save(first, "one")
-    assert exports.target("", tmp_path, "Lisbon, with kids?").name == "lisbon-with-kids-2.md"
+    conversation_export.save(first, "one")
+    assert (
+        conversation_export.target("", tmp_path, "Lisbon, with kids?").name
+        == "lisbon-with-kids-2.md"
+    )
     with pytest.raises(ConfigError, match="is there already"):
-        exports.save(first, "two")
+        conversation_export.save(first, "two")
     assert first.read_text("utf-8") == "one"
-    assert exports.target("", tmp_path, "../../etc").parent == tmp_path
+    assert conversation_export.target("", tmp_path, "../../etc").parent == tmp_path
     with pytest.raises(ConfigError, match="can't be written"):
-        exports.save(first / "below.md", "three")
+        conversation_export.save(first / "below.md", "three")
 
 
 def test_which_clipboard_is_before_the_person() -> None:
@@ -107,8 +118,8 @@ async def test_a_clipboard_that_fails_or_hangs_is_given_up(monkeypatch: pytest.M
 
 def test_an_editor_that_fails_changes_nothing() -> None:
     with pytest.raises(ConfigError, match="as it was"):
-        editor.edit("text", environ={"EDITOR": "false"})
-    assert editor.edit("text", environ={"EDITOR": "true"}) is None
+        external_editor.edit("text", environ={"EDITOR": "false"})
+    assert external_editor.edit("text", environ={"EDITOR": "true"}) is None
 
 
 @given(st.text(st.sampled_from("ab 日é-\u0301"), max_size=80), st.integers(2, 20))

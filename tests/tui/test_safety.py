@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 from textual.theme import Theme
 
-from baton.adapters.store import Store
-from baton.domain.chat import Attachment, Chunk, Prompt, Request, Text, TurnStatus
-from baton.domain.errors import WorkerUnavailable
-from baton.domain.events import Decision, Offered
-from baton.domain.labels import Label
-from baton.domain.ledger import Egress, Status
-from baton.domain.view import RunView
-from baton.engine.ports import Choice, Offer, Place, Question
-from baton.tui import crash, themes
+from baton.core.errors import WorkerUnavailable
+from baton.core.events import Decision, Offered
+from baton.core.labels import Label
+from baton.core.ledger_types import Egress, Status
+from baton.core.messages import Attachment, Chunk, Prompt, Request, Text, TurnStatus
+from baton.core.ports import Choice, Offer, Place, Question
+from baton.core.view import RunView
+from baton.history import Store
+from baton.tui import crash_report, themes
 from baton.tui.app import BatonApp
-from baton.tui.markdown import parse, pen
-from baton.tui.screens.egress import SentScreen
-from baton.tui.screens.workflow import WorkflowScreen
-from tui.stage import GPT, Stage, staged
+from baton.tui.markdown_text import parse, pen
+from baton.tui.screens.egress_screen import SentScreen
+from baton.tui.screens.workflow_screen import WorkflowScreen
+from support.app_session import GPT, Stage, staged
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 PIECES = [
@@ -115,7 +115,7 @@ async def test_ten_thousand_hostile_texts(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_no_text_breaks_the_markdown(seed: int) -> None:
     """Also not: any prefix of it, as it is while it streams."""
-    from baton.domain.sanitise import sanitise
+    from baton.core.sanitiser import sanitise
 
     ink = pen("dark")
     for text in fuzz(seed, 60):
@@ -129,7 +129,7 @@ def test_no_text_breaks_the_markdown(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_no_text_breaks_the_markdown_for_long(seed: int) -> None:
-    from baton.domain.sanitise import sanitise
+    from baton.core.sanitiser import sanitise
 
     for text in fuzz(seed, 1000):
         for block in parse(sanitise(text)):
@@ -158,7 +158,7 @@ async def test_an_answer_streamed_anyhow_ends_as_one_drawn_at_once(tmp_path: Pat
 
 
 def crash_free(text: str) -> str:
-    from baton.domain.sanitise import sanitise
+    from baton.core.sanitiser import sanitise
 
     return sanitise(text)
 
@@ -260,7 +260,7 @@ async def test_a_bug_leaves_a_report_without_anyones_data(
         canary = "canary-in-a-local-variable"
         raise ValueError(f"canary-in-a-message {canary}")
 
-    monkeypatch.setattr("baton.tui.screens.chat.ChatScreen.action_new", explode)
+    monkeypatch.setattr("baton.tui.chat.chat_screen.ChatScreen.action_new", explode)
     app: BatonApp | None = None
 
     async def crashing() -> None:
@@ -290,7 +290,7 @@ def test_the_causes_of_an_error_are_in_the_report(tmp_path: Path) -> None:
         except KeyError as error:
             raise RuntimeError("secret") from error
     except RuntimeError as error:
-        report = crash.write_report(tmp_path / "logs", error).read_text("utf-8")
+        report = crash_report.write_report(tmp_path / "logs", error).read_text("utf-8")
     assert "RuntimeError" in report
     assert "KeyError" in report
 
@@ -299,7 +299,7 @@ def test_errors_that_lead_to_each_other_are_reported_once(tmp_path: Path) -> Non
     part = KeyError("secret")
     group = ExceptionGroup("secret", [part, ValueError("secret")])
     part.__context__ = group  # as when a task's error is handled and its group raised again
-    report = crash.write_report(tmp_path / "logs", group).read_text("utf-8")
+    report = crash_report.write_report(tmp_path / "logs", group).read_text("utf-8")
     assert [report.count(name) for name in ("ExceptionGroup", "KeyError", "ValueError")] == [1] * 3
 
 

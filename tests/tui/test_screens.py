@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.domain.chat import Chunk, Request, Text
-from tui.stage import Stage, staged
+from baton.core.messages import Chunk, Request, Text
+from support.app_session import Stage, staged
 
 
 def say(request: Request) -> Iterable[Chunk]:

@@ -11,10 +11,9 @@ from types import SimpleNamespace
 import pytest
 from textual.pilot import Pilot
 
-from baton.adapters.ledger import Ledger
-from baton.adapters.scripted import ScriptedWorker
-from baton.adapters.store import Store
-from baton.domain.chat import (
+from baton.core.errors import ContextTooLong, WorkerUnavailable
+from baton.core.ledger_types import Bill, Policy, Scope
+from baton.core.messages import (
     Chunk,
     Finish,
     Prompt,
@@ -26,18 +25,19 @@ from baton.domain.chat import (
     Usage,
     Writing,
 )
-from baton.domain.errors import ContextTooLong, WorkerUnavailable
-from baton.domain.ledger import Bill, Policy, Scope
-from baton.domain.money import NANO
-from baton.domain.plan import Need, Plan, Step
-from baton.domain.prices import FREE, Price, Rates, Used
-from baton.domain.redaction import Hidden, Redacted
-from baton.engine.orchestra import Orchestra
-from baton.engine.policy import Terms
+from baton.core.money import NANO
+from baton.core.plan.plan import Need, Plan, Step
+from baton.core.prices import FREE, Price, Rates, Used
+from baton.core.redaction_types import Hidden, Redacted
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Terms
+from baton.history import Store
+from baton.money import Ledger
 from baton.tui.app import BatonApp
-from baton.tui.desk import Desk
-from baton.tui.playing import Pending
-from tui.stage import CARD, GPT, STRONG, sorry
+from baton.tui.prompt_queue import Pending
+from baton.tui.services import Desk
+from baton.workers.scripted_worker import ScriptedWorker
+from support.app_session import CARD, GPT, STRONG, sorry
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
 Compare = Callable[..., bool]
@@ -78,12 +78,14 @@ def script(request: Request) -> Iterable[Chunk | BaseException | float]:
 @pytest.fixture(autouse=True)
 def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run take 1.2 s, and every day be the same."""
-    monkeypatch.setattr("baton.engine.run.Run._now", 1.2)
-    monkeypatch.setattr("baton.engine.meter.time", SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr("baton.core.run.run.Run._now", 1.2)
     monkeypatch.setattr(
-        "baton.adapters.store.recording.time", SimpleNamespace(time=lambda: 1_790_000_000.0)
+        "baton.core.run.metered_worker.time", SimpleNamespace(monotonic=lambda: 0.0)
     )
-    monkeypatch.setattr("baton.tui.screens.money._start_of_month", lambda: 0.0)
+    monkeypatch.setattr(
+        "baton.history.run_writer.time", SimpleNamespace(time=lambda: 1_790_000_000.0)
+    )
+    monkeypatch.setattr("baton.tui.screens.money_screen._start_of_month", lambda: 0.0)
     monkeypatch.setenv("TZ", "UTC")
 
 

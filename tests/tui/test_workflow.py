@@ -7,17 +7,27 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from baton.adapters.store import Store
-from baton.domain import events as ev
-from baton.domain.chat import Chunk, Finish, Prompt, Purpose, Request, Sent, Text, TurnStatus, Usage
-from baton.domain.errors import WorkerError
-from baton.domain.labels import Label
-from baton.domain.ledger import Policy
-from baton.domain.plan import Need, Plan, Step
-from baton.engine.ports import NEW
-from baton.tui.screens.workflow import StepScreen, WorkflowScreen
+from baton.core import events as ev
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
+    Chunk,
+    Finish,
+    Prompt,
+    Purpose,
+    Request,
+    Sent,
+    Text,
+    TurnStatus,
+    Usage,
+)
+from baton.core.plan.plan import Need, Plan, Step
+from baton.core.ports import NEW
+from baton.history import Store
+from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
 from baton.tui.widgets.answer import Answer
-from tui.stage import Stage, afar, play, staged
+from support.app_session import Stage, afar, play, staged
 
 Script = Iterable[Chunk | BaseException | float]
 BUDGET = {"policy": Policy.BUDGET}

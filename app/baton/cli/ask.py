@@ -33,16 +33,16 @@ from baton.cli.options import (
     worker_option,
 )
 from baton.cli.output import talk
-from baton.domain.errors import ConfigError
-from baton.domain.labels import Label
-from baton.domain.money import parse_usd
-from baton.domain.sizes import show_size
-from baton.settings import Settings, find_paths, load
+from baton.core.byte_format import show_size
+from baton.core.errors import ConfigError
+from baton.core.labels import Label
+from baton.core.money import parse_usd
+from baton.platform.settings import Settings, find_paths, load
 
 if TYPE_CHECKING:
-    from baton.adapters.store import Store
     from baton.compose import Baton
-    from baton.domain.chat import Attachment, Prompt
+    from baton.core.messages import Attachment, Prompt
+    from baton.history import Store
 
 _ID_DIGITS = 12
 _FEWEST_DIGITS = 3
@@ -223,9 +223,9 @@ def _label(options: Options) -> Label:
 async def _play(
     baton: Baton, options: Options, worker: str | None, conversation: str | None, prompt: Prompt
 ) -> int:
-    from baton.cli.play import Manner, play
-    from baton.engine.policy import Limits
-    from baton.engine.ports import Place
+    from baton.cli.prompt_run import Manner, play
+    from baton.core.ports import Place
+    from baton.core.run.policy import Limits
 
     limits = Limits(
         _label(options),
@@ -262,7 +262,7 @@ async def _tell_unfinished(store: Store, conversation: str) -> None:
     last = await store.last_run(conversation)
     if last is not None and last.status == "lost":
         from baton.cli.resume import way_on
-        from baton.cli.steps import view_of
+        from baton.cli.step_text import view_of
 
         if told := way_on(last.id, view_of(last), last.status):
             talk(f"baton: The answer before this one: {told}")
@@ -278,9 +278,9 @@ def _form(options: Options) -> str:
 
 def _prompt(options: Options, text: str) -> Prompt:
     """Gather what goes to the worker, and say what is attached."""
-    from baton.adapters.files import read_attachment
-    from baton.cli.piped import read_piped
-    from baton.domain.chat import Prompt
+    from baton.cli.stdin import read_piped
+    from baton.core.messages import Prompt
+    from baton.workers.attachments import read_attachment
 
     files = tuple(read_attachment(path) for path in options.files)
     _show_files(files, options.quiet)
@@ -294,7 +294,7 @@ def _prompt(options: Options, text: str) -> Prompt:
 
 
 def _show_files(files: tuple[Attachment, ...], quiet: bool) -> None:
-    from baton.domain.chat import about_tokens
+    from baton.core.messages import about_tokens
 
     if quiet or not os.isatty(2):
         return

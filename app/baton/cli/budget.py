@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.booked import columns, when, with_ledger
+from baton.cli.ledger_access import columns, when, with_ledger
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.ledger import Charge, Policy, Room, Scope, Standing, Thrift
-from baton.domain.money import format_usd, parse_usd, show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_most
-from baton.settings import Settings, find_paths, load, write
+from baton.core.errors import BatonError, ConfigError
+from baton.core.hold_decision import at_most
+from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Thrift
+from baton.core.money import format_usd, parse_usd, show_usd
+from baton.core.sanitiser import one_line
+from baton.platform.settings import Settings, find_paths, load, write
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
-    from baton.domain.prices import Price, Rates
+    from baton.core.prices import Price, Rates
+    from baton.money import Ledger
 
 _SCOPES = {Scope.SESSION: "each conversation", Scope.DAY: "today", Scope.MONTH: "this month"}
 _POLICIES = {
@@ -89,7 +89,7 @@ def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
 
     With WORDS, the known models whose names hold them: `baton budget prices gpt mini`.
     """
-    from baton.adapters.prices import snapshot
+    from baton.workers.cloud.price_table import snapshot
 
     listed = snapshot()
     rows = list(_models(words) if words or every else _workers())
@@ -109,7 +109,7 @@ def prices(words: tuple[str, ...], every: bool, as_json: bool) -> None:
     _tell_about(listed.date, len(listed.models))
     for worker, model, price in rows:
         if price is None:
-            from baton.domain.spending import unknown_price
+            from baton.core.hold_decision import unknown_price
 
             talk(str(unknown_price(worker, model)))
 
@@ -296,7 +296,7 @@ _Row = tuple[str, str, "Price | None"]
 def _workers() -> Iterator[_Row]:
     """Yield the workers elsewhere, with their prices."""
     from baton.compose import card_of
-    from baton.settings import LocalWorker
+    from baton.platform.settings import LocalWorker
 
     for entry in load(find_paths().config_file).roster:
         if not isinstance(entry, LocalWorker):
@@ -305,7 +305,7 @@ def _workers() -> Iterator[_Row]:
 
 def _models(words: tuple[str, ...]) -> Iterator[_Row]:
     """Yield the known models whose names hold all these words."""
-    from baton.adapters.prices import price_of, snapshot
+    from baton.workers.cloud.price_table import price_of, snapshot
 
     wanted = [word.lower() for word in words]
     for model in snapshot().models:

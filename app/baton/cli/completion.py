@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.output import emit
-from baton.domain.errors import BatonError
-from baton.domain.sanitise import one_line
+from baton.core.errors import BatonError
+from baton.core.sanitiser import one_line
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -18,7 +18,7 @@ def complete_worker(_: click.Context, __: click.Parameter, incomplete: str) -> l
     """Offer the workers' ids."""
     from click.shell_completion import CompletionItem
 
-    from baton.settings import find_paths, load
+    from baton.platform.settings import find_paths, load
 
     try:
         roster = load(find_paths().config_file).roster
@@ -35,7 +35,7 @@ def complete_conversation(
 
     from click.shell_completion import CompletionItem
 
-    from baton.cli.stored import opened
+    from baton.cli.history_access import opened
 
     async def newest() -> list[CompletionItem]:
         async with opened() as store:
@@ -75,7 +75,7 @@ def complete_run(_: click.Context, __: click.Parameter, incomplete: str) -> list
 
     from click.shell_completion import CompletionItem
 
-    from baton.cli.stored import opened
+    from baton.cli.history_access import opened
 
     async def newest() -> list[CompletionItem]:
         async with opened() as store:

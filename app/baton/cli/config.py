@@ -16,16 +16,16 @@ import click
 import msgspec
 
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.errors import ConfigError
-from baton.domain.ledger import Scope
-from baton.domain.sanitise import sanitise
-from baton.durable import create_file, make_folder, read_ordinary
-from baton.os_signals import run_in_foreground
-from baton.settings import Settings, find_paths, keyless_environ, load, replace_text
-from baton.settings_sources import MOST_BYTES
+from baton.core.errors import ConfigError
+from baton.core.ledger_types import Scope
+from baton.core.sanitiser import sanitise
+from baton.platform.durable_files import create_file, make_folder, read_ordinary
+from baton.platform.os_signals import run_in_foreground
+from baton.platform.settings import Settings, find_paths, keyless_environ, load, replace_text
+from baton.platform.settings_sources import MOST_BYTES
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger import Ledger
+    from baton.money import Ledger
 
 TEMPLATE = """\
 # Baton's settings. A line without the leading # is in force; `baton config show` lists all of them.
@@ -206,7 +206,7 @@ def _set_ceilings(changes: Mapping[Scope, int | None]) -> None:
     """Have other Batons that run keep to new ceilings, as `baton budget set` does."""
     if not changes:
         return
-    from baton.cli.booked import with_ledger
+    from baton.cli.ledger_access import with_ledger
 
     async def change(ledger: Ledger) -> None:
         for scope, amount in changes.items():

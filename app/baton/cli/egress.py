@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli.aliases import AliasedGroup
-from baton.cli.booked import columns, when, with_ledger
+from baton.cli.ledger_access import columns, when, with_ledger
 from baton.cli.output import emit, emit_export, emit_json, talk, to_json
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.ledger import Egress, Status
-from baton.domain.money import format_usd, show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.durable import replacing
+from baton.core.byte_format import show_size
+from baton.core.errors import BatonError, ConfigError
+from baton.core.ledger_types import Egress, Status
+from baton.core.money import format_usd, show_usd
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from baton.adapters.ledger import Ledger
+    from baton.money import Ledger
 
 
 @click.group(cls=AliasedGroup)

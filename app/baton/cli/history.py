@@ -15,23 +15,23 @@ from typing import Any
 
 import click
 
-from baton.adapters.store import Store
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_conversation, complete_run
+from baton.cli.history_access import found_run, with_store
 from baton.cli.output import emit, emit_export, emit_json, talk
 from baton.cli.resume import way_on
-from baton.cli.steps import view_of
-from baton.cli.stored import found_run, with_store
-from baton.domain.chat import Role, Turn, TurnStatus
-from baton.domain.errors import BatonError, ConfigError
-from baton.domain.history import Conversation, Hit
-from baton.domain.labels import Label
-from baton.domain.sanitise import one_line
-from baton.domain.signals import RATINGS, Signal
-from baton.domain.signals import rating as rating_of
-from baton.domain.transcript import to_markdown
-from baton.durable import replace_file
-from baton.settings import find_paths
+from baton.cli.step_text import view_of
+from baton.core.errors import BatonError, ConfigError
+from baton.core.feedback import RATINGS, Signal
+from baton.core.feedback import rating as rating_of
+from baton.core.history_types import Conversation, Hit
+from baton.core.labels import Label
+from baton.core.markdown_export import to_markdown
+from baton.core.messages import Role, Turn, TurnStatus
+from baton.core.sanitiser import one_line
+from baton.history import Store
+from baton.platform.durable_files import replace_file
+from baton.platform.settings import find_paths
 
 MOST_BYTES = 10**9
 """How large an export to import may be."""
@@ -236,7 +236,7 @@ async def _remove(store: Store, names: tuple[str, ...], yes: bool) -> None:
     for conversation in chosen.values():
         await store.purge(conversation.id)
     talk(f"Removed {_count(len(chosen))}.")
-    from baton.adapters.router import Versions, learned_file
+    from baton.routing import Versions, learned_file
 
     if Versions(learned_file(find_paths().data)).at is not None:
         talk("`baton learn --forget` removes what was learned from answers as well.")
@@ -256,10 +256,10 @@ def _broken() -> list[str]:
 
 async def _forget(runs: list[str]) -> None:
     """Remove the texts that these runs sent from the egress log."""
-    from baton.cli import booked
+    from baton.cli import ledger_access
 
     if runs and find_paths().ledger.exists():
-        async with booked.opened() as ledger:
+        async with ledger_access.opened() as ledger:
             await ledger.forget(runs)
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from baton import secrets
 from baton.cli.aliases import AliasedGroup
-from baton.cli.booked import columns
+from baton.cli.ledger_access import columns
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.errors import BatonError, ConfigError, SecretMissing
-from baton.domain.money import format_usd, show_usd
-from baton.domain.sanitise import one_line
-from baton.secrets import PROVIDERS, Key
-from baton.settings import (
+from baton.core.errors import BatonError, ConfigError, SecretMissing
+from baton.core.money import format_usd, show_usd
+from baton.core.sanitiser import one_line
+from baton.platform import secrets
+from baton.platform.secrets import PROVIDERS, Key
+from baton.platform.settings import (
     CloudWorker,
     LocalWorker,
     ServerWorker,
@@ -124,7 +124,7 @@ def test(provider: str, model: str | None, yes: bool, as_json: bool) -> int:
     """
     import asyncio
 
-    from baton.cli.trial import agree, try_out
+    from baton.cli.worker_test import agree, try_out
     from baton.compose import card_of
 
     paths, name = find_paths(), _known(provider)
@@ -159,8 +159,8 @@ def to_ask(settings: Settings, name: str, model: str | None) -> CloudWorker | Se
 
     Raises ConfigError where there is none.
     """
-    from baton.adapters.prices import cheapest
     from baton.compose import card_of
+    from baton.workers.cloud.price_table import cheapest
 
     own = [
         worker

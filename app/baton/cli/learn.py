@@ -10,11 +10,11 @@ import click
 
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.errors import ConfigError
-from baton.settings import find_paths, load
+from baton.core.errors import ConfigError
+from baton.platform.settings import find_paths, load
 
 if TYPE_CHECKING:
-    from baton.engine.learning import Lesson
+    from baton.routing.personalisation import Lesson
 
 
 @click.command()
@@ -43,15 +43,15 @@ def learn(dry_run: bool, undo: bool, forget: bool, as_json: bool, quiet: bool) -
     lesson = asyncio.run(_learn(dry_run))
     if as_json:
         return emit_json(lesson_object(lesson))
-    from baton.engine.learning import told
+    from baton.routing.personalisation import told
 
     undone = ["`baton learn --undo` takes that back."] if lesson.kept else []
     emit("\n".join([*told(lesson), *undone]))
 
 
 def _take_back(last: bool, as_json: bool) -> None:
-    from baton.adapters.router import Versions, learned_file
-    from baton.engine.learning import forget, undo
+    from baton.routing import Versions, learned_file
+    from baton.routing.personalisation import forget, undo
 
     versions = Versions(learned_file(find_paths().data))
     said = undo(versions) if last else forget(versions)
@@ -75,7 +75,7 @@ async def _learn(dry: bool) -> Lesson:
 
 def lesson_object(lesson: Lesson) -> dict[str, Any]:
     """Return a lesson as `learn --json` prints it."""
-    from baton.engine.learning import told
+    from baton.routing.personalisation import told
 
     learned = lesson.learned
     return {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from baton.cli.steps import destination, told_need, told_place, told_subtask
-from baton.domain.plan import FILE, HISTORY, PROMPT
-from baton.domain.sanitise import one_line
-from baton.domain.view import RunView, StepView
+from baton.cli.step_text import destination, told_need, told_place, told_subtask
+from baton.core.plan.plan import FILE, HISTORY, PROMPT
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
 
 _PLAIN = frozenset(" ,.:?!()/'_+-=")
 """Besides letters and digits: what means nothing to Mermaid between quotes."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from baton.cli.completion import complete_conversation, complete_strategy, complete_worker
-from baton.domain.errors import BatonError, ConfigError
-from baton.settings import MODES, find_paths
+from baton.core.errors import BatonError, ConfigError
+from baton.platform.settings import MODES, find_paths
 
 if TYPE_CHECKING:
-    from baton.settings import Settings
+    from baton.platform.settings import Settings
 
 LATEST = "latest"
 """What -c alone stands for."""
@@ -92,8 +92,8 @@ def strategies() -> dict[str, str]:
 
     Those that are wrong say so: what is wrong is told to whoever names one.
     """
-    from baton.adapters.templates import read_templates
-    from baton.engine.strategies import STRATEGIES
+    from baton.core.strategies import STRATEGIES
+    from baton.workers.template_files import read_templates
 
     known = {name: entry.help for name, entry in STRATEGIES.items()}
     try:
@@ -113,13 +113,13 @@ def check_strategy(name: str | None) -> None:
     """Refuse a strategy that there isn't, naming the nearest one. Raises ConfigError."""
     if name is None:
         return
-    from baton.engine.strategies import STRATEGIES
+    from baton.core.strategies import STRATEGIES
 
     if name in STRATEGIES:
         return
     import difflib
 
-    from baton.adapters.templates import read_templates
+    from baton.workers.template_files import read_templates
 
     known = [*STRATEGIES, *read_templates(find_paths().config / "templates")]
     if name in known:
@@ -146,8 +146,8 @@ def with_worker(settings: Settings, worker: str | None) -> tuple[Settings, str |
         return settings, worker
     import msgspec
 
-    from baton.secrets import PROVIDERS
-    from baton.settings import CloudWorker, LocalWorker, Worker
+    from baton.platform.secrets import PROVIDERS
+    from baton.platform.settings import CloudWorker, LocalWorker, Worker
 
     if not is_file and worker.partition("/")[0] in PROVIDERS:
         adhoc: Worker = CloudWorker(id=worker, model=worker)

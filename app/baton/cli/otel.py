@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from baton import __version__
 from baton.cli.output import to_json
-from baton.cli.steps import destination, told_place, view_of
-from baton.domain import events as ev
-from baton.domain.history import RunRecord
-from baton.domain.money import NANO
-from baton.domain.view import RunView, StepView
+from baton.cli.step_text import destination, told_place, view_of
+from baton.core import events as ev
+from baton.core.history_types import RunRecord
+from baton.core.money import NANO
+from baton.core.view import RunView, StepView
 
 _INTERNAL, _CLIENT = 1, 3
 _OK, _ERROR = 1, 2

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 
-from baton.domain.errors import StoreError
-from baton.domain.sanitise import StreamSanitiser, escape_json, one_line, sanitise
+from baton.core.errors import StoreError
+from baton.core.sanitiser import StreamSanitiser, escape_json, one_line, sanitise
 
 _CLEAR = "\r\x1b[2K"
 

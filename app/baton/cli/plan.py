@@ -22,18 +22,18 @@ from baton.cli.options import (
     worker_option,
 )
 from baton.cli.output import Output
-from baton.cli.steps import told_access, told_need, told_numbers, told_subtask, wrapped
-from baton.domain.chat import Card
-from baton.domain.events import Event
-from baton.domain.money import show_usd
-from baton.domain.plan import Plan
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least
-from baton.domain.view import RunView, doing
+from baton.cli.step_text import told_access, told_need, told_numbers, told_subtask, wrapped
+from baton.core.events import Event
+from baton.core.hold_decision import at_least
+from baton.core.messages import Card
+from baton.core.money import show_usd
+from baton.core.plan.plan import Plan
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, doing
 
 if TYPE_CHECKING:
-    from baton.cli.asking import Asker
-    from baton.cli.forms import Form, Special
+    from baton.cli.run_renderers import Form, Special
+    from baton.cli.terminal_questions import Asker
 
 
 @click.command(cls=WithStrategies)

@@ -18,23 +18,23 @@ from baton.cli.options import (
     quiet_option,
 )
 from baton.cli.output import talk
-from baton.cli.steps import told_numbers, view_of
-from baton.domain.errors import ConfigError
-from baton.domain.money import format_usd, parse_usd
-from baton.settings import find_paths, load
+from baton.cli.step_text import told_numbers, view_of
+from baton.core.errors import ConfigError
+from baton.core.money import format_usd, parse_usd
+from baton.platform.settings import find_paths, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from baton.adapters.store import Store
-    from baton.cli.play import Manner
+    from baton.cli.prompt_run import Manner
     from baton.compose import Baton
-    from baton.domain.events import Routed
-    from baton.domain.history import RunRecord
-    from baton.domain.view import RunView
-    from baton.engine.policy import Limits
-    from baton.engine.ports import Ask
-    from baton.engine.run import Run
+    from baton.core.events import Routed
+    from baton.core.history_types import RunRecord
+    from baton.core.ports import Ask
+    from baton.core.run.policy import Limits
+    from baton.core.run.run import Run
+    from baton.core.view import RunView
+    from baton.history import Store
 
 _ENDED = ("lost", "cancelled", "failed")
 _UNPLAYED = "was not played"
@@ -67,8 +67,8 @@ def resume(
     """
     if as_json and as_events:
         raise ConfigError("--json and --events exclude each other.", "Choose one.")
-    from baton.cli.play import Manner
-    from baton.engine.policy import Limits
+    from baton.cli.prompt_run import Manner
+    from baton.core.run.policy import Limits
 
     form = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
     limits = Limits(
@@ -97,8 +97,8 @@ def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: L
 
 
 async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits) -> int:
-    from baton.cli.play import show
-    from baton.engine.orchestra import routed_as
+    from baton.cli.prompt_run import show
+    from baton.core.run.orchestra import routed_as
 
     record = await _find(baton.store, named)
     routed = routed_as(record)

@@ -10,7 +10,7 @@ import click
 
 from baton import __version__
 from baton.cli import interrupts
-from baton.cli.failures import guarded
+from baton.cli.error_report import guarded
 from baton.cli.options import (
     LATEST,
     continue_option,
@@ -18,10 +18,10 @@ from baton.cli.options import (
     with_worker,
     worker_option,
 )
-from baton.domain.errors import ConfigError
+from baton.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from baton.adapters.store import Store
+    from baton.history import Store
 
 
 class Entry(NamedTuple):
@@ -46,11 +46,13 @@ COMMANDS = {
     "keys": Entry("baton.cli.keys:keys", "Set, list, remove and test the providers' keys."),
     "usage": Entry("baton.cli.usage:usage", "Show what was spent, by day, worker or purpose."),
     "egress": Entry("baton.cli.egress:egress", "Show everything that left this machine."),
-    "bench": Entry("baton.cli.bench:bench", "Compare strategies on questions with known answers."),
+    "bench": Entry(
+        "baton.cli.bench.command:bench", "Compare strategies on questions with known answers."
+    ),
     "learn": Entry("baton.cli.learn:learn", "Learn from your answers where prompts do best."),
     "config": Entry("baton.cli.config:config", "Show and edit the settings."),
     "doctor": Entry("baton.cli.doctor:doctor", "Check that everything here works."),
-    "self": Entry("baton.cli.own:own", "Update this program, go back, or take it away."),
+    "self": Entry("baton.cli.self_:own", "Update this program, go back, or take it away."),
     "completion": Entry("baton.cli.completion:completion", "Print the completions for your shell."),
 }
 
@@ -160,7 +162,7 @@ def _warn_of_variables() -> None:
     if not any(name[:5].upper() == "BATON" for name in os.environ):
         return
     from baton.cli.output import talk
-    from baton.settings import ignored_variables
+    from baton.platform.settings import ignored_variables
 
     for name in ignored_variables():
         talk(f"baton: {name} is set, and there is no such setting; it is ignored.")
@@ -184,10 +186,10 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
     from pathlib import Path
 
     from baton.compose import compose
-    from baton.domain.labels import Label
-    from baton.engine.policy import ANYTHING, Limits
-    from baton.secrets import hide
-    from baton.settings import find_paths, load
+    from baton.core.labels import Label
+    from baton.core.run.policy import ANYTHING, Limits
+    from baton.platform.secrets import hide
+    from baton.platform.settings import find_paths, load
     from baton.tui.app import run as run_app
 
     paths = find_paths()

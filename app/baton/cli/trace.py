@@ -10,21 +10,21 @@ from collections.abc import Sequence
 
 import click
 
-from baton.adapters.store import Store
 from baton.cli.completion import complete_run
+from baton.cli.history_access import found_run, with_store
+from baton.cli.json_output import event_object
 from baton.cli.output import emit, emit_json
-from baton.cli.result import event_object
 from baton.cli.resume import way_on
-from baton.cli.steps import view_of
-from baton.cli.stored import found_run, with_store
-from baton.cli.tree import ENDS, full_texts, tree
-from baton.domain import events as ev
-from baton.domain.errors import ConfigError
-from baton.domain.history import RunRecord
-from baton.domain.ledger import Egress
-from baton.domain.money import show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.spending import at_least
+from baton.cli.step_text import view_of
+from baton.cli.step_tree import ENDS, full_texts, tree
+from baton.core import events as ev
+from baton.core.errors import ConfigError
+from baton.core.history_types import RunRecord
+from baton.core.hold_decision import at_least
+from baton.core.ledger_types import Egress
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line
+from baton.history import Store
 
 _UNBROKEN = 10**6
 """How wide lines may be where nobody reads them at a terminal."""
@@ -81,7 +81,7 @@ def _left(record: RunRecord) -> list[Egress]:
     """Return what the run sent, as the egress log has it."""
     if not any(isinstance(event, ev.Sent) for event in record.events):
         return []
-    from baton.cli.booked import with_ledger
+    from baton.cli.ledger_access import with_ledger
 
     return with_ledger(lambda ledger: ledger.egress(record.id))[::-1]
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from baton.cli.booked import columns, with_ledger
+from baton.cli.ledger_access import columns, with_ledger
 from baton.cli.output import emit, emit_json, talk
-from baton.domain.errors import ConfigError
-from baton.domain.ledger import UsageRow
-from baton.domain.money import format_usd, show_usd
-from baton.domain.sanitise import one_line
+from baton.core.errors import ConfigError
+from baton.core.ledger_types import UsageRow
+from baton.core.money import format_usd, show_usd
+from baton.core.sanitiser import one_line
 
 if TYPE_CHECKING:
-    from baton.adapters.ledger.reading import By
+    from baton.money.queries import By
 
 _DAYS = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 
@@ -44,7 +44,7 @@ def usage(by: By, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -
                 "--forecast goes with neither --by nor --since.",
                 "It looks at the last weeks, whatever was asked.",
             )
-        from baton.cli.forecast import show
+        from baton.cli.usage_forecast import show
 
         return show(as_json)
     start = None if since is None else beginning(since)

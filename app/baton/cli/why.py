@@ -8,17 +8,17 @@ from typing import Any
 import click
 
 from baton.cli.completion import complete_run
+from baton.cli.history_access import found_run, with_store
+from baton.cli.json_output import route_object
 from baton.cli.output import emit, emit_json
-from baton.cli.result import route_object
 from baton.cli.resume import way_on
-from baton.cli.steps import destination, told_numbers, told_place, view_of
-from baton.cli.stored import found_run, with_store
-from baton.domain.chat import Purpose
-from baton.domain.events import Checked, Decision, Offered, Verdict, Weighed
-from baton.domain.history import RunRecord
-from baton.domain.money import format_usd, show_usd
-from baton.domain.sanitise import one_line
-from baton.domain.view import RunView, StepView
+from baton.cli.step_text import destination, told_numbers, told_place, view_of
+from baton.core.events import Checked, Decision, Offered, Verdict, Weighed
+from baton.core.history_types import RunRecord
+from baton.core.messages import Purpose
+from baton.core.money import format_usd, show_usd
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
 
 _DECIDED = {
     Decision.SENT: "was asked",

@@ -12,20 +12,20 @@ import click
 
 from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_worker
-from baton.cli.manner import Manner, lines_of, manner_of, object_of
 from baton.cli.options import offline_option
 from baton.cli.output import emit, emit_json, talk
+from baton.cli.worker_settings import Manner, lines_of, manner_of, object_of
 from baton.compose import compose
-from baton.domain.chat import Card
-from baton.domain.errors import ConfigError
-from baton.domain.money import format_usd
-from baton.domain.prices import Price
-from baton.domain.sanitise import one_line
-from baton.domain.sizes import show_size
-from baton.settings import CloudWorker, ServerWorker, Settings, find_paths, load, write
+from baton.core.byte_format import show_size
+from baton.core.errors import ConfigError
+from baton.core.messages import Card
+from baton.core.money import format_usd
+from baton.core.prices import Price
+from baton.core.sanitiser import one_line
+from baton.platform.settings import CloudWorker, ServerWorker, Settings, find_paths, load, write
 
 if TYPE_CHECKING:
-    from baton.adapters.detect import Found
+    from baton.workers.local.local_servers import Found
 
 
 @click.group(cls=AliasedGroup)
@@ -111,7 +111,7 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def test(worker: str, yes: bool, as_json: bool) -> int:
     """Let WORKER write a few tokens, having asked if that costs something."""
-    from baton.cli.trial import agree, try_out
+    from baton.cli.worker_test import agree, try_out
 
     paths = find_paths()
     settings = load(paths.config_file)
@@ -214,7 +214,7 @@ def elsewhere(settings: Settings, worker: str) -> tuple[str, str]:
 
 def _new(settings: Settings) -> list[Found]:
     """Return the models of running engines that aren't workers yet."""
-    from baton.adapters.detect import LIMIT, engines
+    from baton.workers.local.local_servers import LIMIT, engines
 
     known = {
         (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))

@@ -8,33 +8,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from baton.adapters.local import LocalWorker
-from baton.compose.local import NOTHING_HERE, LocalWorkers, library
-from baton.compose.outside import card_of, doubts, outside_workers
-from baton.domain.catalogue import Role
-from baton.domain.errors import ConfigError, StoreError
-from baton.domain.labels import Label
-from baton.domain.library import State
-from baton.domain.sanitise import one_line
-from baton.settings import LocalWorker as LocalSettings
-from baton.settings import Paths, Settings, ceiling_variables, load, write
+from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
+from baton.compose.remote_workers import card_of, doubts, outside_workers
+from baton.core.catalogue_types import Role
+from baton.core.errors import ConfigError, StoreError
+from baton.core.labels import Label
+from baton.core.sanitiser import one_line
+from baton.models.model_types import State
+from baton.platform.settings import LocalWorker as LocalSettings
+from baton.platform.settings import Paths, Settings, ceiling_variables, load, write
+from baton.workers.local import LocalWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from baton.adapters.cloud import Gateway
-    from baton.adapters.ledger import Ledger
-    from baton.adapters.router import LearnedRouter
-    from baton.adapters.store import Store
-    from baton.domain.ledger import Scope
-    from baton.domain.library import Held
-    from baton.engine.learning import Tutor
-    from baton.engine.library import Library
-    from baton.engine.mastery import SkillTable
-    from baton.engine.orchestra import Orchestra
-    from baton.engine.ports import Template, Worker
-    from baton.engine.request_parts import TrainedConductor
+    from baton.core.ledger_types import Scope
+    from baton.core.plan.request_parts import TrainedConductor
+    from baton.core.plan.skill_table import SkillTable
+    from baton.core.ports import Template, Worker
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.models.library import Library
+    from baton.models.model_types import Held
+    from baton.money import Ledger
+    from baton.routing import LearnedRouter
+    from baton.routing.personalisation import Tutor
+    from baton.workers.cloud import Gateway
 
 __all__ = [
     "NOTHING_HERE",
@@ -101,7 +101,7 @@ class Baton:
 
         So the app opens, where that can be mended, also when the models' folder was lost.
         """
-        from baton.engine.roles import STARTER
+        from baton.core.model_roles import STARTER
 
         known = {card.id for card in self.orchestra.roster}
         wanted, absent = self.orchestra.default, self.orchestra.absent
@@ -114,7 +114,7 @@ class Baton:
 
     def must_know_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
-        from baton.engine.roles import RULE
+        from baton.core.model_roles import RULE
 
         named = self.settings.conductor
         known = [*(card.id for card in self.orchestra.roster), *self.orchestra.absent]
@@ -131,8 +131,8 @@ class Baton:
     @property
     def tutor(self) -> Tutor:
         """What has the router learn from this person's answers."""
-        from baton.adapters.router import Versions, candidates, learn, learned_file
-        from baton.engine.learning import Tutor
+        from baton.routing import Versions, candidates, learn, learned_file
+        from baton.routing.personalisation import Tutor
 
         return Tutor(
             self.store,
@@ -154,7 +154,7 @@ class Baton:
 
     def join(self, held: Held) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
-        from baton.engine.roles import told
+        from baton.core.model_roles import told
 
         with _changing:  # others arrive in other threads
             roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
@@ -173,14 +173,14 @@ class Baton:
 
     def roles(self) -> Mapping[Role, str]:
         """Return who has which role now, "" where Baton chooses."""
-        from baton.engine.roles import holders
+        from baton.core.model_roles import holders
 
         now = self.orchestra
         return holders(now.default, now.conductor, {str(k): v for k, v in now.prefer.items()})
 
     def assign(self, worker: str, roles: Collection[Role]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
-        from baton.engine.roles import changes, told
+        from baton.core.model_roles import changes, told
 
         with _changing:
             write(self.paths.config_file, changes(worker, roles))
@@ -189,7 +189,7 @@ class Baton:
 
     async def leave(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
-        from baton.engine.roles import STARTER, holders, vacated
+        from baton.core.model_roles import STARTER, holders, vacated
 
         settings = load(self.paths.config_file)
         having = holders(settings.worker, settings.conductor, settings.prefer)
@@ -241,11 +241,11 @@ def compose(
     if warm is not None:
         router.warm()
 
-    from baton.adapters.store import Store
-    from baton.engine.orchestra import Orchestra
-    from baton.engine.pacing import Pacing
-    from baton.engine.policy import Terms
-    from baton.engine.roles import RULE
+    from baton.core.model_roles import RULE
+    from baton.core.run.orchestra import Orchestra
+    from baton.core.run.policy import Terms
+    from baton.core.spending.pace_controller import Pacing
+    from baton.history import Store
 
     ledger = open_ledger(paths)
     store = Store.open(paths.database if history else None)
@@ -257,7 +257,7 @@ def compose(
     ids += [name for name in workers if name not in ids]
     trained = None
     if settings.tools:
-        from baton.adapters.tools import tools
+        from baton.workers.tools import tools
 
         workers = {**tools(), **workers}
         trained = None if settings.conductor == RULE else _trained(local, workers)
@@ -271,7 +271,7 @@ def compose(
     terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait)
     redactor = None
     if outside and settings.cloud.redact:
-        from baton.adapters.redaction import Redaction
+        from baton.workers.cloud.redaction import Redaction
 
         redactor = Redaction(settings.cloud.words)
     orchestra = Orchestra(listed, store, default, ledger=ledger, terms=terms, redactor=redactor)
@@ -289,8 +289,8 @@ def compose(
 
 def _trained(local: LocalWorkers, workers: Mapping[str, Worker]) -> TrainedConductor | None:
     """Return the conductor that comes with Baton, where the starter model is here."""
-    from baton.adapters.tools import RequestReader, ToolWorker
-    from baton.engine.request_parts import TrainedConductor
+    from baton.core.plan.request_parts import TrainedConductor
+    from baton.workers.tools import RequestReader, ToolWorker
 
     worker = local.conductor()
     toolboxes = [tool.toolbox for tool in workers.values() if isinstance(tool, ToolWorker)]
@@ -301,7 +301,7 @@ def _trained(local: LocalWorkers, workers: Mapping[str, Worker]) -> TrainedCondu
 
 def open_ledger(paths: Paths) -> Ledger:
     """Begin to open this person's ledger, and all that would remember a lost one."""
-    from baton.adapters.ledger import Ledger
+    from baton.money import Ledger
 
     return Ledger.open(
         paths.ledger,
@@ -314,7 +314,7 @@ def open_ledger(paths: Paths) -> Ledger:
 
 def is_ledger_lost(paths: Paths) -> bool:
     """Tell whether there is no ledger though there was one: the next to open it finds it frozen."""
-    from baton.adapters.ledger.progress import Memory
+    from baton.money.loss_detection import Memory
 
     memory = Memory(paths.ledger, paths.ledger_records, paths.database)
     return memory.recall().past and not paths.ledger.exists()
@@ -350,7 +350,7 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
     """Return who could answer instead of somebody: the starter first, then the largest."""
-    from baton.engine.roles import STARTER
+    from baton.core.model_roles import STARTER
 
     return sorted(here, key=lambda id: (id != STARTER, -here[id].card.size))
 
@@ -362,9 +362,9 @@ def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> Non
 
 def skill_table(store: Store | None) -> SkillTable:
     """Return what workers are good at, by what Baton ships and by that history (None: without)."""
-    from baton.adapters.router import shipped
-    from baton.adapters.skills import read_scores
-    from baton.engine.mastery import RECENT, SkillTable
+    from baton.core.plan.skill_table import RECENT, SkillTable
+    from baton.routing import shipped
+    from baton.routing.measured_skills import read_scores
 
     own = None if store is None else partial(store.outcomes, RECENT)
     return SkillTable(partial(read_scores, shipped()), own)
@@ -372,7 +372,7 @@ def skill_table(store: Store | None) -> SkillTable:
 
 def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
     """Return the learned router; while that worker loads, nobody waits for a router that does."""
-    from baton.adapters.router import LearnedRouter, learned_file
+    from baton.routing import LearnedRouter, learned_file
 
     router = LearnedRouter(learned=learned_file(paths.data))
     if isinstance(warm, LocalWorker):
@@ -381,14 +381,14 @@ def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
 
 
 def _templates(paths: Paths) -> Mapping[str, Template]:
-    from baton.adapters.templates import read_templates
+    from baton.workers.template_files import read_templates
 
     return read_templates(paths.config / "templates")
 
 
 def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[Role, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
-    from baton.engine.roles import changes, holders, taken
+    from baton.core.model_roles import changes, holders, taken
 
     having = holders(settings.worker, settings.conductor, settings.prefer)
     roles = taken(held.record.roles, stock.suited(held.id), having)

@@ -23,13 +23,13 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from baton.domain.errors import BatonError
-from baton.engine.policy import ANYTHING, Limits
-from baton.os_signals import ENDING, HANGUP, hear, is_ignored
-from baton.tui import crash, keys, themes
-from baton.tui.desk import Desk
-from baton.tui.screens.chat import ChatScreen
+from baton.core.errors import BatonError
+from baton.core.run.policy import ANYTHING, Limits
+from baton.platform.os_signals import ENDING, HANGUP, hear, is_ignored
+from baton.tui import crash_report, key_bindings, themes
+from baton.tui.chat.chat_screen import ChatScreen
 from baton.tui.screens.overlay import Overlay, Palette
+from baton.tui.services import Desk
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -50,7 +50,7 @@ class BatonApp(App[None], inherit_bindings=False):
 
     TITLE = "baton"
     CSS_PATH = "app.tcss"
-    BINDINGS = keys.APP
+    BINDINGS = key_bindings.APP
     COMMAND_PALETTE_BINDING = "ctrl+p"
 
     def __init__(self, desk: Desk, theme: str = "dark", keymap: Mapping[str, str] = {}) -> None:
@@ -148,18 +148,18 @@ class BatonApp(App[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Show all keys and commands."""
-        from baton.tui.screens.help import HelpScreen
+        from baton.tui.screens.help_screen import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self._keymap))
 
     def get_key_display(self, binding: Binding) -> str:
         """Write a key for people."""
-        return keys.show(binding.key)
+        return key_bindings.show(binding.key)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Put the commands and the looks into the palette."""
-        from baton.tui.commands import COMMANDS
+        from baton.tui.slash_commands import COMMANDS
 
         if screen is self.chat:
             for command in COMMANDS:
@@ -205,7 +205,7 @@ class BatonApp(App[None], inherit_bindings=False):
         if self._exception is None:
             self._exception = error
             with suppress(OSError):
-                self.report = crash.write_report(self._logs, error)
+                self.report = crash_report.write_report(self._logs, error)
             self._exception_event.set()
         self._close_messages_no_wait()
 
@@ -232,7 +232,7 @@ def run(
     of a new one, `greeting` said in it. `keymap` gives keys for ids in `keys`. Raises ConfigError
     for an unknown id or worker.
     """
-    keys.check(keymap)
+    key_bindings.check(keymap)
     if worker is not None or baton.orchestra.default not in baton.orchestra.absent:
         baton.orchestra.worker(worker)  # without any model the app opens, to have one fetched
     desk = Desk(

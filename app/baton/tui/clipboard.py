@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from baton.secrets import plain_environ
+from baton.platform.secrets import plain_environ
 
 PATIENCE = 1.0
 """Seconds that the system's clipboard may take; some wait for a display that is gone."""

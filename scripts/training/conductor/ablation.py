@@ -35,9 +35,9 @@ from score_episodes import calibrated
 from torch.nn import functional
 from train import Encoded, Piece
 
-from baton.domain.plan import KINDS, MOST_DRAWN
-from baton.engine.conductor_score import bootstrap_interval
-from baton.engine.plan_lines import TOOL_HEADS
+from baton.bench.conductor_score import bootstrap_interval
+from baton.core.plan.plan import KINDS, MOST_DRAWN
+from baton.core.plan.plan_lines import TOOL_HEADS
 
 LANGUAGE = "en"
 SEEDS = (1, 2)

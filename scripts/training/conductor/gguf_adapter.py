@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
+
+import gguf
 
 NAMES = {
     "self_attn.q_proj": "attn_q",

@@ -39,7 +39,7 @@ from request_generator import Generator
 from torch.nn import functional
 from transformers import DynamicCache
 
-from baton.engine.conductor_score import bootstrap_interval
+from baton.bench.conductor_score import bootstrap_interval
 
 REQUESTS, GROUP = 8, 8
 """Requests in a round, and plans drawn of each."""

@@ -26,13 +26,13 @@ from likely_kinds import KindReader
 from plan_check import is_same
 from turn_head import Head
 
-from baton.children.exact.lexicon import guess_language
-from baton.children.exact.marked_text import mark
-from baton.domain.chat import about_tokens
-from baton.domain.errors import PlanError
-from baton.domain.plan import KINDS
-from baton.engine.plan_lines import PlanPart, parse_lines
-from baton.engine.request_parts import Written
+from baton.core.errors import PlanError
+from baton.core.messages import about_tokens
+from baton.core.plan.plan import KINDS
+from baton.core.plan.plan_lines import PlanPart, parse_lines
+from baton.core.plan.request_parts import Written
+from baton.workers.tools.computation.lexicon import guess_language
+from baton.workers.tools.computation.marked_text import mark
 
 HELD_OUT = Path(__file__).parent / "held_out"
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 from request_generator import OWN, Example, is_sound
 
-from baton.adapters.store.past import past
-from baton.children.exact.marked_text import mark
-from baton.domain.chat import Purpose
-from baton.domain.errors import ConfigError
-from baton.domain.history import PastRun
-from baton.domain.plan import Plan, Step
-from baton.domain.signals import Signal, rating
-from baton.domain.view import RunView, folded
-from baton.engine.plan_lines import TOOL_HEADS, WHOLE, PlanPart, written
-from baton.engine.request_parts import IN_DOUBT
-from baton.sqlite import connect, explained, transaction
+from baton.core.errors import ConfigError
+from baton.core.feedback import Signal, rating
+from baton.core.history_types import PastRun
+from baton.core.messages import Purpose
+from baton.core.plan.plan import Plan, Step
+from baton.core.plan.plan_lines import TOOL_HEADS, WHOLE, PlanPart, written
+from baton.core.plan.request_parts import IN_DOUBT
+from baton.core.view import RunView, folded
+from baton.history.past_runs import past
+from baton.platform.sqlite import connect, explained, transaction
+from baton.workers.tools.computation.marked_text import mark
 
 MAX_RUNS = 20_000
 """How many of the newest runs are looked at."""

@@ -24,13 +24,13 @@ import real_texts
 from plan_check import HEADS, check_plan, is_same
 from planner import Planner, Written
 
-from baton.adapters.local import starter
-from baton.children.exact.lexicon import LANGUAGES
-from baton.children.exact.marked_text import mark
-from baton.domain.chat import Request
-from baton.engine.plan_lines import TOOL_HEADS, PlanPart
-from baton.engine.request_parts import CheckedPart, RequestReader, is_one_sum
-from baton.engine.request_parts import Written as PlanText
+from baton.core.messages import Request
+from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.plan.request_parts import CheckedPart, RequestReader, is_one_sum
+from baton.core.plan.request_parts import Written as PlanText
+from baton.workers.local import starter
+from baton.workers.tools.computation.lexicon import LANGUAGES
+from baton.workers.tools.computation.marked_text import mark
 
 HELD_OUT = Path(__file__).parent / "held_out"
 Row = Mapping[str, Any]

@@ -11,11 +11,11 @@ from dataclasses import replace
 import gym
 import numpy as np
 
-from baton.adapters.router import shipped
-from baton.children.routing.encoder import Encoder
-from baton.children.routing.features import features
-from baton.children.routing.kinds import KindHead
-from baton.domain.plan import KINDS
+from baton.core.plan.plan import KINDS
+from baton.routing import shipped
+from baton.routing.child.encoder import Encoder
+from baton.routing.child.features import features
+from baton.routing.child.task_kind import KindHead
 
 SAID = 0.6
 """The share of the kind that the plan says."""

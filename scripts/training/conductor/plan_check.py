@@ -8,13 +8,13 @@ from datetime import date, datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.dates import CityTime, ClockTime, Duration
-from baton.children.exact.expression import evaluate
-from baton.children.exact.plan_steps import Part, check_parts
-from baton.children.exact.quantities import Amount
-from baton.engine.plan_lines import TOOL_HEADS, PlanPart
-from baton.engine.request_parts import CheckedPart
+from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.plan.request_parts import CheckedPart
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.dates import CityTime, ClockTime, Duration
+from baton.workers.tools.computation.expression import evaluate
+from baton.workers.tools.computation.plan_steps import Part, check_parts
+from baton.workers.tools.computation.quantities import Amount
 
 HEADS = {tool: head for head, tool in TOOL_HEADS.items()}
 NOON = datetime(2026, 11, 23, 12, tzinfo=timezone(timedelta(hours=1)))

@@ -18,10 +18,10 @@ from gym_report import Assigner, Believed, played
 from plan_check import HEADS, comparable, is_same
 from request_generator import Example
 
-from baton.children.exact import CannotCompute
-from baton.domain.chat import about_tokens
-from baton.domain.errors import PlanError
-from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
+from baton.core.errors import PlanError
+from baton.core.messages import about_tokens
+from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines
+from baton.workers.tools.computation import CannotCompute
 
 WRONG = 0.5
 """What an expression costs that wasn't asked for, or computes something else."""

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy  # noqa: F401 - before pint, which keeps it out of the tools' process
 
-from baton.children import llama
-from baton.children.exact.marked_text import MarkedText, mark
-from baton.children.native import c
-from baton.domain.plan import KINDS
-from baton.domain.sampling import Sampling
-from baton.engine import request_parts
-from baton.engine.plan_lines import is_astray, plan_grammar
+from baton.core.plan import request_parts
+from baton.core.plan.plan import KINDS
+from baton.core.plan.plan_lines import is_astray, plan_grammar
+from baton.core.sampling_settings import Sampling
+from baton.workers.local.child import llama
+from baton.workers.local.child.llama_loader import c
+from baton.workers.tools.computation.marked_text import MarkedText, mark
 
 PROMPT = "Task: {prompt}\nPlan:\n"
 MAX_TOKENS = 160

@@ -18,13 +18,13 @@ from typing import Any
 import templates
 from real_texts import RealText
 
-from baton.children.exact import CannotCompute
-from baton.children.exact.expression import evaluate
-from baton.children.exact.expression_check import CONSTANTS
-from baton.children.exact.marked_text import mark
-from baton.children.exact.result_text import plain_value
-from baton.domain.errors import PlanError
-from baton.engine.plan_lines import TOOL_HEADS, parse_lines
+from baton.core.errors import PlanError
+from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
+from baton.workers.tools.computation import CannotCompute
+from baton.workers.tools.computation.expression import evaluate
+from baton.workers.tools.computation.expression_check import CONSTANTS
+from baton.workers.tools.computation.marked_text import mark
+from baton.workers.tools.computation.result_text import plain_value
 
 LANGUAGE_WEIGHTS = {"en": 34, "de": 14, "fr": 13, "es": 13, "it": 13, "pt": 13}
 """How often each language is drawn, of those that somebody has written texts for."""

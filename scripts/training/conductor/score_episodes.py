@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import gym
 from plan_check import check_plan
 
-from baton.domain.chat import about_tokens
-from baton.domain.errors import PlanError
-from baton.domain.plan import DIRECT, Need
-from baton.engine.plan_lines import PlanPart, is_astray, parse_lines
-from baton.engine.request_parts import Written, doubtful_parts, is_followed, linked
-from baton.engine.router import text_need
+from baton.core.errors import PlanError
+from baton.core.messages import about_tokens
+from baton.core.plan.plan import DIRECT, Need
+from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines
+from baton.core.plan.request_parts import Written, doubtful_parts, is_followed, linked
+from baton.core.run.rule_router import text_need
 
 if TYPE_CHECKING:
     from likely_kinds import KindReader
@@ -219,7 +219,7 @@ def main() -> None:
     from planner import Planner  # loads llama.cpp, which training doesn't have
     from turn_head import Head
 
-    from baton.adapters.local import conductor_adapter, starter
+    from baton.workers.local import conductor_adapter, starter
 
     parser = argparse.ArgumentParser(
         prog="score_conductor",

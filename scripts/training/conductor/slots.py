@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from fractions import Fraction
 
-from baton.children.exact.dates import WEEKDAYS
-from baton.children.exact.lexicon import lexicon
-from baton.children.exact.numbers import roman
+from baton.workers.tools.computation.dates import WEEKDAYS
+from baton.workers.tools.computation.lexicon import lexicon
+from baton.workers.tools.computation.numbers import roman
 
 DIMENSIONS = {
     "length": "km mi m ft cm in yd mm nmi km mi m ft cm in",

@@ -27,9 +27,9 @@ from learner import PROMPT, Learner, starter
 from request_generator import Example, Generator
 from torch.nn import functional
 
-from baton.domain.errors import BatonError
-from baton.engine.plan_lines import TOOL_HEADS
-from baton.settings import find_paths
+from baton.core.errors import BatonError
+from baton.core.plan.plan_lines import TOOL_HEADS
+from baton.platform.settings import find_paths
 
 WARM_UP = 0.03
 DECAY = 0.3

@@ -1,4 +1,4 @@
-"""Trains the head that says who speaks next, and as what (`baton.engine.turns`), by sep-CMA-ES.
+"""Trains the head that says who speaks next, and as what (`core.plan.turn_roles`), by sep-CMA-ES.
 
     scripts/train_conductor --turns --out OUT --data DIR [--seed N]
 
@@ -32,11 +32,8 @@ import templates
 from numpy.typing import NDArray
 from request_generator import TEXT, TOOL, Generator
 
-from baton.adapters.router import shipped
-from baton.children.routing.encoder import WIDTH, Encoder, Vectors
-from baton.children.routing.turn_head import SHAPE, TurnHead
-from baton.domain.plan import KINDS, Need
-from baton.engine.turns import (
+from baton.core.plan.plan import KINDS, Need
+from baton.core.plan.turn_roles import (
     MOST_TURNS,
     POSITION_FIGURES,
     WORKER_FIGURES,
@@ -48,6 +45,9 @@ from baton.engine.turns import (
     position_figures,
     worker_figures,
 )
+from baton.routing import shipped
+from baton.routing.child.encoder import WIDTH, Encoder, Vectors
+from baton.routing.child.turn_head import SHAPE, TurnHead
 
 Floats = NDArray[np.float64]
 
@@ -195,7 +195,7 @@ def _allowed(
     wrote: NDArray[np.int64],
     rejected: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Return which moves there are, as `baton.engine.turns.is_allowed` says for one episode."""
+    """Return which moves there are, as `turn_roles.is_allowed` says for one episode."""
     columns = np.arange(MOST_WORKERS)
     talkers = pool.there & ~pool.tools & (turn < MOST_TURNS - 1)
     works = pool.there & ((wrote < 0) | rejected)[:, None]

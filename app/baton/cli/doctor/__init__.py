@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from baton.cli.doctor.examining import examine
-from baton.cli.doctor.finding import Finding, State
+from baton.cli.doctor.check_result import Finding, State
+from baton.cli.doctor.system_checks import examine
 from baton.cli.output import emit, emit_json, talk
 
 __all__ = ["Finding", "State", "doctor", "examine"]
@@ -55,7 +55,7 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
     """
     findings: list[Finding] = []
     if file is not None:
-        from baton.cli.doctor.report import refuse_early
+        from baton.cli.doctor.doctor_report import refuse_early
 
         refuse_early(file)
 
@@ -65,15 +65,15 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
             emit(finding.line())
 
     if offline:
-        from baton.cli.doctor.offline import prove_offline
+        from baton.cli.doctor.offline_check import prove_offline
 
         _each(prove_offline(), tell)
     elif self_tested:
-        from baton.cli.doctor.selftest import run
+        from baton.cli.doctor.self_test import run
 
         run(tell)
     else:
-        from baton.settings import find_paths
+        from baton.platform.settings import find_paths
 
         _each(examine(find_paths()), tell)
     broken = any(finding.state is State.BROKEN for finding in findings)
@@ -81,7 +81,7 @@ def doctor(self_tested: bool, offline: bool, as_json: bool, file: Path | None) -
         status = "failed" if broken else "finished"
         emit_json({"schema": 1, "status": status, "checks": [asdict(f) for f in findings]})
     if file is not None:
-        from baton.cli.doctor.report import write
+        from baton.cli.doctor.doctor_report import write
 
         write(file, findings, as_json)
     if not as_json:

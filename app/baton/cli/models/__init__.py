@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from baton.cli.aliases import AliasedGroup
-from baton.cli.models.advice import recommend, role
-from baton.cli.models.coming import pull
-from baton.cli.models.going import export, prune, remove, verify
-from baton.cli.models.importing import import_
-from baton.cli.models.listing import fitting, list_, ps, show
+from baton.cli.models.maintenance import export, prune, remove, verify
+from baton.cli.models.model_import import import_
+from baton.cli.models.model_list import fitting, list_, ps, show
+from baton.cli.models.pull import pull
+from baton.cli.models.recommend import recommend, role
 
 __all__ = ["fitting", "models"]
 

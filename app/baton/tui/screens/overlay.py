@@ -10,10 +10,10 @@ from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from baton.tui import keys
-from baton.tui.widgets.footer import Footer
-from baton.tui.widgets.line import Line
-from baton.tui.widgets.question import QuestionLine
+from baton.tui import key_bindings
+from baton.tui.widgets.footer_line import Footer
+from baton.tui.widgets.question_view import QuestionLine
+from baton.tui.widgets.split_line import Line
 
 Result = TypeVar("Result")
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 class Overlay(ModalScreen[Result | None]):
     """A screen with a title above and its keys below; Esc leads back."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*keys.OVERLAY, *keys.ABOVE]
+    BINDINGS: ClassVar[list[BindingType]] = [*key_bindings.OVERLAY, *key_bindings.ABOVE]
     HEADING = ""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Overlay(ModalScreen[Result | None]):
 class Palette(CommandPalette):
     """Textual's command palette, under the question that waits."""
 
-    BINDINGS = keys.PALETTE
+    BINDINGS = key_bindings.PALETTE
 
     def compose(self) -> ComposeResult:
         """Lay out the question over the palette."""

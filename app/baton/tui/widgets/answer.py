@@ -13,8 +13,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from baton.tui import markdown
-from baton.tui.markdown import Block
+from baton.tui import markdown_text
+from baton.tui.markdown_text import Block
 
 
 class Answer(Widget):
@@ -62,10 +62,10 @@ class Answer(Widget):
         self.refresh(layout=True)
 
     def _take(self, text: str) -> None:
-        blocks = markdown.parse(text)
+        blocks = markdown_text.parse(text)
         last = blocks[-1:]
         if len(blocks) > 1:
-            text = "\n".join(text.split("\n")[markdown.first_line(blocks[-1]) :])
+            text = "\n".join(text.split("\n")[markdown_text.first_line(blocks[-1]) :])
         self._tail = text
         self._whole += blocks[:-1]
         if self._width:
@@ -75,7 +75,7 @@ class Answer(Widget):
             self._draw(last)
 
     def _draw(self, blocks: list[Block]) -> None:
-        pen = markdown.pen(self.app.theme)
+        pen = markdown_text.pen(self.app.theme)
         for block in blocks:
             if self._lines:
                 self._lines.append(Strip.blank(0))
@@ -88,7 +88,7 @@ class Answer(Widget):
             self._lines, self._whole_lines = [], 0
             self._draw(self._whole)
             self._whole_lines = len(self._lines)
-            self._draw(markdown.parse(self._tail))
+            self._draw(markdown_text.parse(self._tail))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return how many lines the text takes at this width."""

@@ -16,13 +16,13 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
-from baton.domain.chat import Attachment, Turn
-from baton.domain.chat import Prompt as Asked
-from baton.domain.errors import ConfigError
-from baton.domain.sanitise import one_line
-from baton.tui import commands, paths
-from baton.tui.widgets.prompt import Prompt
-from baton.tui.widgets.turn import describe_file
+from baton.core.errors import ConfigError
+from baton.core.messages import Attachment, Turn
+from baton.core.messages import Prompt as Asked
+from baton.core.sanitiser import one_line
+from baton.tui import path_completion, slash_commands
+from baton.tui.widgets.prompt_area import Prompt
+from baton.tui.widgets.turn_view import describe_file
 
 PAUSE = 0.25
 """After how many seconds without typing a draft is kept and its files are looked at."""
@@ -176,18 +176,18 @@ class Composer(Vertical):
         completion: tuple[int, str] | None = None
         if text.startswith("/") and "\n" not in text and "/" not in text[1:]:
             word = text[1:].split(" ")[0]
-            found = commands.matching(word.lower())
+            found = slash_commands.matching(word.lower())
             lines = [_describe(command) for command in found[:SHOWN_COMMANDS]]
             if rest := ", ".join(f"/{command.name}" for command in found[SHOWN_COMMANDS:]):
                 lines.append(Content.styled(f"and {rest}", "$muted"))
             if found and " " not in text and word != found[0].name:
                 completion = (len(text), f"/{found[0].name}" + (" " if found[0].takes else ""))
-        elif (typed := paths.typed_path(before)) is not None:
-            found_paths = await asyncio.to_thread(paths.candidates, typed)
+        elif (typed := path_completion.typed_path(before)) is not None:
+            found_paths = await asyncio.to_thread(path_completion.candidates, typed)
             lines = [Content.styled(f"@{path}", "$muted") for path in found_paths]
             if found_paths:
                 length = len(before) - before.rindex("@")
-                completion = (length, paths.mention(found_paths[0]))
+                completion = (length, path_completion.mention(found_paths[0]))
                 if completion[1] == before[-length:]:
                     completion = None
         self._hints.update(Content("\n").join(lines))
@@ -197,7 +197,7 @@ class Composer(Vertical):
 
     async def _look_at_files(self) -> None:
         """Show name, size and about how many tokens of each file that the prompt names."""
-        from baton.adapters.files import mentions
+        from baton.workers.attachments import mentions
 
         named: list[str] = []
         if "@" in self.text:
@@ -211,13 +211,13 @@ class Composer(Vertical):
         self._files.display = bool(lines)
 
 
-def _describe(command: commands.Command) -> Content:
+def _describe(command: slash_commands.Command) -> Content:
     name = f"/{command.name} {command.takes}".rstrip()
     return Content.assemble((f"{name:<18}", "$primary"), (command.words, "$muted"))
 
 
 def _describe_path(path: Path) -> str:
-    from baton.adapters.files import read_attachment
+    from baton.workers.attachments import read_attachment
 
     try:
         return describe_file(read_attachment(path))

@@ -11,12 +11,12 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from baton.domain.chat import Turn
-from baton.domain.sanitise import sanitise
-from baton.tui import keys
-from baton.tui.widgets.question import QuestionView
-from baton.tui.widgets.turn import TurnView
-from baton.tui.widgets.window import Window
+from baton.core.messages import Turn
+from baton.core.sanitiser import sanitise
+from baton.tui import key_bindings
+from baton.tui.widgets.question_view import QuestionView
+from baton.tui.widgets.transcript_window import Window
+from baton.tui.widgets.turn_view import TurnView
 
 POINTED_SECONDS = 1.0
 """How long what was said already stands out when it would be said again."""
@@ -33,7 +33,7 @@ class Notice(Static):
 class Transcript(VerticalScroll):
     """Holds the turns of one branch. At the bottom it follows what is written, above it stays."""
 
-    BINDINGS = keys.TRANSCRIPT
+    BINDINGS = key_bindings.TRANSCRIPT
 
     class Typed(Message):
         """A letter that is no command here was typed: it belongs into the prompt."""

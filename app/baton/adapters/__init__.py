@@ -1,1 +1,0 @@
-"""Where the engine's Protocols meet SQLite, child processes and the file system."""

@@ -1,0 +1,1 @@
+"""Questions with known answers: strategies compared on them, live and replayed."""

@@ -1,0 +1,255 @@
+"""How well conductors split requests whose parts are known: only planning is played, locally.
+
+Every call goes through the meter like any other, with a ledger that lets nothing remote through.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+from baton.bench.conductor_score import (
+    Episode,
+    PlanScore,
+    bootstrap_interval,
+    score_plan,
+    value_text,
+)
+from baton.core.errors import PlanError, WorkerError, WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.messages import (
+    Message,
+    Purpose,
+    Request,
+    Role,
+    Shape,
+    Text,
+    Turn,
+    TurnStatus,
+    Usage,
+)
+from baton.core.plan.assignment import assign
+from baton.core.plan.conductor import LanguageConductor
+from baton.core.plan.plan import Material, Plan
+from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
+from baton.core.plan.request_parts import TrainedConductor, Written, split
+from baton.core.plan.skill_table import SkillTable
+from baton.core.ports import NO_MONEY, Funds, Router, Situation, Worker
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.policy import Limits, Terms
+
+_TERMS, _LIMITS = Terms(mode="local", offline=True), Limits(label=Label.LOCAL)
+
+
+@dataclass(frozen=True)
+class DrawnPlan:
+    """What a conductor drew for an episode: None where it keeps the request whole.
+
+    `problem` says why there is no plan that can be used ("": there is); such a one scores 0.
+    `seconds` is how long the person would have waited for it.
+    """
+
+    episode: Episode
+    plan: Plan | None
+    score: PlanScore
+    seconds: float
+    calls: tuple[Tally, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ConductorRow:
+    """What a conductor came to over all episodes; shares are None where there are none of a sort.
+
+    `conductor` is a worker's id, "" for the trained conductor.
+    """
+
+    conductor: str
+    drawn: Sequence[DrawnPlan]
+
+    @property
+    def score(self) -> float:
+        """The mean of the plans' scores, from 0 to 1."""
+        return fmean(one.score.points for one in self.drawn)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where that mean lies with 95 % certainty."""
+        return bootstrap_interval([one.score.points for one in self.drawn])
+
+    @property
+    def valid(self) -> float:
+        """The share of the plans that can be used."""
+        return fmean(not one.problem for one in self.drawn)
+
+    @property
+    def kept_whole(self) -> float | None:
+        """The share that was kept as one step of the requests that are one task."""
+        return _right(one for one in self.drawn if one.episode.is_whole)
+
+    @property
+    def split_right(self) -> float | None:
+        """The share that was split right of the requests with several parts."""
+        return _right(one for one in self.drawn if len(one.episode.parts) > 1)
+
+    @property
+    def seconds(self) -> float:
+        """The median time of a plan."""
+        return median(one.seconds for one in self.drawn)
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """How many tokens were read and written."""
+        calls = [call for one in self.drawn for call in one.calls]
+        read = sum(call.usage.tokens_in for call in calls if call.usage is not None)
+        return read, sum(call.tokens_out for call in calls)
+
+
+def _right(drawn: Iterable[DrawnPlan]) -> float | None:
+    right = [one.score.is_right for one in drawn]
+    return fmean(right) if right else None
+
+
+class EpisodeDesk:
+    """What a conductor has at hand for one episode (core.ports.PlanDesk)."""
+
+    def __init__(self, situation: Situation, workers: Mapping[str, Worker]) -> None:
+        self._situation = situation
+        self._workers = workers
+        self.calls: list[Tally] = []
+
+    @property
+    def situation(self) -> Situation:
+        """What is known before anything is called."""
+        return self._situation
+
+    async def funds(self) -> Funds:
+        """Nothing may be spent."""
+        return Funds(0, 0.0)
+
+    async def ask(
+        self,
+        worker: str,
+        messages: Sequence[Message],
+        purpose: Purpose,
+        shape: Shape | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
+        """Return what a worker writes. Raises what it raises."""
+        chosen = self._workers[worker]
+        if max_tokens is not None:
+            max_tokens += chosen.card.thinking
+        request = Request(tuple(messages), purpose, max_tokens, 0.0, shape=shape)
+        return (await self.write(chosen, request)).text
+
+    async def write(self, worker: Worker, request: Request) -> Written:
+        """Return what a worker writes, metered and recorded."""
+        metered = Metered(worker, Purse(NO_MONEY, None, _TERMS, _LIMITS), self._record)
+        pieces: list[str] = []
+        confidence: float | None = None
+        lines: tuple[float, ...] = ()
+        async with aclosing(metered.stream(request)) as chunks:
+            async for chunk in chunks:
+                match chunk:
+                    case Text(text=text):
+                        pieces.append(text)
+                    case Usage():
+                        confidence, lines = chunk.confidence, chunk.lines
+        return Written("".join(pieces), confidence, lines)
+
+    async def _record(self, tally: Tally) -> None:
+        self.calls.append(tally)
+
+
+Draw = Callable[[EpisodeDesk], Awaitable[Plan | None]]
+"""Draws the plan of an episode, None to keep it whole. Raises PlanError, and what workers raise."""
+
+
+def drawing(conductor: TrainedConductor | str) -> Draw:
+    """Return how the trained conductor draws plans, or the worker of that id."""
+
+    async def trained(desk: EpisodeDesk) -> Plan | None:
+        assert isinstance(conductor, TrainedConductor)
+        lines: list[str] = []
+
+        async def write(request: Request) -> Written:
+            written = await desk.write(conductor.worker, request)
+            lines.append(written.text)
+            return written
+
+        plan = await split(conductor, desk.situation, write)
+        for text in lines:
+            parse_lines(text)  # `split` keeps a request whole whose lines can't be read
+        return plan
+
+    async def language(desk: EpisodeDesk) -> Plan | None:
+        assert isinstance(conductor, str)
+        return await LanguageConductor(conductor).plan(desk)
+
+    return language if isinstance(conductor, str) else trained
+
+
+@dataclass(frozen=True)
+class ConductorBench:
+    """What all conductors plan with: the local workers and tools, the default worker first."""
+
+    workers: Mapping[str, Worker]
+    router: Router
+    skills: SkillTable
+    _values: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    async def play(self, draw: Draw, episodes: Iterable[Episode]) -> AsyncIterator[DrawnPlan]:
+        """Yield what a conductor draws for each episode. Raises what keeps it from any plan.
+
+        That is a model file that can't be loaded, or a process that can't be started.
+        """
+        for episode in episodes:
+            desk = EpisodeDesk(await self._situation(episode), self.workers)
+            plan, problem, start = None, "", time.monotonic()
+            try:
+                plan = await draw(desk)
+            except WorkerUnavailable:
+                raise
+            except (PlanError, WorkerError) as error:
+                problem = error.message
+            seconds = time.monotonic() - start
+            score = PlanScore(0.0, False) if problem else await self._score(desk, plan, episode)
+            yield DrawnPlan(episode, plan, score, seconds, tuple(desk.calls), problem)
+
+    async def _situation(self, episode: Episode) -> Situation:
+        turn = Turn(
+            episode.id, "", None, Role.USER, episode.request, TurnStatus.DONE, Label.LOCAL, 0.0
+        )
+        material = Material((turn,))
+        roster = await self.skills.informed([worker.card for worker in self.workers.values()])
+        route = await self.router.route(material, roster)
+        return Situation(material, roster[0].id, "", roster, route, _LIMITS)
+
+    async def _score(self, desk: EpisodeDesk, plan: Plan | None, episode: Episode) -> PlanScore:
+        """Score a plan by the workers that would do its steps."""
+        if plan is not None:
+            situation = desk.situation
+            plan = assign(plan, situation.roster, left=0, material=situation.material)
+        expressions = {(part.tool, part.text) for part in episode.parts if part.tool}
+        expressions |= {(step.worker, step.subtask) for step in (plan.steps if plan else ())}
+        for tool, text in sorted(expressions):
+            if tool in TOOL_HEADS.values() and (tool, text) not in self._values:
+                await self._compute(tool, text)
+        return score_plan(plan, episode, self._values)
+
+    async def _compute(self, tool: str, text: str) -> None:
+        """Keep what an expression comes to, if the tool is here and can tell."""
+        if tool not in self.workers:
+            return
+        request = Request((Message(Role.USER, text),), Purpose.VERIFY)
+        pieces: list[str] = []
+        try:
+            async for chunk in self.workers[tool].stream(request):
+                if isinstance(chunk, Text):
+                    pieces.append(chunk.text)
+        except WorkerError:
+            return
+        self._values[tool, text] = value_text("".join(pieces))

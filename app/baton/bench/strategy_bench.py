@@ -1,0 +1,317 @@
+"""How well a strategy does on questions whose answers are known: played like any other prompt.
+
+What it comes to stands beside what could be had without any strategy, where recordings tell that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, WorkerUnavailable
+from baton.core.events import Called, Decision, Event, Failed, Offered, StepFailed
+from baton.core.hold_decision import overcharge
+from baton.core.messages import Card, Prompt
+from baton.core.plan.answer_grades import (
+    PYTHON,
+    Dataset,
+    Question,
+    Recorded,
+    code_in,
+    grade,
+    tokens_in,
+    wilson,
+)
+from baton.core.prices import FREE, Used
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.view import RunView
+
+Execute = Callable[[str, str], Awaitable[str]]
+"""Runs Python, then tests of it, where it can do no harm; returns what is printed and how it ended.
+
+The last line is not the code's: it begins with PASSED only where the tests ran. Raises WorkerError.
+"""
+
+PASSED = "Passed: "
+
+REFUSED = "BudgetExceeded"
+_BROKEN = ("SecretMissing", "ModelFileError", "ConfigError", "StoreError")
+
+NO_SANDBOX = "Nothing executes code safely here, so it was not graded."
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How one question went. `score` is from 0 to 1, None where it can't be graded.
+
+    `outside` counts those of the `calls` that went elsewhere. `cost` is in nano-dollars. `worker`
+    wrote the answer ("" where several did); `note` says what went wrong, `error` is its class
+    where that was no fault of the answer's.
+    """
+
+    question: str
+    score: float | None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: int = 0
+    seconds: float = 0.0
+    calls: int = 0
+    outside: int = 0
+    worker: str = ""
+    note: str = ""
+    error: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a call was refused because money was missing."""
+        return self.error == REFUSED
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it says nothing of the strategy: a key, a model file or a setting is missing."""
+        return self.error in _BROKEN
+
+
+class Grader:
+    """Grades what came out of a run: by the recording where one worker's own text is the answer."""
+
+    def __init__(
+        self,
+        recorded: Mapping[str, Mapping[str, Recorded]] | None = None,
+        execute: Execute | None = None,
+    ) -> None:
+        self._recorded = recorded or {}
+        self._execute = execute
+
+    async def __call__(self, question: Question, view: RunView) -> tuple[float | None, str]:
+        """Return the score and, where there is none or it says little, why."""
+        if view.status != "finished":
+            return 0.0, view.failure.message if view.failure else f"The run was {view.status}."
+        once = self._recorded.get(author(view), {}).get(question.id)
+        if once is not None and view.answer.strip():
+            # A recording whose end a cap cut off says nothing any more.
+            return (0.0, "The answer was cut at its cap.") if view.cut else (once.score, "")
+        if question.kind == PYTHON:
+            return await self._tested(question, view.answer)
+        if not (question.answer or question.parts):
+            return None, "There is no answer to compare with."
+        return grade(question, view.answer), ""
+
+    async def _tested(self, question: Question, text: str) -> tuple[float | None, str]:
+        if self._execute is None:
+            return None, NO_SANDBOX
+        if "assert" not in question.tests:
+            return None, "Its tests assert nothing."
+        try:
+            said = await self._execute(code_in(text), question.tests)
+        except WorkerUnavailable as error:
+            return None, error.message  # that says nothing of the code
+        except BatonError as error:
+            return 0.0, error.message
+        last = said.rpartition("\n")[2]
+        return (1.0, "") if last.startswith(PASSED) else (0.0, last[-200:])
+
+
+def author(view: RunView) -> str:
+    """Return whose own text the answer is, or ""."""
+    answer = view.plan.answer if view.plan is not None else ()
+    if len(answer) != 1:
+        return ""
+    return view.steps[answer[0] - 1].worker
+
+
+async def play(orchestra: Orchestra, question: Question, limits: Limits, grader: Grader) -> Played:
+    """Play one question to its end and grade what came out."""
+    played, _ = await _play(orchestra, question, limits, grader)
+    return played
+
+
+async def _play(
+    orchestra: Orchestra, question: Question, limits: Limits, grader: Grader
+) -> tuple[Played, Sequence[Called]]:
+    """Play one question; return also the calls that cost more than was held for them."""
+    view, error, why = RunView(), "", ""
+    prompt = Prompt(question.prompt, system=question.system)
+    async with orchestra.play(prompt, limits=limits) as run:
+        async for event in run:
+            view = view.apply(event)
+            if (told := _external(event)) is not None:
+                error, why = told
+    score, note = await grader(question, view)
+    elsewhere = {card.id for card in orchestra.roster if card.is_outside}
+    played = Played(
+        question.id,
+        score,
+        sum(call.tokens_in for call in view.calls),
+        sum(call.tokens_out for call in view.calls),
+        view.cost,
+        view.worked,
+        len(view.calls),
+        sum(call.worker in elsewhere for call in view.calls),
+        author(view),
+        why or note,
+        error,
+    )
+    return played, view.overcharged
+
+
+def _external(event: Event) -> tuple[str, str] | None:
+    """Return what an event tells of money, keys or files that are missing, if it does."""
+    match event:
+        case Offered(decision=Decision.CEILING, message=message):
+            return REFUSED, message
+        case StepFailed(error=error, message=message) | Failed(error=error, message=message):
+            return (error, message) if error in (REFUSED, *_BROKEN) else None
+    return None
+
+
+async def play_all(
+    orchestra: Orchestra,
+    questions: Iterable[Question],
+    limits: Limits,
+    grader: Grader,
+    budget: int | None = None,
+) -> AsyncIterator[Played]:
+    """Play questions one after the other, as their order decides what money is left for the next.
+
+    Raises BudgetExceeded once a `budget` (in nano-dollars, for all of them) or another ceiling
+    stands in the way: what a strategy does without money is not what is measured then. Without a
+    budget it is. Raises it also after a call that cost more than was held for it, which freezes the
+    cloud, and what makes every other question as pointless.
+    """
+    spent = 0
+    for question in questions:
+        if budget is not None:
+            if spent >= budget:
+                raise BudgetExceeded("The bench's budget is used up.")
+            limits = replace(limits, budget=budget - spent)
+        played, overcharged = await _play(orchestra, question, limits, grader)
+        if played.is_broken or (budget is not None and played.refused):
+            raise BY_NAME[played.error](played.note)
+        spent += played.cost
+        yield played
+        for call in overcharged:
+            raise overcharge(call.worker, call.cost, call.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a strategy came to over all its questions; `right` is the sum of their scores.
+
+    `local` counts the questions for which nothing left this machine. `cost` is in nano-dollars.
+    `baseline`: nothing was played, it is what the recordings tell.
+    """
+
+    name: str
+    questions: int
+    graded: int
+    right: float
+    tokens_in: int
+    tokens_out: int
+    cost: int
+    seconds: float
+    calls: int
+    local: int
+    refused: int = 0
+    baseline: bool = False
+
+    @property
+    def accuracy(self) -> float:
+        """The share that was right of those that could be graded."""
+        return self.right / self.graded if self.graded else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the accuracy lies with 95 % certainty."""
+        return wilson(self.right, self.graded)
+
+    @property
+    def local_share(self) -> float:
+        """The share of the questions for which nothing left this machine."""
+        return self.local / self.questions if self.questions else 0.0
+
+
+def summed(name: str, played: Sequence[Played], *, baseline: bool = False) -> Row:
+    """Add up how questions went."""
+    scores = [one.score for one in played if one.score is not None]
+    return Row(
+        name,
+        len(played),
+        len(scores),
+        sum(scores),
+        sum(one.tokens_in for one in played),
+        sum(one.tokens_out for one in played),
+        sum(one.cost for one in played),
+        sum(one.seconds for one in played),
+        sum(one.calls for one in played),
+        sum(not one.outside for one in played),
+        sum(one.refused for one in played),
+        baseline,
+    )
+
+
+# What recordings tell without playing anything
+
+ALWAYS = "always "
+"""How the name begins of what one worker reaches alone."""
+
+
+def always(dataset: Dataset, questions: Sequence[Question], card: Card) -> list[Played]:
+    """Return how the questions go where one worker answers them all."""
+    return [_alone(dataset, question, card) for question in questions]
+
+
+def oracle(dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]) -> list[Played]:
+    """Return how the questions go where somebody knows beforehand who is right, at what price.
+
+    Where nobody is, the cheapest is asked.
+    """
+    return [
+        max(
+            (_alone(dataset, question, card) for card in cards),
+            key=lambda one: (one.score or 0.0, -one.cost),
+        )
+        for question in questions
+    ]
+
+
+def _alone(dataset: Dataset, question: Question, card: Card) -> Played:
+    once = dataset.recorded[card.id][question.id]
+    system = card.system if question.system is None else question.system
+    read = tokens_in(system) + tokens_in(question.prompt)
+    cost = (card.price or FREE).cost(Used(read, once.tokens))
+    return Played(
+        question.id, once.score, read, once.tokens, cost, 0.0, 1, int(card.is_outside), card.id
+    )
+
+
+def baselines(
+    dataset: Dataset, questions: Sequence[Question], cards: Sequence[Card]
+) -> tuple[Row, ...]:
+    """Return what the recordings tell of these workers: each alone, and the oracle."""
+    alone = [
+        summed(ALWAYS + card.id, always(dataset, questions, card), baseline=True) for card in cards
+    ]
+    best = summed("oracle", oracle(dataset, questions, cards), baseline=True)
+    return (*alone, best)
+
+
+def ends(rows: Sequence[Row]) -> tuple[Row, Row] | None:
+    """Return what random mixing lies between: the best that is free, and the dearest.
+
+    Of those that always ask one worker; None where there aren't both.
+    """
+    alone = [row for row in rows if row.baseline and row.name.startswith(ALWAYS)]
+    free = max((row for row in alone if not row.cost), key=lambda r: r.accuracy, default=None)
+    paid = max((row for row in alone if row.cost), key=lambda r: r.cost, default=None)
+    return None if free is None or paid is None else (free, paid)
+
+
+def mixed(rows: Sequence[Row], cost: int) -> float | None:
+    """Return the accuracy of sending questions elsewhere at random, at this cost; None: no ends."""
+    if (found := ends(rows)) is None:
+        return None
+    free, paid = found
+    share = min(1.0, cost / paid.cost)
+    return free.accuracy + share * (paid.accuracy - free.accuracy)

@@ -1,1 +1,0 @@
-"""What runs in child processes, and the pipes to them; knows `domain` and `secrets` only."""

@@ -1,0 +1,1 @@
+"""`baton bench`: strategies and conductors compared."""

@@ -1,0 +1,256 @@
+"""`baton bench --conductor`: who splits requests best on this machine, and so conducts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from baton.bench.conductor_bench import ConductorBench, ConductorRow, drawing
+from baton.bench.conductor_episodes import read_episodes
+from baton.cli.bench.base_bench import listed
+from baton.cli.ledger_access import columns
+from baton.cli.options import with_worker
+from baton.cli.output import emit, emit_json, talk
+from baton.core.catalogue_types import Role
+from baton.core.errors import BatonError, ConfigError
+from baton.core.plan.conductor import may_conduct
+from baton.core.run.rule_router import RuleRouter
+from baton.core.sanitiser import one_line
+from baton.platform.settings import LocalWorker, Paths, Settings, find_paths, load
+
+if TYPE_CHECKING:
+    from baton.bench.conductor_score import Episode
+    from baton.compose import Baton
+    from baton.core.messages import Card
+    from baton.core.ports import Worker
+
+SCHEMA = 1
+TRAINED = "Baton's own"
+"""How the trained conductor is called where workers go by their ids."""
+
+_HEAD = ["conductor", "score", "95 %", "valid", "kept whole", "split right", "seconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was given on the command line: `workers` "" is all that could conduct."""
+
+    workers: str
+    limit: int | None
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Who conducts from now on ("": Baton's own), whether that is new, and a sentence on it."""
+
+    conductor: str
+    is_changed: bool
+    said: str
+
+
+async def compare(options: Options) -> int:
+    """Have each conductor plan the episodes, show the table, and let the best one conduct."""
+    paths = find_paths()
+    settings = load(paths.config_file)
+    episodes = read_episodes(options.limit)
+    rows: list[ConductorRow] = []
+    failures: list[str] = []
+    async with _composed(settings, options, paths) as (baton, candidates):
+        bench = _bench(baton)
+        for name in candidates:
+            try:
+                rows.append(await _row(bench, baton, name, episodes))
+            except BatonError as error:
+                failures.append(f"{name or TRAINED} could not be tried: {error.message}")
+        whole = options.limit is None or options.limit >= len(read_episodes())
+        found = _verdict(rows, baton, settings, paths, whole=whole)
+    _show(rows, failures, found, options.as_json)
+    return 0 if rows else 1
+
+
+@asynccontextmanager
+async def _composed(
+    settings: Settings, options: Options, paths: Paths
+) -> AsyncIterator[tuple[Baton, list[str]]]:
+    """Put local workers together; yield them, and who is compared ("": the trained conductor).
+
+    Raises ConfigError for a worker that isn't known, isn't local, or can't conduct.
+    """
+    from baton.compose import compose
+
+    named = []
+    for name in listed(options.workers):
+        settings, known = with_worker(settings, name)
+        named.append(known or name)
+    remote = {entry.id for entry in settings.roster if not isinstance(entry, LocalWorker)}
+    if refused := [name for name in named if name in remote]:
+        raise ConfigError(
+            f"{one_line(refused[0])} is not a local model, and only those are compared.",
+            "Name local models: --workers A,B",
+        )
+    entries = tuple(entry for entry in settings.workers if isinstance(entry, LocalWorker))
+    # Also where the person wants no model to plan, the comparison takes place.
+    alone = msgspec.structs.replace(settings, workers=entries, conductor="", offline=True)
+    baton = compose(alone, paths, history=False)
+    try:
+        roster = {card.id: card for card in baton.orchestra.roster}
+        for name in named:
+            _must_conduct(baton.orchestra.worker(name).card)
+        able = [card.id for card in roster.values() if not card.is_outside and may_conduct(card)]
+        trained = [""] if baton.orchestra.trained is not None else []
+        yield baton, [*trained, *(named or able)]
+    finally:
+        await baton.aclose()
+
+
+def _must_conduct(card: Card) -> None:
+    if card.is_tool:
+        raise ConfigError(f"{card.id} is a tool, and tools draw no plans.", "Name local models.")
+
+
+def _bench(baton: Baton) -> ConductorBench:
+    """Return what all conductors plan with: local workers and tools, the default worker first."""
+    default = baton.orchestra.default
+    cards = [card for card in baton.orchestra.roster if not card.is_outside]
+    cards.sort(key=lambda card: (card.is_tool, card.id != default))
+    workers: Mapping[str, Worker] = {card.id: baton.orchestra.worker(card.id) for card in cards}
+    router = baton.orchestra.router or RuleRouter()
+    return ConductorBench(workers, router, baton.orchestra.skills)
+
+
+async def _row(
+    bench: ConductorBench, baton: Baton, name: str, episodes: Sequence[Episode]
+) -> ConductorRow:
+    trained = baton.orchestra.trained
+    draw = drawing(name if name or trained is None else trained)
+    drawn = []
+    async for one in bench.play(draw, episodes):
+        drawn.append(one)
+        _progress(name or TRAINED, len(drawn), len(episodes))
+    return ConductorRow(name, drawn)
+
+
+def _progress(name: str, done: int, count: int) -> None:
+    if sys.stderr.isatty():
+        end = "\r" if done < count else "\r\x1b[2K"
+        print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
+
+
+# What comes of it
+
+
+def _verdict(
+    rows: Sequence[ConductorRow], baton: Baton, settings: Settings, paths: Paths, *, whole: bool
+) -> Verdict:
+    """Decide who conducts from now on: whom the settings name, else who scored best.
+
+    Only a score above the trained conductor's, on all episodes, changes the settings.
+    """
+    now = settings.conductor
+    trained = next((row for row in rows if not row.conductor), None)
+    best = max((row for row in rows if row.conductor), key=lambda row: row.score, default=None)
+    if best is None:
+        return Verdict(now, False, "")
+    if trained is None:
+        return Verdict(now, False, "Baton's own conductor isn't here, so no setting is changed.")
+    if best.score <= trained.score:
+        said = "No model plans better here than Baton's own conductor"
+        stays = f"; {_STAYS.format(one_line(now), 'none')}" if now else ", which goes on planning"
+        return Verdict(now, False, f"{said}{stays}.")
+    name = one_line(best.conductor)
+    figures = f"{best.score:.2f} against {trained.score:.2f}"
+    said = f"{name} plans better here than Baton's own conductor ({figures})"
+    if now == best.conductor:
+        return Verdict(now, False, f"{said}, and conducts already.")
+    if now:
+        return Verdict(now, False, f"{said}; {_STAYS.format(one_line(now), name)}.")
+    if not whole:
+        return Verdict(now, False, f"{said}; only all episodes, without --limit, change who plans.")
+    if not _is_kept(best.conductor, baton, paths):
+        return Verdict(now, False, f"{said}; with an entry in config.toml it could conduct.")
+    baton.assign(best.conductor, [Role.CONDUCTOR])
+    undo = "`baton models role conductor none` undoes that"
+    return Verdict(best.conductor, True, f"{said} and conducts from now on; {undo}.")
+
+
+_STAYS = "your setting `conductor` stays {}, which `baton models role conductor {}` changes"
+
+
+def _is_kept(worker: str, baton: Baton, paths: Paths) -> bool:
+    """Tell whether the settings can name a worker: one made of a file's path is gone afterwards."""
+    entries = {entry.id for entry in load(paths.config_file).roster}
+    return worker in entries | {held.id for held in baton.library.models()}
+
+
+def _show(
+    rows: Sequence[ConductorRow], failures: Sequence[str], verdict: Verdict, as_json: bool
+) -> None:
+    for failure in failures:
+        talk(failure)
+    if as_json:
+        return emit_json(
+            {
+                "schema": SCHEMA,
+                "status": "finished" if rows else "failed",
+                "rows": list(map(_object, rows)),
+                "conductor": verdict.conductor,
+                "changed": verdict.is_changed,
+                "said": verdict.said,
+                "failures": list(failures),
+            }
+        )
+    if not rows:
+        return talk("Nothing here could conduct.")
+    emit(columns([_HEAD, *map(_cells, rows)]))
+    if verdict.said:
+        emit(verdict.said)
+
+
+def _cells(row: ConductorRow) -> list[str]:
+    low, high = row.interval
+    return [
+        one_line(row.conductor, 24) or TRAINED,
+        f"{row.score:.2f}",
+        f"{low:.2f}-{high:.2f}",
+        *(_share(share) for share in (row.valid, row.kept_whole, row.split_right)),
+        f"{row.seconds:.2f}",
+    ]
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share * 100:.0f} %"
+
+
+def _object(row: ConductorRow) -> dict[str, Any]:
+    """Return a row as `--json` prints it; the names are fixed."""
+    low, high = row.interval
+    read, written = row.tokens
+    return {
+        "conductor": row.conductor or None,
+        "episodes": len(row.drawn),
+        "score": row.score,
+        "low": low,
+        "high": high,
+        "valid": row.valid,
+        "kept_whole": row.kept_whole,
+        "split_right": row.split_right,
+        "seconds": round(row.seconds, 3),
+        "tokens_in": read,
+        "tokens_out": written,
+        "plans": [
+            {
+                "episode": one.episode.id,
+                "score": one.score.points,
+                "steps": [step.subtask for step in one.plan.steps] if one.plan else [],
+                "problem": one.problem,
+                "seconds": round(one.seconds, 3),
+            }
+            for one in row.drawn
+        ],
+    }

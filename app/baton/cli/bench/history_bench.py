@@ -1,0 +1,369 @@
+"""`baton bench --history`: the person's own prompts under another pace, or another ceiling.
+
+Nothing is sent and nothing is spent: what was weighed then is in the history, and the rest is
+estimated by the router, which runs here.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from baton.bench.backtest import Case, Row, happened, replay
+from baton.cli.ledger_access import columns
+from baton.cli.output import emit, emit_json, talk
+from baton.cli.step_text import view_of
+from baton.cli.usage import beginning
+from baton.core.errors import ConfigError
+from baton.core.feedback import opinion
+from baton.core.history_types import PastRun
+from baton.core.ledger_types import Scope, Thrift
+from baton.core.messages import Card, Role, Turn, TurnStatus
+from baton.core.money import format_usd, parse_usd, show_usd
+from baton.core.plan.plan import Material
+from baton.core.prices import Used
+from baton.core.view import RunView
+
+if TYPE_CHECKING:
+    from baton.compose import Baton
+    from baton.core.events import Called, Weighed
+    from baton.core.ports import Route, Router
+
+_PATIENCE = 20.0
+"""Seconds that one estimate may take."""
+
+_SURE = 1.0
+"""What a tool can compute, it computes rightly."""
+
+_NOTHING = "No prompt was answered {since}, so there is nothing to look back on."
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was typed: since when, which paces ("": the one that is set), each day's ceiling."""
+
+    since: str
+    policy: str = ""
+    budget: str | None = None
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A person's prompts as cases, and those that are left out as they asked elsewhere by name."""
+
+    cases: Sequence[Case]
+    named: int = 0
+    named_cost: int = 0
+    helper: str = ""
+
+
+async def look_back(options: Options) -> int:
+    """Show what each policy would have come to, beside what happened. Raises ConfigError."""
+    since = beginning(options.since)
+    async with _opened() as baton:
+        paces = _paces(options.policy, baton.settings.budget.pace)
+        past = await baton.store.past(since)
+        if not past and not options.as_json:
+            talk(_NOTHING.format(since=_since(since)))
+            return 0
+        ceilings = _ceilings(options.budget, baton.settings.budget.ceilings)
+        looked = await _looked(baton, past)
+    rows = [happened(looked.cases)]
+    rows += [await replay(looked.cases, pace, ceilings) for pace in paces]
+    if options.as_json:
+        emit_json(_object(since, looked, rows, ceilings))
+    else:
+        emit(_table(rows))
+        emit("\n".join(_remarks(looked, rows, ceilings)))
+    return 0
+
+
+@asynccontextmanager
+async def _opened() -> AsyncIterator[Baton]:
+    from baton.compose import compose
+    from baton.platform.settings import find_paths, load
+
+    paths = find_paths()
+    baton = compose(load(paths.config_file), paths)
+    try:
+        yield baton
+    finally:
+        await baton.aclose()
+
+
+def _since(at: float) -> str:
+    return time.strftime("since %d %B %Y", time.localtime(at))
+
+
+def _paces(typed: str, set_: Thrift) -> list[Thrift]:
+    names = [name for name in dict.fromkeys(part.strip() for part in typed.split(",")) if name]
+    for name in names:
+        if name not in set(Thrift):
+            known = ", ".join(Thrift)
+            raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.")
+    return [Thrift(name) for name in names] or [set_]
+
+
+def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, int]:
+    ceilings = set_ if typed is None else {Scope.DAY: parse_usd(typed)}
+    if not any(ceilings.values()):
+        raise ConfigError(
+            "No ceiling is above zero, so under any policy nothing would be asked elsewhere.",
+            "`--budget 0.10` looks at ten cents a day.",
+        )
+    return ceilings
+
+
+# From runs to cases
+
+
+async def _looked(baton: Baton, past: Sequence[PastRun]) -> Looked:
+    """Return what each prompt comes to, as known then, else as estimated now."""
+    from baton.routing import LearnedRouter, Limits, learned_file
+
+    # Nobody waits for one prompt, so the router may take its time.
+    patient = Limits(_PATIENCE, _PATIENCE, _PATIENCE)
+    router = LearnedRouter(learned=learned_file(baton.paths.data), limits=patient)
+    try:
+        return await _counted(await _estimator(baton, router), past)
+    finally:
+        if router.warning:
+            talk(f"baton: {router.warning}")
+        await router.aclose()
+
+
+async def _counted(estimator: _Estimator, past: Sequence[PastRun]) -> Looked:
+    cases, named, cost = [], 0, 0
+    for number, run in enumerate(past, start=1):
+        _progress(number, len(past))
+        view = view_of(run.record)
+        if estimator.is_named(view):
+            named, cost = named + 1, cost + view.cost
+        else:
+            cases.append(await estimator.case(run, view))
+    helper = estimator.helper
+    return Looked(cases, named, cost, helper.id if helper is not None else "")
+
+
+async def _estimator(baton: Baton, router: Router) -> _Estimator:
+    from baton.core.labels import Label
+    from baton.core.run.policy import stronger
+
+    orchestra = baton.orchestra
+    roster = await orchestra.skills.informed(orchestra.roster)
+    by_id = {card.id: card for card in roster}
+    mine = by_id[orchestra.worker().card.id]
+    terms = replace(orchestra.terms, offline=False, mode="auto")
+    here = next((c for c in (mine, *roster) if not c.is_outside and not c.is_tool), mine)
+    helper = stronger(here, roster, Label.CLOUD, terms)
+    return _Estimator(router, by_id, here, helper if helper and helper.is_outside else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimator:
+    """Says what is expected of the worker `here` and of the `helper`, of any prompt."""
+
+    router: Router
+    roster: Mapping[str, Card]
+    here: Card
+    helper: Card | None
+
+    def is_named(self, view: RunView) -> bool:
+        """Tell whether a person had asked a worker elsewhere by name: no policy decides that."""
+        if not _asked(view) or view.weighed:
+            return False
+        card = self.roster.get(view.routed.worker if view.routed else "")
+        if card is not None:
+            return card.is_outside
+        left = {sent.worker for sent in view.sent}
+        return bool(view.calls) and all(call.worker in left for call in view.calls)
+
+    async def case(self, run: PastRun, view: RunView) -> Case:
+        """Return what is known of a prompt, and what must be estimated."""
+        good = opinion(run.signals, time.time())[0] if run.signals else None
+        asked, record = _asked(view), run.record
+        case = Case(record.created, record.conversation, _SURE, 0.0, 0, asked, view.cost, good)
+        last = next((one for one in reversed(view.weighed) if self._elsewhere(one)), None)
+        quality = _scored(view)
+        if last is not None and quality is not None:
+            seen = replace(case, quality=quality, gain=last.gain, cost=last.cost, weighed=True)
+            return replace(seen, open=run.label.allows(self._privacy(last.worker)))
+        return await self._estimated(run, view, case)
+
+    def _elsewhere(self, weighed: Weighed) -> bool:
+        card = self.roster.get(weighed.worker)
+        return weighed.cost > 0 or (card is not None and card.is_outside)
+
+    def _privacy(self, worker: str) -> Any:
+        from baton.core.labels import Label
+
+        card = self.roster.get(worker)
+        return card.privacy if card is not None else Label.CLOUD
+
+    async def _estimated(self, run: PastRun, view: RunView, case: Case) -> Case:
+        from baton.core.strategies._draft_scoring import expected
+
+        roster = (self.here, *(card for card in self.roster.values() if card is not self.here))
+        route = await self.router.route(_material(run), roster)
+        if route.tool:
+            return case
+        quality = expected(self.here, route)
+        if self.helper is None:
+            return replace(case, quality=quality, open=False)
+        gains = route.estimate.gain if route.estimate is not None else {}
+        gain = gains.get(self.helper.id, expected(self.helper, route) - quality)
+        cost = _likely_cost(self.helper, view.calls, route)
+        open_ = run.label.allows(self.helper.privacy)
+        return replace(case, quality=quality, gain=gain, cost=cost, open=open_)
+
+
+def _asked(view: RunView) -> bool:
+    return bool(view.sent) or view.cost > 0
+
+
+def _scored(view: RunView) -> float | None:
+    scores = view.routed.scores if view.routed is not None else {}
+    return scores.get("quality", scores.get("chance"))
+
+
+def _material(run: PastRun) -> Material:
+    """Return a prompt alone: what was said before it is not looked at again."""
+    record = run.record
+    turn = Turn(
+        record.prompt,
+        record.conversation,
+        None,
+        Role.USER,
+        run.asked,
+        TurnStatus.DONE,
+        run.label,
+        record.created,
+    )
+    return Material((turn,))
+
+
+def _likely_cost(card: Card, calls: Sequence[Called], route: Route) -> int:
+    """Return what an answer likely costs: to read what was read then, and as long as expected."""
+    if card.price is None or card.price.is_free:
+        return 0
+    longest = max(calls, key=lambda call: call.tokens_in + call.tokens_out, default=None)
+    read, written = (longest.tokens_in, longest.tokens_out) if longest else (0, 0)
+    expected = route.estimate.tokens if route.estimate is not None else 0
+    return card.price.cost(Used(max(1, read), min(expected or max(1, written), card.max_output)))
+
+
+def _progress(done: int, count: int) -> None:
+    if sys.stderr.isatty() and count > 20:
+        end = "\r" if done < count else "\r\x1b[2K"
+        print(f"{done} of {count} prompts", end=end, file=sys.stderr, flush=True)
+
+
+# What a person sees
+
+
+def _table(rows: Sequence[Row]) -> str:
+    head = ["policy", "asked elsewhere", "cost", "good, as expected", "as you judged"]
+    return columns([head, *(_cells(row) for row in rows)])
+
+
+def _cells(row: Row) -> list[str]:
+    judged = f"{row.rated_good:.1f} of {row.rated} ({row.known} known)" if row.rated else "-"
+    return [
+        row.policy,
+        f"{row.asked} of {row.prompts}",
+        show_usd(row.cost),
+        f"{row.good:.1f} of {row.prompts}",
+        judged,
+    ]
+
+
+def _remarks(looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int]) -> list[str]:
+    """Say what the table means, what of it is known and what only expected."""
+    told = [""]
+    told += [_compared(row, rows[0]) for row in rows[1:]]
+    cases = looked.cases
+    weighed = sum(case.weighed for case in cases)
+    told.append(
+        f"Of {len(cases)} prompts, {weighed} were weighed then; for the others, what help gains is "
+        "estimated now, here, from the prompt alone."
+    )
+    told.append(_judged(rows[0].rated))
+    if kept := sum(not case.open for case in cases):
+        told.append(
+            f"In {kept} of them nobody elsewhere could have helped, or might see them: there no "
+            "policy asks."
+        )
+    if looked.named:
+        told.append(
+            f"{looked.named} more, for {show_usd(looked.named_cost)}, you asked of a worker "
+            "elsewhere by name; no policy decides that, and they are left out."
+        )
+    limits = ", ".join(f"{show_usd(most)} {_EACH[scope]}" for scope, most in ceilings.items())
+    told.append(f"Ceilings: {limits}. Nothing was sent, and nothing was spent.")
+    return told
+
+
+_EACH = {
+    Scope.RUN: "a prompt",
+    Scope.SESSION: "a conversation",
+    Scope.DAY: "a day",
+    Scope.MONTH: "a month",
+}
+
+
+def _judged(count: int) -> str:
+    """Say what a person's own words count for."""
+    if not count:
+        return "You judged none of the answers: all good answers are expected, not known."
+    answers = "one answer" if count == 1 else f"{count} answers"
+    return (
+        f"You judged {answers}: that is known wherever a policy would have done the same. All "
+        "other good answers are expected."
+    )
+
+
+def _compared(row: Row, then: Row) -> str:
+    """Say what a policy would have saved and lost, or the other way round."""
+    money, good = row.cost - then.cost, row.good - then.good
+    cost = "just as much"
+    if money:
+        cost = f"{show_usd(abs(money))} {'more' if money > 0 else 'less'}"
+    answers = "as many good answers"
+    if abs(good) >= 0.05:
+        answers = f"{abs(good):.1f} good answers {'more' if good > 0 else 'fewer'}"
+    return f"{row.policy} would have cost {cost}, and likely brought {answers}."
+
+
+def _object(
+    since: float, looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int]
+) -> dict[str, Any]:
+    cases = looked.cases
+    return {
+        "schema": 1,
+        "since": since,
+        "prompts": len(cases),
+        "weighed": sum(case.weighed for case in cases),
+        "estimated": sum(not case.weighed for case in cases),
+        "judged": sum(case.good is not None for case in cases),
+        "closed": sum(not case.open for case in cases),
+        "named": looked.named,
+        "named_usd": format_usd(looked.named_cost),
+        "helper": looked.helper,
+        "ceilings_usd": {scope.value: format_usd(most) for scope, most in ceilings.items()},
+        "rows": [
+            {
+                "policy": row.policy,
+                "asked": row.asked,
+                "cost_usd": format_usd(row.cost),
+                "expected_good": round(row.good, 3),
+                "judged_good": round(row.rated_good, 3),
+                "judged_known": row.known,
+            }
+            for row in rows
+        ],
+    }

@@ -1,0 +1,253 @@
+"""What is known of one model, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from baton.cli.models import model_text
+from baton.cli.models.inventory import IN_CATALOGUE, Known, opened
+from baton.cli.worker_settings import Manner, lines_of, manner_of, object_of
+from baton.cli.workers import card_object, elsewhere, show_price
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import FREE_LICENCES, NOWHERE, Thinking
+from baton.core.messages import Card
+from baton.core.plan.skill_table import (
+    GUESS,
+    MEASURED,
+    PUBLISHED,
+    TYPED,
+    Mastery,
+    answers,
+    guessed_from,
+    own_answers,
+    ranked,
+)
+from baton.gguf.memory_fit import Fit, Verdict, judge
+
+_THINKS = {
+    Thinking.NONE: "",
+    Thinking.SWITCH: "if wanted",
+    Thinking.ALWAYS: "always, before it answers",
+}
+_FITS = {
+    Fit.FITS: "fits",
+    Fit.TIGHT: "fits, with little left for other programs",
+    Fit.SPILLS: "a part of it runs on the processor, more slowly",
+    Fit.WONT: "won't fit",
+}
+
+
+class Facts(NamedTuple):
+    """Lines for people, and what `--json` has besides what `ls` prints."""
+
+    lines: dict[str, str]
+    more: dict[str, Any]
+
+
+async def facts(known: Known) -> Facts:
+    """Return all that is known of a model."""
+    async with opened() as (library, settings):
+        verdict = None
+        if known.load is not None:
+            verdict = judge([known.load], await library.machine())
+    address, _ = elsewhere(settings, known.id)
+    manner = None
+    if known.state != IN_CATALOGUE:
+        manner = manner_of(known.card, settings, known.file)
+    return Facts(_lines(known, verdict, address, manner), _more(known, verdict, address, manner))
+
+
+def _lines(
+    known: Known, verdict: Verdict | None, address: str, manner: Manner | None
+) -> dict[str, str]:
+    card = known.card
+    return {
+        "Model": card.id,
+        "Name": card.name,
+        "Known as": card.model if card.model != card.name else "",
+        "State": _state(known),
+        "Roles": ", ".join(role.value for role in known.roles),
+        "Runs": place(card) + (f", {card.hardware}" if card.hardware else ""),
+        "Address": address,
+        "Size": _size(known),
+        "Memory": _memory(known),
+        "Fits here": _fits(verdict),
+        "Speed": f"{model_text.speed(known.speed)} tokens/s here" if known.speed else "",
+        "Last used": "" if known.used is None else model_text.day(known.used),
+        "Licence": _licence(known),
+        "Context": f"{card.context:,} tokens" if card.context else "",
+        "Price": show_price(card) if known.state != IN_CATALOGUE else "",
+        "Note": card.note or (known.entry.note if known.entry else ""),
+        **_of_catalogue(known),
+        **(lines_of(manner) if manner is not None else {}),
+        **_of_file(known),
+        **_good_at(card, known.table, known.measured),
+    }
+
+
+def _of_catalogue(known: Known) -> dict[str, str]:
+    if (entry := known.entry) is None:
+        return {}
+    return {
+        "Good for": ", ".join(role.value for role in entry.roles),
+        "Thinks": _THINKS[entry.thinking],
+        "Scores": "; ".join(f"{s.name} {s.value:g} ({s.source})" for s in entry.scores),
+    }
+
+
+def _of_file(known: Known) -> dict[str, str]:
+    source = known.source
+    pinned = f" at {source.revision[:12]}" if source.revision else ""
+    return {
+        "From": "" if source == NOWHERE else f"{source}{pinned}",
+        "File": str(known.file) if known.file is not None else "",
+        "SHA-256": known.sha256,
+    }
+
+
+def _state(known: Known) -> str:
+    record = known.held.record if known.held is not None else None
+    if record is not None and record.wrong:
+        return f"{known.state}: {record.wrong}"
+    if known.state == "gone":
+        return "gone: its file isn't there any more"
+    if known.state == IN_CATALOGUE:
+        return f"not here; `baton models pull {known.id}` fetches it"
+    if record is not None and record.paused:
+        return f"{known.state}; `baton models pull {known.id}` goes on"
+    return known.state
+
+
+def _memory(known: Known) -> str:
+    if (load := known.load) is None:
+        return ""
+    context = f" with {load.context:,} tokens of context" if load.context else ""
+    return f"about {show_size(load.total)} when loaded{context}"
+
+
+def _fits(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    return " ".join(filter(None, (f"{_FITS[verdict.fit]}.", verdict.why, verdict.mend)))
+
+
+def _licence(known: Known) -> str:
+    name = model_text.licence(known.licence)
+    if known.state == IN_CATALOGUE and name.lower() not in FREE_LICENCES:
+        return f"{name or 'unknown'}, which you have to agree to"
+    return name
+
+
+def _size(known: Known) -> str:
+    billions = known.card.parameters / 1e9
+    count = ""
+    if billions:
+        count = f"{billions:,.1f} billion" if billions >= 1 else f"{1000 * billions:,.0f} million"
+        count += " parameters"
+    return ", ".join(filter(None, (count, show_size(known.size) if known.size else "")))
+
+
+def place(card: Card) -> str:
+    """Say where a model runs."""
+    if card.kind == "local":
+        return "on this machine"
+    where = {"local": "on this machine", "lan": "in this network", "cloud": "in the cloud"}
+    return where[card.privacy.value]
+
+
+def _good_at(
+    card: Card, table: Mapping[str, Mastery], measured: Mapping[str, tuple[float, int]]
+) -> dict[str, str]:
+    """Return the lines that say what a model is good at, and how that is known."""
+    best = ranked(table)
+    total = answers(table)
+    own = f" ({own_answers(total)})" if total else ""
+    guessed = sum(one.basis == GUESS for one in best)
+    rest = "everything" if guessed == len(best) else "everything else"
+    source = f"{guessed_from(card)}{' and what was measured' if measured else ''}"
+    return {
+        "Good at": ", ".join(f"{one.kind} {one.tenths}/10" for one in best) + own,
+        "Your answers": _told((one.kind, f"{one.answers}") for one in best if one.answers),
+        "Measured": _told(
+            (one.kind, f"on {measured[one.kind][1]:,} questions")
+            for one in best
+            if one.basis == MEASURED
+        ),
+        "Published": ", ".join(one.kind for one in best if one.basis == PUBLISHED),
+        "Set by you": ", ".join(one.kind for one in best if one.basis == TYPED),
+        "Guessed": f"{rest}, from {source}" if guessed else "",
+    }
+
+
+def _told(pairs: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{kind} ({text})" for kind, text in pairs)
+
+
+# For machines
+
+
+def as_object(known: Known) -> dict[str, Any]:
+    """Return what is known of a model as `--json` prints it; sizes in bytes, times since 1970."""
+    record = known.held.record if known.held is not None else None
+    return card_object(known.card) | {
+        "answers": answers(known.table),
+        "skills": [_skill(one, known.measured) for one in ranked(known.table)],
+        "default": known.default,
+        "roles": [role.value for role in known.roles],
+        "state": known.held.state.value if known.held is not None else known.state,
+        "too_large": known.too_large,
+        "paused": record is not None and record.paused,
+        "wrong": record.wrong if record is not None else "",
+        "size": known.size,
+        "bytes": known.held.bytes if known.held is not None else 0,
+        "memory_bytes": known.load.total if known.load is not None else None,
+        "tokens_per_second": None if known.speed is None else round(known.speed, 1),
+        "last_used": known.used,
+        "licence": known.licence,
+        "file": str(known.file) if known.file is not None else None,
+        "sha256": known.sha256,
+    }
+
+
+def _skill(one: Mastery, measured: Mapping[str, tuple[float, int]]) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "chance": round(one.chance, 3),
+        "level": round(one.level, 2),
+        "basis": one.basis,
+        "answers": one.answers,
+        "measured_on": measured[one.kind][1] if one.basis == MEASURED else 0,
+    }
+
+
+def _more(
+    known: Known, verdict: Verdict | None, address: str, manner: Manner | None
+) -> dict[str, Any]:
+    """Return what `show --json` has besides."""
+    record = known.held.record if known.held is not None else None
+    source = known.source
+    return {
+        "address": address,
+        "source": "" if source == NOWHERE else str(source),
+        "revision": source.revision,
+        "linked": record is not None and bool(record.link),
+        "forced": record is not None and record.forced,
+        "scores": [
+            {"name": score.name, "value": score.value, "source": score.source}
+            for score in (known.entry.scores if known.entry else ())
+        ],
+        "fit": None if verdict is None else verdict_object(verdict),
+        **(object_of(manner) if manner is not None else {}),
+    }
+
+
+def verdict_object(verdict: Verdict) -> dict[str, Any]:
+    """Return how well models fit, for machines."""
+    return {
+        "verdict": verdict.fit.value,
+        "needed_bytes": verdict.needed,
+        "room_bytes": verdict.room,
+        "why": verdict.why,
+        "mend": verdict.mend,
+    }

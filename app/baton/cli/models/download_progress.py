@@ -1,0 +1,84 @@
+"""What several downloads show at once: a line each, redrawn on a terminal, plain ones elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+
+from baton.cli.models.model_text import progress, share
+from baton.cli.output import talk
+from baton.core.sanitiser import one_line, sanitise
+from baton.download.progress import Phase, Progress
+
+_REDRAW_SECONDS = 0.1
+_STEP = 10
+"""Without a terminal a line is said each time so many percent more are done."""
+
+
+class Board:
+    """Says on stderr how far each of several things is; nothing at all when `quiet`."""
+
+    def __init__(self, names: Sequence[str], quiet: bool = False) -> None:
+        self._width = max((len(one_line(name, 40)) for name in names), default=0)
+        self._lines = dict.fromkeys(names, "")
+        self._quiet = quiet
+        self._redraws = sys.stderr.isatty() and os.environ.get("TERM") not in {None, "", "dumb"}
+        self._drawn = 0
+        self._drawn_at = 0.0
+        self._said: dict[str, tuple[Phase, int]] = {}
+
+    def show(self, name: str, step: Progress) -> None:
+        """Show how far one of them is."""
+        text = progress(step)
+        self._lines[name] = f"{one_line(name, 40):{self._width}}  {text}"
+        if self._quiet:
+            return
+        if self._redraws:
+            if time.monotonic() - self._drawn_at >= _REDRAW_SECONDS:
+                self._draw()
+            return
+        mark = (step.phase, share(step.done, step.total) // _STEP)
+        if self._said.get(name) != mark:
+            self._said[name] = mark
+            talk(self._lines[name])
+
+    def done(self, name: str, text: str = "") -> None:
+        """Take one of them off the board, having said what came of it."""
+        self._lines.pop(name, None)
+        if text:
+            self.say(text)
+        elif self._redraws and not self._quiet:
+            self._draw()
+
+    def say(self, text: str) -> None:
+        """Say something that stays, above what is redrawn."""
+        if self._quiet:
+            return
+        if self._redraws:
+            self._draw(sanitise(text))
+        else:
+            talk(text)
+
+    def close(self) -> None:
+        """Take the board away."""
+        self._lines.clear()
+        if self._drawn:
+            self._draw()
+
+    def _draw(self, said: str = "") -> None:
+        """Write over what was drawn before, all at once so that nothing flickers."""
+        columns, rows = shutil.get_terminal_size()
+        shown = [_cut(line, columns - 1) for line in self._lines.values() if line]
+        shown = shown[: max(1, rows - 2)]
+        up = f"\x1b[{self._drawn}A\r" if self._drawn else ""
+        lines = "".join(f"{line}\x1b[K\n" for line in (*said.splitlines(), *shown))
+        print(f"{up}{lines}\x1b[J", end="", file=sys.stderr, flush=True)
+        self._drawn, self._drawn_at = len(shown), time.monotonic()
+
+
+def _cut(line: str, width: int) -> str:
+    """Cut a line that would be broken by the terminal, which would put the board out of place."""
+    return line if len(line) <= width else line[: max(1, width - 1)] + "…"

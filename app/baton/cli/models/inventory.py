@@ -1,0 +1,213 @@
+"""Every model there is: those that answer, those on their way, and those of the catalogue."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.cli.models import model_text
+from baton.compose import compose
+from baton.compose import library as compose_library
+from baton.core.catalogue_types import NOWHERE, Entry, Role, Source, card_of
+from baton.core.errors import BatonError, ConfigError
+from baton.core.messages import Card
+from baton.core.model_roles import STARTER as WORKER
+from baton.core.model_roles import holders
+from baton.core.plan.skill_table import Mastery, scores_of
+from baton.gguf.memory_fit import Fit, Verdict, load_of_entry
+from baton.models.model_types import Held
+from baton.platform.settings import LocalWorker, Settings, find_paths, load
+from baton.workers.local import STARTER, find_model, starter
+
+if TYPE_CHECKING:
+    from baton.compose import Baton
+    from baton.gguf.memory_fit import Load
+    from baton.models.library import Library
+
+IN_CATALOGUE = "catalogue"
+"""The state of a model that isn't here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A model, and all that is known of it here.
+
+    `held` is set if it is on the shelf, `entry` if the catalogue knows it, `file` if there is one
+    on this machine; `too_large` is one that isn't here and won't fit. `speed` is in tokens/s,
+    `used` in seconds since the epoch.
+    """
+
+    card: Card
+    state: str
+    default: bool = False
+    roles: tuple[Role, ...] = ()
+    held: Held | None = None
+    entry: Entry | None = None
+    file: Path | None = None
+    load: Load | None = None
+    speed: float | None = None
+    used: float | None = None
+    too_large: bool = False
+    table: Mapping[str, Mastery] = field(default_factory=dict)
+    measured: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Its worker's id."""
+        return self.card.id
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file, 0 if unknown."""
+        return self.held.record.size if self.held is not None else self.card.size
+
+    @property
+    def licence(self) -> str:
+        """Under which it may be used, "" if unknown."""
+        record = self.held.record.licence if self.held is not None else ""
+        return record or self.card.licence or (self.entry.licence if self.entry else "")
+
+    @property
+    def source(self) -> Source:
+        """Where its file came from, or would come from."""
+        if self.held is not None:
+            return self.held.record.source
+        return self.entry.source if self.entry is not None else NOWHERE
+
+    @property
+    def sha256(self) -> str:
+        """What its file's hash is, or should be; "" if unknown."""
+        if self.held is not None:
+            return self.held.record.sha256
+        return self.entry.sha256 if self.entry is not None else ""
+
+
+@asynccontextmanager
+async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
+    """Open this person's models; what was begun is let go in the end."""
+    paths = find_paths()
+    settings = load(paths.config_file, flags={"offline": True} if offline else {})
+    library = compose_library(settings, paths)
+    try:
+        yield library, settings
+    finally:
+        await library.aclose()
+
+
+async def survey(whole: bool = False) -> list[Known]:
+    """Return the models that answer or are on their way, and with `whole` the catalogue's too."""
+    paths = find_paths()
+    baton = compose(load(paths.config_file), paths)
+    try:
+        return await _Survey(baton).all(whole)
+    finally:
+        await baton.aclose()
+
+
+class _Survey:
+    """Puts together what the parts know."""
+
+    def __init__(self, baton: Baton) -> None:
+        self._baton = baton
+        self._library = baton.library
+        self._settings = baton.settings
+        self._entries = self._library.entries()
+        self._verdicts: Mapping[str, Verdict] = {}
+        self._held = {held.id: held for held in self._library.models()}
+
+    async def all(self, whole: bool) -> list[Known]:
+        cards = {card.id: card for card in self._baton.orchestra.roster if not card.is_tool}
+        for held in self._held.values():
+            cards.setdefault(held.id, _card_of(held))
+        if whole:
+            self._verdicts = self._library.verdicts(await self._library.machine())
+            for entry in self._entries.values():
+                cards.setdefault(entry.id, card_of(entry))
+        uses = await self._baton.store.use_of_workers()
+        skills = self._baton.orchestra.skills
+        found = []
+        for card in cards.values():
+            speed, used = uses.get(card.id, (None, None))
+            table = await skills.of(card)
+            measured = scores_of(card, skills.scores)
+            known = replace(self._known(card), speed=speed, used=used)
+            found.append(replace(known, table=table, measured=measured))
+        return found
+
+    def _known(self, card: Card) -> Known:
+        settings, held, entry = self._settings, self._held.get(card.id), self._entries.get(card.id)
+        default = self._baton.orchestra.default
+        roles = holders(default, settings.conductor, settings.prefer)
+        known = Known(
+            card,
+            IN_CATALOGUE,
+            card.id == default,
+            tuple(role for role, holder in roles.items() if holder == card.id),
+            held,
+            entry,
+        )
+        if held is not None:
+            known = replace(known, state=model_text.state(held), file=held.path)
+        elif card.kind != "local":
+            return replace(known, state=card.kind)
+        elif (worker := self._worker(card.id)) is not None:
+            file = self._file(worker)
+            known = replace(known, file=file, state=_state(worker, file))
+        elif (verdict := self._verdicts.get(card.id)) is not None:
+            known = replace(known, too_large=verdict.fit is Fit.WONT)
+        return replace(known, load=self._load(known))
+
+    def _worker(self, id: str) -> LocalWorker | None:
+        """Return the entry of a local worker that stands in the settings, if there is one."""
+        entries = {entry.id: entry for entry in self._settings.roster}
+        entry = entries.get(id)
+        return entry if isinstance(entry, LocalWorker) else None
+
+    def _file(self, worker: LocalWorker) -> Path | None:
+        if (held := self._held.get(worker.model)) is not None:
+            return held.path
+        try:
+            return find_model(worker.model).path
+        except BatonError:
+            return None
+
+    def _load(self, known: Known) -> Load | None:
+        """Return what a model takes of memory: by its file, else by the catalogue."""
+        with suppress(BatonError, OSError):
+            if known.file is not None and known.file.is_file():
+                return self._library.load(known.file, known.card.context)
+            if known.entry is not None and known.entry.size:
+                return load_of_entry(known.entry, self._settings.local.context)
+        return None
+
+
+def _state(worker: LocalWorker, file: Path | None) -> str:
+    if file is None or not file.is_file():
+        return "gone"
+    return "starter" if worker.model == STARTER else "here"
+
+
+def _card_of(held: Held) -> Card:
+    """Return a model that can't answer now as a worker's card."""
+    record = held.record
+    return Card(held.id, "local", record.name, size=record.size, licence=record.licence)
+
+
+def named(typed: str, found: Sequence[Known]) -> Known:
+    """Return the model that a person means. Raises ConfigError that names the nearest.
+
+    Raises ModelFileError for the starter where Baton came without it.
+    """
+    by_id = {known.id: known for known in found}
+    if typed in by_id:
+        return by_id[typed]
+    if typed == WORKER:
+        starter()
+    names = {name.casefold(): one.id for one in found for name in (one.id, one.card.name)}
+    near = difflib.get_close_matches(typed.casefold(), names, n=1)
+    meant = f"Did you mean {names[near[0]]!r}?" if near else "`baton models ls --all` lists them."
+    raise ConfigError(f"There is no model {typed!r}.", meant)

@@ -1,0 +1,291 @@
+"""`baton models rm`, `prune`, `export` and `verify`: what goes, and what is looked after."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli import interrupts
+from baton.cli.json_output import error_object
+from baton.cli.models import model_text
+from baton.cli.models.confirmation import confirm
+from baton.cli.models.download_progress import Board
+from baton.cli.models.inventory import opened
+from baton.cli.models.model_completion import complete_held
+from baton.cli.models.pull_result import held_object
+from baton.cli.options import quiet_option
+from baton.cli.output import emit, emit_json, talk
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import Role
+from baton.core.errors import BatonError, ConfigError, ModelFileError
+from baton.core.model_roles import STARTER, holders, vacated
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.models.model_types import Held, State
+from baton.platform.settings import LocalWorker, Settings, find_paths, write
+from baton.workers.local import starter
+
+if TYPE_CHECKING:
+    from baton.models.library import Library
+
+_ids = click.argument("ids", nargs=-1, required=True, metavar="ID...", shell_complete=complete_held)
+_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.command("rm", short_help="Remove models, and say what that frees.")
+@_ids
+@_yes
+@_json
+def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Remove models, and say how many bytes that frees.
+
+    Conversations with them stay as they are, and can be gone on with by another model. What a model
+    did (answering, drawing plans) goes to whom Baton chooses. A linked file stays where it is.
+    """
+    interrupts.hand_over()
+    freed, told = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
+    if as_json:
+        return emit_json({"schema": 1, "status": "finished", "removed": freed})
+    for line in told:
+        talk(line)
+
+
+async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    async with opened() as (library, settings):
+        chosen = [fetched(id, library, settings) for id in ids]
+        held = holders(settings.worker, settings.conductor, settings.prefer)
+        if not yes:
+            lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
+            lines += [line for one in chosen for line in _users(one.id, settings)]
+            all_of_it = show_size(sum(one.bytes for one in chosen))
+            question = f"Remove {model_text.count(len(chosen))} ({all_of_it}) for good?"
+            await confirm(lines, question, "Nothing was removed")
+        freed, told = [], []
+        for one in chosen:
+            size = library.remove(one.id)
+            _vacate(one.id, settings)
+            freed.append({"id": one.id, "freed_bytes": size})
+            told.append(_removed(one, size))
+            if held[Role.CHAT] == one.id:
+                told.append(
+                    f"From now on {STARTER} answers; `baton models role chat ID` changes that."
+                )
+        return freed, told
+
+
+def _users(model: str, settings: Settings) -> list[str]:
+    """Say which other workers of the settings could answer no more without a model."""
+    users = [
+        entry.id
+        for entry in settings.roster
+        if isinstance(entry, LocalWorker) and entry.model == model != entry.id
+    ]
+    return [f"  {one_line(user)} is a worker with that model: it won't answer" for user in users]
+
+
+def fetched(id: str, library: Library, settings: Settings) -> Held:
+    """Return a model of Baton's own folder. Raises ConfigError, also for other workers.
+
+    Raises ModelFileError for the starter where Baton came without it.
+    """
+    workers = {entry.id for entry in settings.roster}
+    if id in workers - {held.id for held in library.models()}:
+        if id == STARTER:
+            starter()  # says so where Baton came without it
+        whose = "came with Baton and stays" if id == STARTER else "stands in config.toml only"
+        raise ConfigError(f"{id} {whose}: it was neither fetched nor imported.", "")
+    return library.get(id)
+
+
+def _vacate(id: str, settings: Settings) -> None:
+    """Take a model out of the settings."""
+    held = holders(settings.worker, settings.conductor, settings.prefer)
+    if changes := vacated(id, held):
+        write(find_paths().config_file, changes)
+
+
+def _removed(one: Held, size: int) -> str:
+    if one.record.link:
+        return f"{one.id} is taken off the list; {one_line(one.record.link)} stays where it is."
+    return f"{one.id} is removed, which frees {show_size(size)}."
+
+
+def _row(one: Held, roles: Sequence[Role]) -> str:
+    does = f"  {', '.join(role.value for role in roles)}" if roles else ""
+    return f"  {one.id}  {model_text.state(one)}  {show_size(one.bytes)}{does}"
+
+
+@click.command(short_help="Delete leftovers of downloads.")
+@_yes
+@_json
+def prune(yes: bool, as_json: bool) -> None:
+    """Delete what lies in the models' folder and belongs to no model, such as cut copies.
+
+    Nothing of what `baton models ls` lists is touched.
+    """
+    interrupts.hand_over()
+    gone = asyncio.run(_prune(yes))
+    freed = sum(size for _, size in gone)
+    if as_json:
+        files = [{"file": str(path), "bytes": size} for path, size in gone]
+        return emit_json(
+            {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
+        )
+    if gone:
+        talk(f"Deleted {model_text.count(len(gone), 'leftover')}, which frees {show_size(freed)}.")
+    else:
+        talk("There is nothing to clean up.")
+
+
+async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
+    async with opened() as (library, _):
+        orphans = library.orphans()
+        if orphans and not yes:
+            lines = [f"  {one_line(str(path))}  {show_size(size)}" for path, size in orphans]
+            size = show_size(sum(size for _, size in orphans))
+            await confirm(lines, f"Delete this ({size})?", "Nothing was deleted")
+        return library.prune() if orphans else []
+
+
+@click.command(short_help="Read files again and compare their hashes.")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=complete_held)
+@quiet_option
+@_json
+def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
+    """Read models' files whole and compare them with their hashes: all models, or those named.
+
+    Exit code 5 if one is broken or gone. `baton models pull ID` fetches it anew.
+    """
+    interrupts.hand_over()
+    verified = asyncio.run(_verify(ids, quiet))
+    wrong = [held for held, error in verified if error or not held.state.usable]
+    if as_json:
+        status = "failed" if wrong else "finished"
+        models = [
+            held_object(held) | {"error": error_object(error) if error else None}
+            for held, error in verified
+        ]
+        emit_json({"schema": 1, "status": status, "models": models})
+    elif verified:
+        width = max(len(held.id) for held, _ in verified)
+        for held, error in verified:
+            emit(f"{held.id:{width}}  {error.message if error else _verdict(held)}")
+    else:
+        talk("There are no models to verify.")
+    return ModelFileError.exit_code if wrong else 0
+
+
+async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[Held, BatonError | None]]:
+    async with opened() as (library, settings):
+        chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
+            held for held in library.models() if held.state is not State.COMING
+        ]
+        board = Board([held.id for held in chosen], quiet)
+        try:
+            return [await _verified(library, held, board) for held in chosen]
+        finally:
+            board.close()
+
+
+async def _verified(library: Library, held: Held, board: Board) -> tuple[Held, BatonError | None]:
+    """Return how a model is; one that can't be read leaves the others alone."""
+    problem = None
+    try:
+        async with aclosing(library.verify(held.id)) as steps:
+            async for step in steps:
+                if isinstance(step, Progress):
+                    board.show(held.id, step)
+                else:
+                    held = step
+    except BatonError as error:
+        problem = error
+    board.done(held.id)
+    return held, problem
+
+
+def _verdict(held: Held) -> str:
+    if held.state is State.COMING:
+        return "not all of it is here yet"
+    if held.state is State.GONE:
+        return f"gone: there is no {one_line(str(held.path))} any more"
+    if held.state is State.BROKEN:
+        return f"broken: {held.record.wrong}"
+    return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
+
+
+_EXPORTS = """\b
+Examples:
+  baton models export /media/stick/baton               all models that are here
+  baton models export qwen3.5-2b /media/stick/baton
+Then, on the other machine:
+  baton models import /media/stick/baton
+"""
+
+
+@click.command(epilog=_EXPORTS, short_help="Copy models for a machine without a network.")
+@click.argument("ids", nargs=-1, metavar="[ID]...", shell_complete=complete_held)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@quiet_option
+@_json
+def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> None:
+    """Copy models (all, or those named) into the folder DIR, for a machine without a network.
+
+    Beside them stands what is known of them, hashes included: `baton models import DIR` verifies
+    them by that.
+    """
+    interrupts.hand_over()
+    written, size = asyncio.run(_export(ids, folder, quiet))
+    if as_json:
+        files = [str(path) for path in written]
+        return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
+    talk(
+        f"Copied {model_text.count(len(written))} ({show_size(size)}) to {folder}. "
+        f"There: `baton models import {folder}`."
+    )
+
+
+async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[Path], int]:
+    async with opened() as (library, settings):
+        chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
+            held for held in library.models() if held.state.usable
+        ]
+        if not chosen:
+            raise ModelFileError("There are no models to copy.", "`baton models pull` gets some.")
+        size = sum(held.record.size for held in chosen)
+        _check_room(folder, size)
+        written: list[Path] = []
+        board = Board([held.id for held in chosen], quiet)
+        try:
+            async with aclosing(library.export([held.id for held in chosen], folder)) as steps:
+                async for step in steps:
+                    if isinstance(step, Progress):
+                        board.show(chosen[min(len(written), len(chosen) - 1)].id, step)
+                    else:
+                        written.append(step)
+        finally:
+            board.close()
+        return written, size
+
+
+def _check_room(folder: Path, size: int) -> None:
+    """Refuse before anything is written what won't fit. Raises ModelFileError."""
+    try:
+        place = folder.expanduser().absolute()
+        while not place.exists():
+            place = place.parent
+        free = shutil.disk_usage(place).free
+    except (OSError, RuntimeError):
+        return  # whoever writes there will say what is wrong
+    if free < size:
+        raise ModelFileError(
+            f"{folder} has room for {show_size(free)}, and {show_size(size)} are to be copied;"
+            " nothing was written.",
+            "Make room there, or name fewer models.",
+        )

@@ -1,0 +1,185 @@
+"""`baton models import`: models that are on this machine already, or on a stick."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli import interrupts
+from baton.cli.ledger_access import columns
+from baton.cli.models.download_progress import Board
+from baton.cli.models.inventory import opened
+from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
+from baton.cli.options import quiet_option
+from baton.cli.output import emit, emit_json, talk
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import NOWHERE
+from baton.core.errors import BatonError, ConfigError
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.models.model_types import Foreign, Held
+
+if TYPE_CHECKING:
+    from baton.models.library import Library
+
+Steps = AsyncGenerator[Progress | Held]
+
+_IMPORTS = """\b
+Examples:
+  baton models import ~/Downloads/model.gguf
+  baton models import --link /data/model.gguf      use it where it lies
+  baton models import /media/stick/baton           what `baton models export` wrote
+  baton models import --found                      list those of Ollama, LM Studio and others
+  baton models import --found llama3.2:3b          use one of these where it lies
+"""
+
+
+@click.command("import", epilog=_IMPORTS, short_help="Take model files of this machine or a stick.")
+@click.argument("paths", nargs=-1, metavar="[PATH|NAME]...")
+@click.option(
+    "--found", is_flag=True, help="List the models of other programs, or link those named."
+)
+@click.option("--link", is_flag=True, help="Use the file where it lies, in place of a copy.")
+@click.option("--id", "id", default="", metavar="ID", help="What to call it.")
+@click.option("--force", is_flag=True, help="Take it even if it won't fit.")
+@quiet_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, on failure too.")
+def import_(
+    paths: tuple[str, ...],
+    found: bool,
+    link: bool,
+    id: str,
+    force: bool,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Take GGUF files, or a folder that `baton models export` made; connects to nothing.
+
+    A file is copied, verified and then used; with --link it stays where it is, and is read again
+    before it is used whenever it has changed. With --found, the models that Ollama, LM Studio,
+    Hugging Face's cache and others keep on this machine are listed; naming some links them.
+    """
+    if not paths and not found:
+        raise ConfigError("Which file?", "`baton models import PATH`, or --found for a list.")
+    if id and len(paths) != 1:
+        raise ConfigError("--id is for one file.", "Import them one by one.")
+    interrupts.hand_over()
+    if found and not paths:
+        return _list_found(as_json)
+    outcomes = asyncio.run(_import(paths, found, link, id, force, quiet))
+    if as_json:
+        emit_json(as_object(outcomes))
+    return exit_code(outcomes)
+
+
+def _list_found(as_json: bool) -> int:
+    listed = asyncio.run(_foreign())
+    if as_json:
+        emit_json([_foreign_object(one) for one in listed])
+    elif not listed:
+        talk("No other program keeps models here that aren't linked yet.")
+    else:
+        rows = [[_shown(one), one_line(one.program, 20), show_size(one.size)] for one in listed]
+        emit(columns(rows, left=2))
+        talk("`baton models import --found NAME` uses one where it lies.")
+    return 0
+
+
+async def _foreign() -> Sequence[Foreign]:
+    async with opened() as (library, _):
+        return await asyncio.to_thread(library.foreign)
+
+
+def _shown(one: Foreign) -> str:
+    return one_line(one.name, 60)
+
+
+def _foreign_object(one: Foreign) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "program": one.program,
+        "size": one.size,
+        "file": str(one.path),
+        "sha256": one.sha256,
+        "source": "" if one.source == NOWHERE else str(one.source),
+    }
+
+
+async def _import(
+    paths: Sequence[str], found: bool, link: bool, id: str, force: bool, quiet: bool
+) -> list[Outcome]:
+    async with opened() as (library, _):
+        files = [(name, Path(name)) for name in paths]
+        if found:
+            listed = await asyncio.to_thread(library.foreign)
+            files = [(name, _named(name, listed).path) for name in paths]
+        outcomes: list[Outcome] = []
+        board = Board([_title(name) for name, _ in files], quiet)
+        try:
+            for name, file in files:
+                if not found and _is_elsewhere(name, library):
+                    outcomes.append(Outcome(name, error=_to_pull(name)))
+                    continue
+                add = partial(library.add, file, id=id, link=link or found, force=force)
+                await _take(library, name, add, board, outcomes)
+        except asyncio.CancelledError:
+            board.close()
+            talk("Stopped; of what wasn't verified yet, nothing was taken.")
+            raise
+        finally:
+            board.close()
+        return outcomes
+
+
+async def _take(
+    library: Library, name: str, add: Callable[[], Steps], board: Board, outcomes: list[Outcome]
+) -> None:
+    """Take what a file or a folder holds; each that arrived is told at once."""
+    began = time.time()
+    try:
+        async with aclosing(add()) as steps:
+            async for step in steps:
+                if isinstance(step, Progress):
+                    board.show(_title(name), step)
+                    continue
+                outcomes.append(Outcome(name, step))
+                board.say(await settled(library, step, step.record.added >= began))
+    except BatonError as error:
+        outcomes.append(Outcome(name, error=error))
+    board.done(_title(name))
+
+
+def _is_elsewhere(name: str, library: Library) -> bool:
+    """Tell whether what was typed is no file here, but what `pull` would fetch."""
+    hub = name.startswith(("hf.co/", "https://", "http://"))
+    return (hub or name in library.entries()) and not os.path.lexists(name)
+
+
+def _to_pull(name: str) -> ConfigError:
+    return ConfigError(
+        f"{one_line(name)} is no file on this machine, and import fetches nothing.",
+        f"`baton models pull {one_line(name)}` does.",
+    )
+
+
+def _title(name: str) -> str:
+    return one_line(Path(name).name or name, 40)
+
+
+def _named(name: str, listed: Sequence[Foreign]) -> Foreign:
+    import difflib
+
+    for one in listed:
+        if name in (one.name, _shown(one), str(one.path)):
+            return one
+    near = difflib.get_close_matches(name, [_shown(one) for one in listed], n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else "`baton models import --found` lists them."
+    raise ConfigError(f"No other program here has a model {name!r}.", hint)

@@ -1,0 +1,232 @@
+"""`baton models recommend` and `role`: what suits this machine, and which model does what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from baton.cli import interrupts
+from baton.cli.ledger_access import columns
+from baton.cli.models import model_text
+from baton.cli.models.details import verdict_object
+from baton.cli.models.inventory import IN_CATALOGUE, named, opened, survey
+from baton.cli.models.last_recommendation import advise
+from baton.cli.models.model_completion import complete_known
+from baton.cli.models.model_list import fitting
+from baton.cli.output import emit, emit_json, talk
+from baton.cli.workers import roster
+from baton.compose import NOTHING_HERE
+from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import Role
+from baton.core.errors import ConfigError
+from baton.core.model_roles import RULE, changes, holders, vacated
+from baton.core.sanitiser import one_line
+from baton.models.model_types import State
+from baton.platform.settings import Settings, find_paths, load, write
+
+if TYPE_CHECKING:
+    from baton.core.machine import Machine
+    from baton.models.recommendation import Pick, Recommendation
+
+_ROLES = [role.value for role in Role]
+
+
+@click.command(short_help="Say which models suit this machine.")
+@click.option("--no-measure", is_flag=True, help="Don't let the starter write for two seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def recommend(no_measure: bool, as_json: bool) -> None:
+    """Say which models suit this machine, what they take, and about how fast they will be.
+
+    The starter model writes for two seconds first: how fast it is here says how fast the others
+    will be. Nothing is fetched and nothing leaves this machine. Only models under licences that
+    allow any use are recommended; `baton models ls --all` lists the others too.
+    """
+    interrupts.hand_over()
+    machine, found, speed = asyncio.run(_recommend(not no_measure))
+    if as_json:
+        return emit_json(_object(machine, found, speed))
+    # What is said first there, what the machine has, stands in the line already.
+    besides = found.why.partition("; ")[2].rstrip(".") if found.picks else ""
+    line = "; ".join(filter(None, (machine_line(machine), besides)))
+    emit(fitting(f"This machine: {line}.", 0))
+    if not found.picks:
+        return emit(fitting(found.why, 0))
+    emit(_table(found.picks))
+    download = f"To download: {show_size(found.download)}. " if found.download else ""
+    emit(fitting(f"{download}{_together(found)}", 0))
+    missing = [pick for pick in found.picks if not pick.here]
+    if missing:
+        talk("`baton models pull --recommended` fetches them; nothing was fetched yet.")
+    else:
+        talk("All of it is here already.")
+
+
+def _together(found: Recommendation) -> str:
+    """Say what they take: less than the column adds up to, as not all are loaded at once."""
+    why = found.verdict.why
+    if len(found.picks) > 1 and why.startswith("Together they "):
+        rest = why.removeprefix("Together they ")
+        return f"They are loaded one at a time, so with what Baton itself needs they {rest}"
+    return why
+
+
+async def _recommend(measures: bool) -> tuple[Machine, Recommendation, float | None]:
+    async with opened() as (library, settings):
+        speed, found = await advise(library, settings, measures)
+        return await library.machine(), found, speed
+
+
+def machine_line(machine: Machine) -> str:
+    """Say what a machine has: memory, cores, GPUs with their drivers, disk, battery."""
+    battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
+    parts = (
+        f"{show_memory(machine.memory)} of memory ({machine.free} % free)",
+        model_text.count(machine.cores, "core"),
+        one_line(machine.processor, 50),
+        *(_gpus(machine) or ["no GPU that can be used"]),
+        f"{show_size(machine.disk)} free on the disk" if machine.disk else "",
+        f"{battery} and not plugged in" if machine.on_battery else battery,
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _gpus(machine: Machine) -> list[str]:
+    used = [
+        f"{one_line(gpu.name, 40)} with {show_memory(gpu.total)}"
+        + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
+        for gpu in machine.gpus
+    ]
+    idle = [f"{one_line(name, 40)}, which llama.cpp here can't use" for name in machine.idle_gpus]
+    return [*used, *idle]
+
+
+_HEAD = ["model", "for", "download", "memory", "tokens/s", "licence"]
+
+
+def _table(picks: Sequence[Pick]) -> str:
+    rows = [_HEAD, *map(_row, picks)]
+    if all(pick.speed is None for pick in picks):
+        at = _HEAD.index("tokens/s")
+        rows = [row[:at] + row[at + 1 :] for row in rows]
+    return columns(rows, left=2, words_last=True)
+
+
+def _row(pick: Pick) -> list[str]:
+    return [
+        pick.entry.id,
+        ", ".join(role.value for role in pick.roles),
+        "here" if pick.here else show_size(pick.entry.size),
+        show_size(pick.load.total),
+        "" if pick.speed is None else f"about {max(1, round(pick.speed))}",
+        model_text.licence(pick.entry.licence),
+    ]
+
+
+def _object(machine: Machine, found: Recommendation, speed: float | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "schema": 1,
+        "status": "finished",
+        "machine": asdict(machine),
+        "starter_tokens_per_second": None if speed is None else round(speed, 1),
+        "models": [
+            {
+                "id": pick.entry.id,
+                "name": pick.entry.name,
+                "roles": [role.value for role in pick.roles],
+                "size": pick.entry.size,
+                "memory_bytes": pick.load.total,
+                "tokens_per_second": None if pick.speed is None else round(pick.speed, 1),
+                "licence": pick.entry.licence,
+                "here": pick.here,
+            }
+            for pick in found.picks
+        ],
+        "download_bytes": found.download,
+        "memory_bytes": found.memory,
+        "fit": verdict_object(found.verdict),
+        "why": found.why,
+    }
+
+
+_ROLE_HELP = """\b
+Examples:
+  baton models role                        who does what
+  baton models role conductor qwen3.5-2b   have it draw the plans
+  baton models role coder none             leave that to Baton again
+  baton models role conductor rule         no model plans, only templates and the rule
+"""
+
+
+@click.command(epilog=_ROLE_HELP, short_help="Show or set which model does what.")
+@click.argument("role", metavar="[ROLE]", required=False, type=click.Choice(_ROLES))
+@click.argument("model", metavar="[ID]", required=False, shell_complete=complete_known)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def role(role: str | None, model: str | None, as_json: bool) -> None:
+    """Show which model has which role, or give ROLE to the model ID (`none`: Baton chooses).
+
+    \b
+      chat       answers unless -m says otherwise        (setting `worker`)
+      conductor  draws plans                             (setting `conductor`)
+      coder      is preferred for code                   (table `[prefer]`)
+      reasoning  is preferred for maths and reasoning    (table `[prefer]`)
+
+    Servers and cloud workers can have roles too; what they cost is asked about as ever.
+    """
+    file = find_paths().config_file
+    if role is not None and model is not None:
+        write(file, _changes(Role(role), model, load(file)))
+    settings = load(file)
+    having = holders(settings.worker, settings.conductor, settings.prefer)
+    cards, default = roster()
+    here = {card.id for card in cards if not card.is_tool}
+    known = {"", RULE} | here
+    missing = {name: holder for name, holder in having.items() if holder not in known}
+    if as_json:
+        roles = {name.value: holder for name, holder in having.items()}
+        absent = sorted(set(missing.values()))
+        return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
+    told = having if role is None else {Role(role): having[Role(role)]}
+    who = {name: _who(name, holder, here, default) for name, holder in told.items()}
+    if role is None:
+        emit(columns([[name.value, holder] for name, holder in who.items()], left=2))
+    else:
+        emit(who[Role(role)])
+    if not here:
+        talk(str(NOTHING_HERE))
+    elif lacking := [name for name in told if name in missing]:
+        talk(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
+
+
+def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
+    """Return the settings that give a role to a model, or to nobody. Raises ConfigError."""
+    if model == "none":
+        having = holders(settings.worker, settings.conductor, settings.prefer)
+        return vacated(having[role], {role: having[role]})
+    if model == RULE and role is Role.CONDUCTOR:
+        return {"conductor": RULE}
+    known = named(model, asyncio.run(survey(whole=True)))
+    coming = known.held is not None and known.held.state is State.COMING
+    if coming or known.state == IN_CATALOGUE:
+        raise ConfigError(
+            f"{known.id} isn't here{' yet' if coming else ''}, so it can't have a role.",
+            f"`baton models pull {known.id} --role {role.value}` fetches it for that.",
+        )
+    return changes(known.id, [role])
+
+
+def _who(role: Role, holder: str, here: Collection[str], default: str) -> str:
+    """Say who has a role: whom the settings name may not be here."""
+    if role is Role.CONDUCTOR and holder == RULE:
+        return "no model, by your choice: only templates and the rule"
+    if not holder or holder in here:
+        return one_line(holder) or "Baton chooses"
+    if role is not Role.CHAT:
+        return f"{one_line(holder)}, which isn't here"
+    if default in here:
+        return f"{one_line(default)}, as {one_line(holder)} isn't here"
+    return f"{one_line(holder)}, which isn't here" if here else "nobody yet"

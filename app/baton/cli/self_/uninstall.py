@@ -1,0 +1,216 @@
+"""`baton self uninstall`: what goes, what stays, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from baton.cli import interrupts
+from baton.cli.models.confirmation import agrees, somebody
+from baton.cli.models.model_text import count
+from baton.cli.output import emit_json, talk
+from baton.cli.terminal_questions import typed_line
+from baton.core.byte_format import show_size
+from baton.core.errors import BatonError, ConfigError
+from baton.core.sanitiser import one_line
+from baton.platform.settings import Paths, find_paths
+
+if TYPE_CHECKING:
+    from baton.install import Belongings, Thing
+    from baton.platform.secrets import Key
+
+_Fate = Literal["keep", "remove"]
+_FATES = click.Choice(["keep", "remove"])
+
+_EXAMPLES = """\b
+Examples:
+  baton self uninstall                        lists what there is, and asks
+  baton self uninstall --yes                  keeps models, history and keys
+  baton self uninstall --models remove --history remove --keys remove --yes
+
+Models of other programs that were linked stay where they are, and so does whatever else
+is not Baton's. It works while a Baton runs; what that one runs from stays.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fates:
+    """What shall happen to what is the person's; None: they are asked."""
+
+    models: _Fate | None
+    history: _Fate | None
+    keys: _Fate | None
+
+
+@click.command(epilog=_EXAMPLES, short_help="Take Baton away from this machine.")
+@click.option("--models", type=_FATES, help="What to do with the models that were fetched. [keep]")
+@click.option(
+    "--history",
+    type=_FATES,
+    help="What to do with conversations, ledger and settings. [keep]",
+)
+@click.option("--keys", type=_FATES, help="What to do with the providers' keys. [keep]")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def uninstall(
+    models: _Fate | None, history: _Fate | None, keys: _Fate | None, yes: bool, as_json: bool
+) -> None:
+    """Take away the program and all that was installed with it.
+
+    It first lists what there is. Models, history and keys stay unless you say otherwise.
+    """
+    from baton.compose.own_installation import belongings, installation
+
+    interrupts.hand_over()
+    paths = find_paths()
+    fates = _Fates(models, history, keys)
+    going = _Going(paths, belongings(paths))
+    if not yes and not somebody():
+        raise ConfigError(
+            "Nothing was removed: there is nobody to ask.",
+            "--yes removes the program; --models and --history say what happens to yours.",
+        )
+    talk("\n".join(going.listed()))
+    if not yes:
+        fates = asyncio.run(_ask(going, fates))
+        if not asyncio.run(agrees("Take Baton away?")):
+            raise click.exceptions.Exit(1)
+    with installation(paths).alone():
+        freed = going.remove(fates)
+    import json  # noqa: F401  (nothing can be imported from what is deleted now)
+
+    stays = [*going.stays, *going.belongings.remove_unpacked()]
+    left = going.belongings.tidy()
+    if as_json:
+        told = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
+        return emit_json({"schema": 1, "status": "finished", **told})
+    for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
+        talk(one_line(line, 400))
+    talk(f"Baton is gone, which frees {show_size(freed)}.")
+
+
+class _Going:
+    """What there is, and its removal."""
+
+    def __init__(self, paths: Paths, belongings: Belongings) -> None:
+        from baton.models.store import FolderShelf
+
+        self.belongings = belongings
+        self.stays: list[str] = []
+        self._paths = paths
+        self._shelf = FolderShelf(paths.models)
+        self._program, self._unpacked = belongings.program(), belongings.unpacked()
+        self.history, self._keys_file = belongings.history(), belongings.keys()
+        self.models = self._shelf.held()
+        self.models_size = sum(held.bytes for held in self.models)
+        self.keys = _kept_keys(paths)
+
+    def listed(self) -> list[str]:
+        """Return a line for each thing there is."""
+        lines = ["This goes:"]
+        for thing in (self._program, self._unpacked):
+            lines += [f"  {thing.name}  {show_size(thing.size)}"]
+            lines += [f"    {one_line(str(path), 300)}" for path in thing.paths]
+        if yours := self._yours():
+            lines += ["This is yours, and stays unless you say otherwise:", *yours]
+        return lines
+
+    def _yours(self) -> list[str]:
+        lines = []
+        if self.models:
+            linked = sum(1 for held in self.models if held.record.link)
+            lines.append(
+                f"  {count(len(self.models))}  {show_size(self.models_size)}  {self._paths.models}"
+                + (f" ({linked} linked, whose files stay in any case)" if linked else "")
+            )
+        if self.history.paths:
+            lines.append(f"  {self.history.name}  {show_size(self.history.size)}")
+            folders = dict.fromkeys(path.parent for path in self.history.paths)
+            lines += [f"    {one_line(str(folder), 300)}" for folder in folders]
+        if self.keys:
+            lines.append(f"  {count(len(self.keys), 'key')}  {', '.join(self.keys)}")
+        return lines
+
+    def remove(self, fates: _Fates) -> int:
+        """Remove what goes, the program last; return the bytes freed."""
+        freed = 0
+        self.stays += self.belongings.foreign()
+        if fates.keys == "remove":
+            self._remove_keys()
+        elif self.keys:
+            where = " and ".join(dict.fromkeys(key.source for key in self.keys.values()))
+            self.stays.append(f"The keys for {', '.join(self.keys)} stay in the {where}.")
+        if fates.models == "remove":
+            freed += self._remove_models()
+        if fates.history == "remove":
+            freed += self._removed(self.history)
+        # What was unpacked goes after all else, as this program runs from it; it counts here.
+        return freed + self._removed(self._program) + self._unpacked.size
+
+    def _removed(self, thing: Thing) -> int:
+        self.stays += self.belongings.remove(thing)
+        return thing.size
+
+    def _remove_models(self) -> int:
+        freed = 0
+        for held in self.models:
+            try:
+                freed += self._shelf.remove(held.id)
+            except BatonError as error:
+                self.stays.append(error.message)
+        for path in self._shelf.orphans():
+            try:
+                freed += self._shelf.discard(path)
+            except BatonError as error:
+                self.stays.append(error.message)
+        self.stays += self._shelf.problems()
+        return freed
+
+    def _remove_keys(self) -> None:
+        from baton.platform import secrets
+
+        for name in self.keys:
+            try:
+                secrets.remove(name, file=self._paths.keys_file)
+            except BatonError as error:
+                self.stays.append(str(error))
+
+
+def _kept_keys(paths: Paths) -> Mapping[str, Key]:
+    """Return the keys that Baton keeps, in the keyring or as plain text, by provider or worker."""
+    from baton.platform import secrets
+    from baton.platform.settings import LocalWorker, load
+
+    names = list(secrets.PROVIDERS)
+    try:
+        for worker in load(paths.config_file).roster:
+            if not isinstance(worker, LocalWorker) and worker.api_key_env:
+                names.append(worker.api_key_env)
+        return secrets.listed(names, file=paths.keys_file, environ={})
+    except BatonError:  # settings or keys that can't be read: `baton doctor` tells of them
+        return {}
+
+
+async def _ask(going: _Going, fates: _Fates) -> _Fates:
+    """Ask what wasn't said; Enter alone keeps."""
+    if going.models and fates.models is None:
+        size = show_size(going.models_size)
+        fates = replace(fates, models=await _fate(f"Your models ({size})"))
+    if going.history.paths and fates.history is None:
+        size = show_size(going.history.size)
+        fates = replace(fates, history=await _fate(f"Your history, ledger and settings ({size})"))
+    if going.keys and fates.keys is None:
+        fates = replace(fates, keys=await _fate(f"Your keys ({len(going.keys)})"))
+    return fates
+
+
+async def _fate(what: str) -> _Fate:
+    import sys
+
+    print(f"{what}: keep or remove? [K/r]: ", end="", file=sys.stderr, flush=True)
+    typed = (await typed_line()).strip().lower()
+    return "remove" if typed in ("r", "remove") else "keep"

@@ -1,0 +1,120 @@
+"""A real, short generation: the proof that a worker works."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from baton.cli.json_output import overcharges
+from baton.cli.output import talk
+from baton.compose import compose
+from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
+from baton.core.hold_decision import at_least
+from baton.core.labels import Label
+from baton.core.messages import Card, Message, Prompt, Role, input_bound
+from baton.core.run.policy import Limits, Terms, check
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView
+from baton.platform.settings import Paths, Settings
+
+TOKENS = 8
+OUTSIDE_TOKENS = 16
+"""As few as every provider accepts."""
+
+_PROMPT = "Say hello."
+_COMPUTABLE = {
+    "units": "42 km -> mi",
+    "clock": "today()",
+    "python": "```python\nprint(17 + 25)\n```",
+}
+"""Tools can't be talked to: the others compute "17 + 25"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a worker wrote, on what, and how quickly (`seconds` in all, `loading` of them).
+
+    `cost` is in nano-dollars; `warnings` are those of `result.overcharges`.
+    """
+
+    text: str
+    tokens: int
+    seconds: float
+    loading: float
+    hardware: str
+    cost: int = 0
+    warnings: Sequence[dict[str, str]] = ()
+
+    def warn(self) -> int:
+        """Say on stderr what was charged above its hold; return the exit code."""
+        for warning in self.warnings:
+            talk(f"baton: {warning['message']} {warning['hint']}")
+        return BudgetExceeded.exit_code if self.warnings else 0
+
+
+def agree(card: Card, settings: Settings, yes: bool) -> int | None:
+    """Have the person agree to what trying a worker can cost; return that, or None for nothing.
+
+    Raises ConfigError if nobody is there, and what `check` raises if it can't be tried at all.
+    """
+    budget = settings.budget
+    check(
+        card,
+        Label.CLOUD,
+        Terms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait),
+    )
+    if card.price is None or card.price.is_free:
+        return None
+    messages = [Message(Role.SYSTEM, card.system), Message(Role.USER, _PROMPT)]
+    most = card.price.most(input_bound(messages), OUTSIDE_TOKENS)
+    talk(f"{one_line(card.model or card.id)} will say hello. It costs at most {at_least(most)}.")
+    if yes:
+        return most
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError("Nothing was sent: there is nobody to ask.", "-y says yes.")
+    if not click.confirm("Try it?", default=False, err=True):
+        raise click.exceptions.Exit(1)
+    return most
+
+
+async def try_out(
+    settings: Settings, paths: Paths, worker: str | None, budget: int | None = None
+) -> Trial:
+    """Let a worker write a few tokens, of which nothing is kept. Raises what the worker raised.
+
+    One that costs money is only asked within `budget`.
+    """
+    baton = compose(settings, paths, history=False)
+    baton.orchestra.router = None  # that worker alone is asked
+    try:
+        card = baton.orchestra.worker(worker).card
+        outside = card.is_outside
+        prompt = Prompt(_COMPUTABLE.get(card.id, "17 + 25") if card.is_tool else _PROMPT)
+        limits = Limits(
+            max_tokens=OUTSIDE_TOKENS if outside else TOKENS,
+            budget=budget,
+            attended=False,
+            alone=True,
+        )
+        view = RunView()
+        async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
+            async for event in run:
+                view = view.apply(event)
+        hardware = baton.orchestra.worker(worker).card.hardware
+    finally:
+        await baton.aclose()
+    if (failed := view.failure) is not None:
+        raise BY_NAME.get(failed.error, BatonError)(failed.message, failed.hint)
+    call = view.calls[-1]
+    return Trial(
+        view.answer,
+        call.tokens_out,
+        call.seconds,
+        call.loading,
+        hardware,
+        call.cost,
+        overcharges(view),
+    )

@@ -1,0 +1,240 @@
+"""Workers of this machine: the models there are, and how settings say that they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.core.errors import BatonError, ModelFileError
+from baton.core.messages import Card
+from baton.gguf.memory_fit import LIMIT
+from baton.platform.settings import LocalWorker as LocalSettings
+from baton.platform.settings import Paths, Settings
+from baton.workers.local import (
+    STARTER,
+    LocalWorker,
+    Manner,
+    Memory,
+    ModelFile,
+    check_model,
+    conductor_adapter,
+    find_model,
+    starter,
+)
+
+if TYPE_CHECKING:
+    from baton.core.machine import Machine
+    from baton.models.library import Library
+    from baton.models.model_types import Held
+
+    Loading = tuple[Path, int, int, int, str, bool]
+    """What makes out that two workers load the same: file, context, threads, GPU layers, kv, force.
+    """
+
+TRAINED = "conductor"
+"""The id under which the trained conductor's calls are recorded."""
+
+NOTHING_HERE = ModelFileError(
+    "There is no model on this machine yet.",
+    "`baton models recommend` says which suit it, and `baton models pull ID` fetches one;"
+    " `baton ask -m FILE` asks a GGUF file.",
+)
+
+
+def library(settings: Settings, paths: Paths) -> Library:
+    """Return the models on this machine, and the way others come to it; nothing is read yet."""
+    from baton.download import HubSupply
+    from baton.models.catalogue import read_catalogue
+    from baton.models.library import Library
+    from baton.models.store import FolderShelf
+
+    return Library(
+        FolderShelf(paths.models),
+        HubSupply(environ=dict(os.environ)),  # as it is now: the app hides the tokens in it
+        partial(read_catalogue, paths.config / "catalogue.toml"),
+        partial(_machine, paths.models, int(settings.local.memory_gb * 1e9)),
+        context=settings.local.context,
+        offline=settings.offline,
+        workers=[entry.id for entry in settings.roster if not _is_of_library(entry)],
+        check=check_model,
+    )
+
+
+def _is_of_library(entry: object) -> bool:
+    """Tell whether a worker of the settings is the library's model of the same id."""
+    return isinstance(entry, LocalSettings) and entry.model == entry.id
+
+
+async def _machine(folder: Path, allowed: int) -> Machine:
+    """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take.
+
+    Where the person allows models only so many bytes, that counts as if there were no more.
+    """
+    import asyncio
+
+    from baton.platform.computer import machine
+    from baton.workers.local import gpus
+
+    found = await asyncio.to_thread(machine, folder, await gpus())
+    most = int(allowed / LIMIT) if allowed else found.memory
+    return replace(found, memory=min(found.memory, most), available=min(found.available, most))
+
+
+class LocalWorkers:
+    """Makes the workers of this machine; those that load the same model in the same way share it.
+
+    A worker's `model` is the starter, one of the library's, or a GGUF file. Each of the library's
+    that no setting names is a worker as well.
+    """
+
+    def __init__(self, settings: Settings, library: Library) -> None:
+        self._settings = settings
+        self._library = library
+        self._memory = Memory(int(settings.local.memory_gb * 1e9))
+        self._loaded: dict[Loading, LocalWorker] = {}
+        self.here: Mapping[str, LocalWorker] = {}
+        self.absent: dict[str, BatonError] = {}
+
+    def all(self, needed: str) -> Mapping[str, LocalWorker]:
+        """Return them by id; those that the starter model is missing for become `absent`."""
+        entries = {entry.id: entry for entry in self._settings.roster}
+        # One that was asked for by name says what is wrong with it; a setting's gives way.
+        asked = needed if needed != self._settings.worker else ""
+        found = self._library.models()
+        held = {held.id: held for held in found if held.state.usable or held.id == asked}
+        unnamed = (LocalSettings(id, model=id) for id in held if id not in entries)
+        workers: dict[str, LocalWorker] = {}
+        for entry in (*entries.values(), *unnamed):
+            if not isinstance(entry, LocalSettings):
+                continue
+            try:
+                workers[entry.id] = self._worker(entry, held.get(entry.model))
+            except ModelFileError as error:  # missed only when wanted
+                self.absent[entry.id] = error
+        self.here = workers
+        if not workers:
+            self.absent = dict.fromkeys(self.absent, NOTHING_HERE)
+        return workers
+
+    def conductor(self) -> LocalWorker | None:
+        """Return the trained conductor, beside the starter model; None where either is missing.
+
+        It plans as the starter with an adapter, in a context of its own.
+        """
+        adapter = conductor_adapter()
+        try:
+            model = starter()
+        except ModelFileError:
+            return None
+        if adapter is None:
+            return None
+        card = replace(model.card, id=TRAINED, name="Conductor", note="Splits requests.")
+        manner = Manner(temperature=0.0, repeat_penalty=1.0, adapter=adapter)
+        for loading, worker in self._loaded.items():
+            if loading[0] == model.path:
+                return worker.beside(card, manner)
+        return LocalWorker(
+            card,
+            model.path,
+            self._memory,
+            manner=manner,
+            threads=self._settings.local.threads,
+            idle_seconds=self._settings.local.idle_minutes * 60,
+        )
+
+    def arrived(self, held: Held) -> Mapping[str, LocalWorker]:
+        """Return the workers of a model that has just come."""
+        named = [entry for entry in self._settings.roster if isinstance(entry, LocalSettings)]
+        entries = [entry for entry in named if entry.model == held.id]
+        if all(entry.id != held.id for entry in self._settings.roster):
+            entries.append(LocalSettings(held.id, model=held.id))
+        return {entry.id: self._worker(entry, held) for entry in entries}
+
+    def _worker(self, entry: LocalSettings, held: Held | None) -> LocalWorker:
+        model = find_model(entry.model) if held is None else self._model(held)
+        local = self._settings.local
+        card = replace(
+            model.card,
+            id=entry.id,
+            name=_named(model.card.name, entry.adapter),
+            context=_first(entry.context, local.context),
+            max_output=_first(entry.max_output, model.card.max_output),
+            system=model.card.system if entry.system is None else entry.system,
+            skills={str(kind): level for kind, level in entry.skills.items()},
+        )
+        threads = _first(entry.threads, local.threads)
+        layers = _first(entry.gpu_layers, local.gpu_layers)
+        kv = entry.kv or local.kv
+        force = entry.force or (held is not None and held.record.forced)
+        # What isn't here yet is said when somebody asks it, not as a path that leads nowhere.
+        of_library = held is not None or _is_id(entry.model, model.path)
+        loading = (model.path, card.context, threads, layers, kv, force)
+        manner = _manner(entry, model)
+        if loading in self._loaded:
+            return self._loaded[loading].beside(card, manner)
+        self._loaded[loading] = LocalWorker(
+            card,
+            model.path,
+            self._memory,
+            manner=manner,
+            threads=threads,
+            gpu_layers=layers,
+            kv=kv,
+            force=force,
+            idle_seconds=local.idle_minutes * 60,
+            ready=partial(self._library.ready, entry.model) if of_library else None,
+            trusted=partial(self._library.trusted, entry.model) if of_library else None,
+        )
+        return self._loaded[loading]
+
+    def _model(self, held: Held) -> ModelFile:
+        """Return a model of the library as workers see it."""
+        record, entry = held.record, self._library.entries().get(held.id)
+        card = Card(
+            held.id,
+            "local",
+            record.name,
+            size=record.size,
+            licence=record.licence,
+            model=record.file.removesuffix(".gguf"),
+        )
+        if entry is not None:
+            card = replace(
+                card, parameters=entry.parameters, note=entry.note, published=entry.skills
+            )
+        return ModelFile(held.path, card)
+
+
+def _named(model: str, adapter: str) -> str:
+    """Return a worker's name: those that share a model and differ by an adapter say so."""
+    return f"{model} with {Path(adapter).stem}" if adapter else model
+
+
+def _manner(worker: LocalSettings, model: ModelFile) -> Manner:
+    """Return how a worker writes: as its settings say, else as suits the model."""
+    temperature = model.temperature if worker.temperature is None else worker.temperature
+    return Manner(
+        temperature,
+        top_p=worker.top_p,
+        top_k=worker.top_k,
+        min_p=worker.min_p,
+        repeat_penalty=worker.repeat_penalty,
+        seed=worker.seed,
+        thinking=worker.thinking,
+        adapter=Path(worker.adapter).expanduser().absolute() if worker.adapter else None,
+        adapter_scale=worker.adapter_scale,
+    )
+
+
+def _is_id(model: str, path: Path) -> bool:
+    """Tell whether a setting names a model by its id that isn't a file of that name."""
+    bare = model != STARTER and "/" not in model and not model.lower().endswith(".gguf")
+    return bare and not path.exists()
+
+
+def _first(own: int | None, shared: int) -> int:
+    return shared if own is None else own

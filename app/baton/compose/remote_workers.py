@@ -1,0 +1,116 @@
+"""Workers that aren't this machine's own, and what is known of them beforehand."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from baton.core.labels import Label, reach
+from baton.core.messages import Card
+from baton.core.prices import FREE
+from baton.platform.settings import CloudWorker as CloudSettings
+from baton.platform.settings import LocalWorker as LocalSettings
+from baton.platform.settings import Paths, Settings
+from baton.platform.settings import ServerWorker as ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from baton.core.ports import Worker
+    from baton.money import Ledger
+    from baton.platform.settings import Effort
+    from baton.workers.cloud import Gateway
+
+
+def outside_workers(
+    settings: Settings, paths: Paths, ledger: Ledger
+) -> tuple[Gateway | None, Mapping[str, Worker]]:
+    """Return the workers that aren't this machine's own, and the gateway they share."""
+    entries = [worker for worker in settings.roster if not isinstance(worker, LocalSettings)]
+    if not entries:
+        return None, {}
+    from baton.workers.cloud import CloudWorker, Gateway
+
+    cloud = settings.cloud
+    gateway = Gateway(
+        ledger.sent,
+        keys_file=paths.keys_file,
+        proxy=cloud.proxy,
+        effort=cloud.effort,
+        offline=settings.offline,
+        environ=dict(os.environ),  # the app takes the keys out of its own
+    )
+    return gateway, {
+        entry.id: CloudWorker(
+            card_of(entry, cloud.effort),
+            gateway,
+            base_url=entry.base_url,
+            api_key_env=entry.api_key_env,
+            temperature=entry.temperature,
+        )
+        for entry in entries
+    }
+
+
+def card_of(entry: CloudSettings | ServerSettings, effort: Effort = "low") -> Card:
+    """Return what is known of a worker elsewhere before it was ever called."""
+    from baton.workers.cloud.price_table import facts, price_of, thinking
+
+    cloud = isinstance(entry, CloudSettings)
+    provider, _, name = entry.model.partition("/") if cloud else ("server", "", entry.model)
+    known = facts(entry.model) if cloud else None
+    privacy = privacy_of(entry)
+    # What a provider's model costs somewhere else is not in any list.
+    listed = entry.model if cloud and not entry.base_url else ""
+    price = price_of(listed, entry.price)
+    if price is None and privacy is Label.LOCAL and _travels(entry) is Label.LOCAL:
+        price = FREE  # this machine's own electricity
+    card = Card(
+        entry.id,
+        "cloud" if cloud else "server",
+        name or entry.model,
+        privacy=privacy,
+        context=entry.context or (known.context if known else 0),
+        max_output=_least(entry.max_output, known.max_output if known else 0),
+        price=price,
+        provider=provider,
+        model=entry.model,
+        # Ollama may forward under any name, which only the person's `privacy` tells.
+        remote=(privacy, _travels(entry)) != (Label.LOCAL, Label.LOCAL),
+        slots=entry.slots,
+        skills={str(kind): level for kind, level in entry.skills.items()},
+        thinking=thinking(entry.model, effort) if cloud else 0,
+    )
+    return card if entry.system is None else replace(card, system=entry.system)
+
+
+def privacy_of(entry: CloudSettings | ServerSettings) -> Label:
+    """Return which texts that worker may see: what was set, else how far they travel to it."""
+    if isinstance(entry, ServerSettings) and entry.privacy is not None:
+        return entry.privacy
+    return _travels(entry)
+
+
+def _travels(entry: CloudSettings | ServerSettings) -> Label:
+    """Return how far a text really travels.
+
+    An engine on this machine that forwards to a cloud, as Ollama does for its `:cloud` models, is
+    one.
+    """
+    forwarded = ":" in entry.model and entry.model.lower().endswith("cloud")
+    if isinstance(entry, CloudSettings) or forwarded:
+        return Label.CLOUD
+    return reach(entry.base_url)
+
+
+def doubts(entry: CloudSettings | ServerSettings) -> str:
+    """Say what is odd about a worker's privacy, in a sentence, or return ""."""
+    label, travels = privacy_of(entry), _travels(entry)
+    if label.allows(travels):
+        return ""
+    return f"The worker {entry.id!r} is set to {label}, but what it is sent travels to: {travels}."
+
+
+def _least(wanted: int, possible: int) -> int:
+    return min(wanted, possible) if possible else wanted

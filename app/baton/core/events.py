@@ -1,0 +1,313 @@
+"""The typed facts of a run. Everything a person sees of a run is a fold over these.
+
+`at` is in seconds since the run began. Exactly one of Finished, Failed and Cancelled ends a run.
+`StepText` and `Progress` are transient: shown as they come, never stored one by one (the text is in
+StepFinished or the answer's turn, the times are in `Called`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from baton.core.messages import Finish, Purpose
+from baton.core.plan.plan import Plan
+
+
+class Phase(StrEnum):
+    """What a worker is doing right now."""
+
+    QUEUED = "queued"  # other runs hold the money that it needs
+    LOADING = "loading"
+    READING = "reading"
+    THINKING = "thinking"
+    WRITING = "writing"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The prompt is on disk; nothing has been called yet."""
+
+    at: float
+    run: str
+    conversation: str
+    prompt: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Where the prompt goes (local, plan or cloud), and why, in a sentence; by which strategy.
+
+    A run that goes on with this one keeps within its bounds: `worker` answers unless a plan says
+    otherwise, `alone` if so; in the `mode` local or `offline` no remote worker does. `budget` is
+    the ceiling for the prompt in nano-dollars, which all such runs share with the first, `root`
+    ("": this one is the first).
+    """
+
+    at: float
+    where: str
+    why: str
+    scores: dict[str, float] = field(default_factory=dict)
+    strategy: str = ""
+    worker: str = ""
+    alone: bool = False
+    mode: str = ""
+    offline: bool = False
+    budget: int | None = None
+    root: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """Whether a worker's help is worth its price: it is if its `gain` is above the `bar`.
+
+    The gain is how much likelier a good answer gets; `cost` is what it is expected to cost, in
+    nano-dollars. `why` says in a sentence what the decision rests on.
+    """
+
+    at: float
+    worker: str
+    gain: float
+    bar: float
+    cost: int
+    ok: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """A worker is asked for a plan, or for what it thinks of the outcome of one."""
+
+    at: float
+    worker: str
+
+
+class Decision(StrEnum):
+    """What became of an offer to send something."""
+
+    SENT = "sent"  # the person allowed it, now or before
+    KEPT = "kept"  # the person kept what there is
+    EDIT = "edit"  # the person wants to change it first
+    CEILING = "ceiling"  # it could have cost more than is left
+    NEVER = "never"  # the settings say so, or nobody was there to ask
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A worker elsewhere could help: what it would see and cost at most, and what was decided.
+
+    `most` is in nano-dollars, `size` in bytes of text; `hidden` says what was taken out.
+    """
+
+    at: float
+    worker: str
+    why: str
+    most: int
+    size: int
+    hidden: str
+    decision: Decision
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A step's request left this machine: so many bytes to that host."""
+
+    at: float
+    step: int
+    worker: str
+    destination: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The steps that will be played. A later one has the same first steps, and more.
+
+    Where it isn't `final`, the answer may still be replaced by a later one's. `why` says what made
+    a later one necessary.
+    """
+
+    at: float
+    plan: Plan
+    final: bool = True
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A step was given to a worker: the plan's, or the one that took its place."""
+
+    at: float
+    step: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A step's phase: how far it is (0 to 1, None if unknown), and its speed while writing."""
+
+    at: float
+    step: int
+    phase: Phase
+    fraction: float | None = None
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """A piece of a step's text."""
+
+    at: float
+    step: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRetried:
+    """A step's worker failed; it begins again after `delay` seconds, maybe with another one."""
+
+    at: float
+    step: int
+    reason: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """The person chose to leave the conversation's oldest turns out from here on."""
+
+    at: float
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One use of one worker is over. Times in seconds, cost in nano-dollars.
+
+    `first_token` counts from the call; `loading` is the part of it spent on loading the model.
+    `finish` is None when the call ended before the worker's own end. `cost` is what was charged;
+    where it isn't `confirmed`, the most it can have cost. `call` is its id in the ledger. A call
+    of step 0 belongs to no step: planning, checks. `expected_tokens` is the 99th percentile of the
+    text's length, 0 where nothing was known of it.
+    """
+
+    at: float
+    step: int
+    worker: str
+    purpose: Purpose
+    tokens_in: int
+    tokens_out: int
+    cached: int
+    context: int
+    cost: int
+    confirmed: bool
+    seconds: float
+    first_token: float | None
+    loading: float
+    finish: Finish | None
+    held: int = 0
+    call: str = ""
+    expected_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinished:
+    """A step has its text, which is kept here unless it alone is the answer."""
+
+    at: float
+    step: int
+    finish: Finish
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSkipped:
+    """A step was left out: `why` in a sentence; it could have cost `most` nano-dollars."""
+
+    at: float
+    step: int
+    why: str
+    most: int = 0
+
+
+class Verdict(StrEnum):
+    """What a check found."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNCHECKED = "not checked"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A step's text was checked: `what` was looked at (code, sums), and what was found."""
+
+    at: float
+    step: int
+    what: str
+    verdict: Verdict
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """A step ended without its text (or with part of it, which is kept)."""
+
+    at: float
+    step: int
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run has its answer."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The run ended with an error: its class name, what happened and what to do."""
+
+    at: float
+    error: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The person stopped the run; the text so far is kept."""
+
+    at: float
+
+
+Event = (
+    Started
+    | Routed
+    | Weighed
+    | Planning
+    | Planned
+    | Offered
+    | Sent
+    | StepStarted
+    | Progress
+    | StepText
+    | StepRetried
+    | Trimmed
+    | Called
+    | StepFinished
+    | StepSkipped
+    | StepFailed
+    | Checked
+    | Finished
+    | Failed
+    | Cancelled
+)
+
+Terminal = Finished | Failed | Cancelled
+TERMINAL = (Finished, Failed, Cancelled)
+TRANSIENT = (StepText, Progress)

@@ -1,0 +1,82 @@
+"""What is remembered: conversations, search hits and runs, as front ends are shown them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from baton.core.events import Event
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation without its turns. Times in seconds since the epoch, UTC.
+
+    `head` is the newest turn of the branch that was last looked at; turns before `sent_from` (None:
+    none) are not sent any more. `policy` None is when to spend as the settings say.
+    """
+
+    id: str
+    title: str
+    label: Label
+    created: float
+    updated: float
+    turns: int
+    head: str | None
+    sent_from: str | None
+    system: str | None
+    policy: Policy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One turn that matches a search; `snippet` is its matching line, `spans` the matches in it."""
+
+    conversation: str
+    title: str
+    turn: str
+    role: Role
+    snippet: str
+    spans: tuple[tuple[int, int], ...]
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run with the events it left behind; `status` as in RunView, or "lost"."""
+
+    id: str
+    conversation: str
+    prompt: str
+    answer: str
+    status: str
+    created: float
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """A time at which it was weighed whether help is worth its price (events.Weighed), and where.
+
+    `at` is in seconds since the epoch; `cost` in nano-dollars.
+    """
+
+    at: float
+    conversation: str
+    gain: float
+    cost: int
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A finished run: what was asked, how far it may travel, what was done with its answer."""
+
+    record: RunRecord
+    asked: str
+    label: Label
+    signals: Mapping[Signal, float]

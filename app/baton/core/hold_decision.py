@@ -1,0 +1,185 @@
+"""The decision whether a call may have its money, and the sentence that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from baton.core.errors import BudgetExceeded, MoneyHeld
+from baton.core.ledger_types import Bill, Hold, Room, Scope
+from baton.core.money import NANO, exact_usd, show_usd
+from baton.core.sanitiser import one_line
+
+MOST = 10**6 * NANO
+"""The largest amount for one call and for a ceiling, so that sums always fit SQLite's integers."""
+
+_CENT = NANO // 100
+_SHOWN = NANO // 10_000  # money.show_usd names no amount below this
+
+
+def decide(bill: Bill, rooms: Sequence[Room], frozen: str = "") -> Hold:
+    """Return what may be held for a call, or raise BudgetExceeded; `call` is still empty.
+
+    `rooms` are all four scopes as they stand; `frozen` is why the cloud is, or "".
+    """
+    if frozen:
+        raise BudgetExceeded(
+            f"The cloud is frozen, so nothing was sent: {frozen}",
+            "See `baton usage` and `baton egress ls`, then lift it with "
+            "`baton budget release --freeze` or /budget.",
+        )
+    if bill.price.is_free:
+        return Hold("", bill.cap, 0)
+    _must_be_on(bill, rooms)
+    room = min((r for r in rooms if r.left is not None), key=lambda r: r.left or 0)
+    amount = min(room.left or 0, MOST) // max(1, bill.share)
+    allowed = bill.price.cap_within(amount, bill.input_bound)
+    cap = bill.cap if allowed is None else min(bill.cap, allowed)
+    least = bill.price.most(bill.input_bound, bill.least)
+    if least > amount:
+        if _may_wait(bill, rooms, least):
+            raise _busy(bill, room, least)
+        raise _refusal(bill, room, least)
+    return Hold("", cap, bill.price.most(bill.input_bound, cap))
+
+
+def unknown_price(worker: str, model: str) -> BudgetExceeded:
+    """Return what to tell a person whose worker has no price: the lines that give it one."""
+    return BudgetExceeded(
+        f"The price of {model} is not known, so nothing was sent.",
+        f'Look it up at the provider, and put it into the [[workers]] entry with id = "{worker}" '
+        "in config.toml (`baton config edit`), in US dollars per million tokens: "
+        'price = { input = "DOLLARS", output = "DOLLARS" }',
+    )
+
+
+def overcharge(worker: str, cost: int, held: int) -> BudgetExceeded:
+    """Return the sentences about a call that cost more than was held for it."""
+    return BudgetExceeded(
+        f"{one_line(worker)} charged {exact_usd(cost)} for a call that was to cost at most "
+        f"{exact_usd(held)}.",
+        "The cloud is frozen until `baton budget release --freeze`; first see `baton usage` and "
+        "your bill.",
+    )
+
+
+def _must_be_on(bill: Bill, rooms: Sequence[Room]) -> None:
+    """Refuse where no ceiling allows spending; a run's does only if a person typed it."""
+    if any(r.ceiling and (r.scope is not Scope.RUN or bill.typed) for r in rooms):
+        return
+    zeros = [r.scope.value for r in rooms if r.ceiling == 0]
+    why = f"the ceiling is $0 for {' and '.join(zeros)}" if zeros else "no ceiling is set"
+    raise BudgetExceeded(
+        f"The cloud is off, so nothing was sent: {why}.",
+        "Allow spending with `baton budget set day 2` or /budget, or for one prompt with "
+        "`--budget 0.10`.",
+    )
+
+
+def _may_wait(bill: Bill, rooms: Sequence[Room], least: int) -> bool:
+    """Tell whether the money may come back from other runs.
+
+    A run that holds money itself never waits, so that no two wait for each other.
+    """
+    if not bill.patience or any(room.held for room in rooms if room.scope is Scope.RUN):
+        return False
+    lefts = [room.left for room in without_holds(rooms) if room.left is not None]
+    return least <= min(lefts) // max(1, bill.share)
+
+
+def without_holds(rooms: Sequence[Room]) -> list[Room]:
+    """Return the scopes as they stand once all that is held came back."""
+    return [replace(room, held=0) for room in rooms]
+
+
+def _busy(bill: Bill, room: Room, least: int) -> MoneyHeld:
+    said = _Figures(bill, room, least)
+    return MoneyHeld(
+        f"Other prompts held the rest of the ceiling of {said.ceiling} for {room.scope.told} for "
+        f"{bill.patience:g} seconds, and this call to {bill.worker} needs at least {said.least}; "
+        "nothing was sent.",
+        f"Ask again once they are done. {_way_out(bill, room, said)}",
+        room.scope.value,
+    )
+
+
+def _refusal(bill: Bill, room: Room, least: int) -> BudgetExceeded:
+    said = _Figures(bill, room, least)
+    rest = f"has {said.left} left" if room.left else "is used up"
+    if room.ceiling == 0:
+        rest = "lets nothing through"
+    elif room.left and bill.share > 1:
+        rest += f" for {bill.share} calls at once"
+    return BudgetExceeded(
+        f"The ceiling of {said.ceiling} for {room.scope.told} {rest}, and this "
+        f"call to {bill.worker} needs at least {said.least}; nothing was sent.",
+        _way_out(bill, room, said),
+    )
+
+
+class _Figures:
+    """The amounts of one refusal, rounded by one rule, so that they add up as printed.
+
+    What is left is rounded down and what is needed up, to the smallest difference that one of them
+    needs to be seen. `enough` is the ceiling that suffices by the amounts as they are printed.
+    """
+
+    def __init__(self, bill: Bill, room: Room, least: int) -> None:
+        ceiling, left = room.ceiling or 0, room.left or 0
+        step = min([_CENT, *(_step(n) for n in (left, least) if n >= _SHOWN)])
+        while ceiling % step:
+            step //= 10
+        self._step = step
+        used = max(room.used, ceiling)  # beyond the ceiling there is nothing left, but more is used
+        self.enough = _up(used - left // step * step + _up(least, step) * max(1, bill.share), _CENT)
+        self.ceiling = self.show(ceiling)
+        self.left = self.show(left // step * step) if left >= step else f"under {self.show(step)}"
+        self.least = self.show(_up(least, step))
+
+    def show(self, amount: int) -> str:
+        """Write an amount without the decimals that none of them needs."""
+        return exact_usd(amount - amount % self._step)
+
+
+def _way_out(bill: Bill, room: Room, said: _Figures) -> str:
+    """Name a ceiling of this scope that lets the call through."""
+    enough = said.enough
+    if enough > MOST:
+        return "Ask a cheaper worker, or send less."
+    dollars = f"{enough // NANO}.{enough % NANO // _CENT:02d}"
+    if room.scope is Scope.RUN and bill.is_inherited:
+        way = (
+            "A resumed run keeps the ceiling that it began with. Ask again, which begins a new "
+            f"run, with `--budget {dollars}`."
+        )
+    elif room.scope is Scope.RUN:
+        way = f"Allow this prompt more with `--budget {dollars}`."
+    elif room.variable:
+        way = f"Set {room.variable} to {dollars} in the environment, and start Baton again."
+    else:
+        way = f"Raise it with `baton budget set {room.scope} {dollars}` or /budget."
+    if room.unconfirmed:
+        way += (
+            f" {said.show(room.unconfirmed)} of it is unconfirmed: `baton budget release` gives "
+            "back what you weren't charged."
+        )
+    return way
+
+
+def at_least(amount: int) -> str:
+    """Show an amount rounded up: with `at_most`, what is too much never looks like enough."""
+    return show_usd(_up(amount, _step(max(amount, _SHOWN))))
+
+
+def at_most(amount: int) -> str:
+    """Show an amount rounded down, and none as zero that isn't."""
+    return show_usd(amount if amount < _SHOWN else amount - amount % _step(amount))
+
+
+def _step(amount: int) -> int:
+    """Return the smallest difference that `show_usd` shows at this amount."""
+    return _CENT if amount >= _CENT else 10 ** (len(str(amount)) - 1)
+
+
+def _up(amount: int, step: int) -> int:
+    return -(-amount // step) * step

@@ -1,0 +1,240 @@
+"""The words of the ledger: what a call may cost, what was held and charged, what left.
+
+Amounts are in nano-dollars, times in seconds since the epoch (UTC); a day and a month are the
+person's own, by the date of the hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from baton.core.messages import Purpose
+from baton.core.prices import Price
+
+USEFUL_TOKENS = 256
+"""A cap below this makes no useful answer: such a call is refused (unless less was asked for)."""
+
+
+class Scope(StrEnum):
+    """What a ceiling is for: one prompt, one conversation, a day, a month."""
+
+    RUN = "run"
+    SESSION = "session"
+    DAY = "day"
+    MONTH = "month"
+
+    @property
+    def told(self) -> str:
+        """Say whose money it is: "today"."""
+        return _TOLD[self]
+
+
+_TOLD = {
+    Scope.RUN: "this prompt",
+    Scope.SESSION: "this conversation",
+    Scope.DAY: "today",
+    Scope.MONTH: "this month",
+}
+
+
+class Policy(StrEnum):
+    """When money may be spent: asked each time, once per conversation, not asked, or never."""
+
+    ASK = "ask"
+    ONCE = "once"
+    BUDGET = "budget"
+    NEVER = "never"
+
+
+class Thrift(StrEnum):
+    """How much help must gain to be paid, and how much of what is allowed is planned to be used."""
+
+    FRUGAL = "frugal"
+    BALANCED = "balanced"
+    BEST = "best"
+
+    @property
+    def told(self) -> str:
+        """Say what it comes to, in a few words."""
+        return _THRIFT[self]
+
+
+_THRIFT = {
+    Thrift.FRUGAL: "only where help gains much, and never all that is allowed",
+    Thrift.BALANCED: "where help is worth its price, with something kept back",
+    Thrift.BEST: "wherever help gains anything, as long as the money lasts",
+}
+
+
+class Status(StrEnum):
+    """How a call stands in the ledger."""
+
+    HELD = "held"  # money is set aside; the call is on its way
+    SETTLED = "settled"  # the provider's own count, at a genuine end
+    UNCONFIRMED = "unconfirmed"  # ended any other way: charged at most until released
+    RELEASED = "released"  # was unconfirmed; the person says that it wasn't charged
+    VOID = "void"  # nothing was sent, or the provider refused it at no cost
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Everything the ledger must know to hold money for one call.
+
+    `input_bound` is the most tokens the request can come to, `wanted` the most the answer may
+    have: what was asked for, within the worker's own limit. `expected` is the 99th percentile of
+    the answer's length (None: unknown), `thinking` the tokens that a worker that thinks needs
+    besides (0: it doesn't). `ceilings` are this process's settings (a scope that isn't there sets
+    no limit); a run's ceiling comes from `--budget`. `typed` is whether a person typed that one,
+    which allows spending where nothing else is set. `share` is among how many calls that are ready
+    the headroom is divided. `keep` is whether what is sent may stay in the egress log (not with
+    `--no-history`). `root` is the first of the runs that this one goes on with ("": none): all
+    share one ceiling, and `is_inherited` is whether an earlier one's is in force. `patience` is how
+    many seconds the call may wait for money that other runs hold (0: it doesn't wait).
+    """
+
+    run: str
+    session: str
+    worker: str
+    provider: str
+    model: str
+    purpose: Purpose
+    price: Price
+    input_bound: int
+    wanted: int
+    ceilings: Mapping[Scope, int] = field(default_factory=dict)
+    typed: bool = False
+    share: int = 1
+    keep: bool = True
+    root: str = ""
+    is_inherited: bool = False
+    expected: int | None = None
+    thinking: int = 0
+    patience: float = 0.0
+
+    @property
+    def cap(self) -> int:
+        """The most tokens that are paid for: all that is wanted where that costs nothing."""
+        if self.expected is None or self.price.is_free:
+            return self.wanted
+        return min(self.wanted, max(USEFUL_TOKENS, self.expected) + self.thinking)
+
+    @property
+    def least(self) -> int:
+        """The fewest tokens that make a useful answer: thoughts alone make none."""
+        return min(self.cap, USEFUL_TOKENS + self.thinking)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Money set aside for one call, whose answer may have `cap` tokens."""
+
+    call: str
+    cap: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How one scope stands. `ceiling` None sets no limit, and `left` is None then.
+
+    `variable` is the environment's that sets the ceiling, so that nothing else can raise it, or "".
+    """
+
+    scope: Scope
+    ceiling: int | None
+    settled: int = 0
+    held: int = 0
+    unconfirmed: int = 0
+    variable: str = ""
+
+    @property
+    def used(self) -> int:
+        """Everything that counts against the ceiling."""
+        return self.settled + self.held + self.unconfirmed
+
+    @property
+    def left(self) -> int | None:
+        """What may still be held, never below 0."""
+        return None if self.ceiling is None else max(0, self.ceiling - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How money stands: session (if one was asked for), day and month; `frozen` says why, or "".
+
+    `allowed` is whether any of session, day and month has a ceiling above zero.
+    """
+
+    rooms: tuple[Room, ...]
+    frozen: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the cloud is on at all."""
+        return any(r.ceiling for r in self.rooms if r.scope is not Scope.RUN)
+
+    @property
+    def tightest(self) -> Room | None:
+        """The scope with the least left."""
+        limited = [room for room in self.rooms if room.left is not None]
+        return min(limited, key=lambda room: room.left or 0, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One call as the ledger keeps it: `held` before it, `charged` once it ended; `source` is where
+    its price comes from.
+    """
+
+    call: str
+    at: float
+    run: str
+    session: str
+    worker: str
+    provider: str
+    model: str
+    purpose: Purpose
+    status: Status
+    held: int
+    charged: int
+    tokens_in: int
+    tokens_out: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """One request that left: exactly these bytes, keys removed, to this address.
+
+    `body` None was removed with its conversation (or never kept); size and hash stay.
+    """
+
+    key: int
+    at: float
+    call: str
+    run: str
+    worker: str
+    destination: str
+    size: int
+    sha256: str
+    held: int
+    charged: int
+    status: Status
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What calls came to, of one day, worker or purpose (`name`).
+
+    `charged` includes what is `unconfirmed`. Calls that were void are left out.
+    """
+
+    name: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    charged: int
+    unconfirmed: int

@@ -1,0 +1,377 @@
+"""What workers are given and what they give back, and what a conversation is made of."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import zip_longest
+
+from baton.core.labels import Label
+from baton.core.prices import FREE, Price
+from baton.core.sanitiser import one_line
+
+
+class Role(StrEnum):
+    """Who speaks, in the field's standard terms."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class Purpose(StrEnum):
+    """Why a worker was called."""
+
+    ANSWER = "answer"
+    PLAN = "plan"
+    STEP = "step"
+    VERIFY = "verify"
+    TITLE = "title"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as a worker sees it."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of a text, twice: as GBNF for llama.cpp and as JSON Schema (its JSON) for others.
+
+    A local worker can't write anything else. One elsewhere is asked for it, where its provider
+    knows how; what comes must be read with care.
+    """
+
+    grammar: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One use of one worker. `max_tokens` None means as many as the worker's card allows.
+
+    `label` is the strictest of everything in the messages: without one they stay on this machine.
+    `call` is the id under which the ledger knows this use, once money is held for it. `shape` is
+    what the text must look like. `expected_tokens` is the 99th percentile of its length, None where
+    nothing is known of it.
+    """
+
+    messages: tuple[Message, ...]
+    purpose: Purpose = Purpose.ANSWER
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    label: Label = Label.LOCAL
+    call: str = ""
+    shape: Shape | None = None
+    expected_tokens: int | None = None
+
+
+# What a worker yields, in order: any Loading, Reading and Sent, then any Thinking, then Text and
+# Writing, then Usage.
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Other runs hold the money that the call needs: it waits for them, and comes first of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """The worker is being loaded; `fraction` from 0 to 1."""
+
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The worker has read `done` of the `total` prompt tokens that it didn't know yet."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The worker writes thoughts, which are no part of its answer: so many tokens since the last.
+
+    Comes now and then, with how fast it writes them.
+    """
+
+    tokens: int
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How fast the worker writes; comes between pieces of text, not with each."""
+
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The worker failed before its first word and is tried again in `delay` seconds."""
+
+    reason: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The request leaves this machine now, if this is taken: so many bytes to that host.
+
+    Yielded after the egress log has them and before the first of them is sent.
+    """
+
+    destination: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """The provider refused the request in a way that costs nothing; an error follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the answer, standing for `tokens` tokens."""
+
+    text: str
+    tokens: int = 1
+
+
+class Finish(StrEnum):
+    """Why an answer ended: of itself, at its cap, or otherwise than it should."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    FILTER = "filter"  # the provider's content filter ended it
+    TOOL = "tool"  # with the call of a tool, and none was offered
+    EMPTY = "empty"  # of itself, without a word
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The genuine end of an answer, as the worker counted it.
+
+    Tokens: `tokens_in` is the whole prompt, `cached` the part of it reused from the turn before,
+    `cache_written` the part of it that a provider charges for keeping, `context` the size of the
+    worker's context. `reported` is a cost in nano-dollars that the provider itself named.
+    `confidence` is the mean log-probability of the tokens that were written, where that is known,
+    and `lines`, of a plan, that of each line's. Without `is_confirmed` the worker gave no plausible
+    count, and these are the most it can be.
+    """
+
+    tokens_in: int
+    tokens_out: int
+    finish: Finish
+    cached: int = 0
+    context: int = 0
+    cache_written: int = 0
+    reported: int | None = None
+    confidence: float | None = None
+    is_confirmed: bool = True
+    lines: tuple[float, ...] = ()
+
+
+Chunk = Queued | Loading | Reading | Retrying | Sent | Declined | Thinking | Text | Writing | Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What is known of a worker: enough to choose it, and to tell a person what it is.
+
+    `context` and `max_output` are in tokens, `size` in bytes (0 where unknown). `note` is an honest
+    sentence for people; `hardware` says where it runs once that is known ("CPU only",
+    "24/32 layers on GPU"); `system` is what it is told where a conversation has no text of its own.
+    `price` None is an unknown price, which is never zero. `provider` and `model` are what a person
+    would look for on a bill; `remote` is whether using it connects to anything but this machine.
+    `slots` is how many requests it takes at once. `skills` says how difficult a task of each kind
+    may be, from 1 to 5, as the person set it, `published` as was published of its model; kinds that
+    are in neither are judged by its size. `thinking` is how many tokens a worker elsewhere may
+    think besides what it writes, until its own calls say how many (0: it doesn't think). `address`
+    is where its bytes go, and through which proxy, as in the egress log ("" where none leave).
+    """
+
+    id: str
+    kind: str
+    name: str
+    privacy: Label = Label.LOCAL
+    context: int = 0
+    max_output: int = 4096
+    size: int = 0
+    parameters: int = 0
+    licence: str = ""
+    note: str = ""
+    hardware: str = ""
+    system: str = "You are a helpful assistant."
+    price: Price | None = FREE
+    provider: str = ""
+    model: str = ""
+    remote: bool = False
+    slots: int = 1
+    skills: Mapping[str, float] = field(default_factory=dict, hash=False)
+    published: Mapping[str, float] = field(default_factory=dict, hash=False)
+    thinking: int = 0
+    address: str = ""
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether it computes instead of writing: it can't be talked to."""
+        return self.kind == "tool"
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is reached through the gateway, and so is in the ledger and the egress log."""
+        return self.kind in ("cloud", "server") or self.remote or self.privacy is not Label.LOCAL
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file's text that goes along with a prompt. `size` is the file's, in bytes."""
+
+    name: str
+    text: str
+    size: int
+    label: Label = Label.CLOUD
+
+
+def named_apart(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    """Return files so that no two share a name: steps of a plan see files by their names."""
+    named: dict[str, Attachment] = {}
+    for file in files:
+        name, count = file.name, 1
+        while name in named:
+            count += 1
+            name = f"{file.name} ({count})"
+        named[name] = replace(file, name=name)
+    return tuple(named.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a person asked. A `system` text replaces the worker's own for this conversation."""
+
+    text: str
+    files: tuple[Attachment, ...] = ()
+    system: str | None = None
+
+
+class TurnStatus(StrEnum):
+    """How a turn stands. Everything but `done` is shown to the person."""
+
+    STREAMING = "streaming"
+    DONE = "done"
+    CUT = "cut"  # reached its length cap
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    LOST = "lost"  # Baton was killed while it was being written
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One node of a conversation's tree: what was typed, or one answer to it.
+
+    `parent` is the turn before it (None for a first prompt), so an edited prompt and a regenerated
+    answer are siblings of what they replace. `created` is in seconds since the epoch, UTC.
+    """
+
+    id: str
+    conversation: str
+    parent: str | None
+    role: Role
+    text: str
+    status: TurnStatus
+    label: Label
+    created: float
+    worker: str = ""
+    run: str | None = None
+    files: tuple[Attachment, ...] = field(default=())
+
+
+def with_files(text: str, files: Sequence[Attachment]) -> str:
+    """Return the text a worker reads for a prompt with files: each file named and fenced first."""
+    if not files:
+        return text
+    blocks = [f"File {one_line(file.name)}:\n{fenced(file.text)}" for file in files]
+    return "\n\n".join([*blocks, text]) if text else "\n\n".join(blocks)
+
+
+def fenced(text: str) -> str:
+    """Put a text between fences that it can't close itself."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def about_tokens(text: str) -> int:
+    """Guess how many tokens a text has, without a tokenizer: for showing sizes before sending."""
+    return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def input_bound(messages: Sequence[Message], shape: Shape | None = None) -> int:
+    """Return a number of tokens that these messages can't exceed at any provider.
+
+    The margin is for what templates put around each message, and for what some providers put before
+    the first: xAI counts some 680 tokens of its own with each prompt for Grok 4. A schema counts
+    twice: litellm puts into words for Anthropic what that doesn't understand of it.
+    """
+    said = sum(text_bound(message.text) for message in messages)
+    form = 2 * text_bound(shape.schema) if shape is not None else 0
+    return said + form + 32 * len(messages) + 1024
+
+
+def text_bound(text: str) -> int:
+    """Return a number of tokens that a text can't exceed.
+
+    No tokenizer makes more tokens than there are bytes of UTF-8. But some (Anthropic's) write the
+    text in another form first, in which one character may become many.
+    """
+    if text.isascii():
+        return len(text)
+    forms = (text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFKC")))
+    return max(len(form.encode("utf-8", "replace")) for form in forms)
+
+
+def keep_latest(turns: Sequence[Turn], tokens: int) -> int:
+    """Return how many of the oldest turns to leave out so that about `tokens` tokens remain.
+
+    Prompts and their answers leave together, and the newest prompt always stays.
+    """
+    sizes = [about_tokens(with_files(turn.text, turn.files)) for turn in turns]
+    starts = [i for i, turn in enumerate(turns) if turn.role is Role.USER]
+    for start in starts[1:-1]:
+        if sum(sizes[start:]) <= tokens:
+            return start
+    return starts[-1] if starts else 0
+
+
+def conversation(system: str, turns: Sequence[Turn], *, ended: bool = False) -> tuple[Message, ...]:
+    """Return what a worker is shown of a conversation, oldest first.
+
+    A prompt whose answer never got a word leaves together with it, so that roles alternate, as
+    chat templates demand; with `ended`, a last prompt without an answer does too.
+    """
+    shown: list[Message] = [Message(Role.SYSTEM, system)] if system else []
+    for turn, after in zip_longest(turns, turns[1:]):
+        unanswered = ended if after is None else after.role is Role.ASSISTANT and not after.text
+        if turn.role is Role.USER and not unanswered:
+            shown.append(Message(Role.USER, with_files(turn.text, turn.files)))
+        elif turn.role is Role.ASSISTANT and turn.text:
+            shown.append(Message(Role.ASSISTANT, turn.text))
+    return tuple(shown)
+
+
+def title_of(text: str, limit: int = 48) -> str:
+    """Name a conversation by the first words of its first prompt, cut at a word's end."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line or "Untitled"
+    return line[: limit - 1].rsplit(" ", 1)[0].rstrip(",;:.") + "…"

@@ -1,0 +1,1 @@
+"""Plans: their steps, who does them, how they are drawn and checked."""

@@ -1,0 +1,141 @@
+"""How difficult a task may be for a worker, as far as it can be told from its card."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.model_names import read
+
+_BY_SIZE = (
+    (0.135, 1.0),
+    (0.5, 1.4),
+    (1.0, 1.7),
+    (3.0, 2.3),
+    (8.0, 3.0),
+    (14.0, 3.4),
+    (30.0, 4.0),
+    (70.0, 4.3),
+    (400.0, 4.7),
+)
+"""Billions of parameters, and the difficulty that a model of that size masters four times in five.
+
+A prior, no measurement. Taking GSM8K for maths of difficulty 2 to 3 and MATH level 5 for 5, it is
+near what models of 2024 scored in ZeroEval (GSM8K: 2B .53, 8B .77 to .83, 27B .89, 70B .93; MATH
+level 5: 2B .05, 8B .08 to .21, 32B .60, 70B .43). Models of one size differ by more than the rows
+do, so `skills` in the settings replaces it.
+"""
+
+_LEAN = {
+    # Small models fall behind most where many steps must all be right, least where the text is
+    # already there.
+    "math": -0.3,
+    "calculation": -0.6,
+    "code": -0.2,
+    "knowledge": -0.2,
+    "reasoning": -0.3,
+    "planning": -0.3,
+    "rewriting": 0.4,
+    "summary": 0.4,
+    "extraction": 0.4,
+    "chat": 0.4,
+}
+"""What a kind of task adds to that, for models below the frontier."""
+
+_BY_PRICE = ((0.7, 3.6), (3.0, 4.1), (math.inf, 4.6))
+"""Dollars per million tokens of answer up to which a cloud model of unknown size is that good."""
+
+_UNKNOWN = {Label.LOCAL: 2.3, Label.LAN: 3.0, Label.CLOUD: 4.1}
+"""Models of which nothing is known, by where they are."""
+
+_FRONTIER = 4.0
+
+_STEEP, _EASE = 1.7, 1.4
+"""How fast the chance falls with difficulty, and its odds where skill and difficulty are equal."""
+
+_ORDINARY = {"math": 3, "code": 3, "reasoning": 3, "planning": 3, "chat": 1}
+
+_BYTES = 0.65
+"""Bytes of file per parameter, as most GGUF files are quantised."""
+
+_TOOLS = {
+    "calculator": frozenset({"calculation"}),
+    "units": frozenset({"calculation"}),
+    "clock": frozenset({"calculation"}),
+    "python": frozenset({"calculation", "code"}),
+}
+
+
+def skill(card: Card, kind: str) -> float:
+    """Return the difficulty, 1 to 5, up to which a worker does tasks of a kind well."""
+    if card.is_tool:
+        return 5.0 if tool_for(card, kind) else 1.0
+    for known in (card.skills, card.published):
+        if kind in known:
+            return min(5.0, max(1.0, known[kind]))
+    return _leaning(_general(card), kind)
+
+
+def skill_by_size(size: float, kind: str) -> float:
+    """Return the same for a model of which only its billions of parameters are known."""
+    return _leaning(_between(size), kind)
+
+
+def _leaning(base: float, kind: str) -> float:
+    lean = _LEAN.get(kind, 0.0) if base < _FRONTIER else 0.0
+    return min(5.0, max(1.0, base + lean))
+
+
+def chance_at(level: float, difficulty: float) -> float:
+    """Return how likely somebody of that level does a task of that difficulty well, 0 to 1."""
+    return 1 / (1 + math.exp(-(_STEEP * (level - difficulty) + _EASE)))
+
+
+def level_at(likely: float, difficulty: float) -> float:
+    """Return the level of somebody who does a task of that difficulty well so likely."""
+    likely = min(1 - 1e-6, max(1e-6, likely))
+    return difficulty + (math.log(likely / (1 - likely)) - _EASE) / _STEEP
+
+
+def ordinary(kind: str) -> int:
+    """Return how difficult an ordinary task of a kind is, from 1 to 5."""
+    return _ORDINARY.get(kind, 2)
+
+
+def tool_for(card: Card, kind: str) -> bool:
+    """Tell whether a tool is for tasks of a kind."""
+    return kind in _TOOLS.get(card.id, frozenset())
+
+
+def billions(card: Card) -> float:
+    """Return about how many billions of parameters a model has; 0 where nothing tells."""
+    if card.parameters:
+        return card.parameters / 1e9
+    for name in (card.model, card.id, card.name):
+        if size := read(name).billions:
+            return size
+    return card.size / _BYTES / 1e9 if card.kind == "local" else 0.0
+
+
+def _general(card: Card) -> float:
+    size = billions(card)
+    if size:
+        return _between(size)
+    if card.price is not None and not card.price.is_free:
+        dollars = card.price.dearest_output / 10**9
+        return next(value for most, value in _BY_PRICE if dollars <= most)
+    return _UNKNOWN[card.privacy]
+
+
+def _between(size: float) -> float:
+    """Read the table, on a logarithmic scale between its rows."""
+    first, last = _BY_SIZE[0], _BY_SIZE[-1]
+    if size <= first[0]:
+        return first[1]
+    for (low, below), (high, above) in pairwise(_BY_SIZE):
+        if size <= high:
+            part = math.log(size / low) / math.log(high / low)
+            return below + part * (above - below)
+    return last[1]

@@ -1,0 +1,146 @@
+"""Who speaks next, and as what: what a trained linear head sees, and what its scores come to.
+
+After TRINITY (arXiv 2512.04695): turn by turn a worker thinks ahead, works, or verifies what was
+written, until a verifier accepts. There the head has an output for each of seven models. Here
+everybody has other workers, so it is bilinear: the score of a worker in a role is s W w, with s
+what is known of the prompt and the turn, and w what is known of the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from baton.core.plan.plan import KINDS, Need
+
+MOST_TURNS = 5
+
+
+class TurnRole(IntEnum):
+    """What a worker does in a turn."""
+
+    THINKER = 0
+    WORKER = 1
+    VERIFIER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What happened so far: `turn` counts from 0, the other numbers are workers' places.
+
+    `thought`, `wrote` and `verified` say who did that last (None: nobody); `is_rejected` whether
+    the verifier found something wrong with what stands.
+    """
+
+    turn: int = 0
+    thought: int | None = None
+    wrote: int | None = None
+    verified: int | None = None
+    is_rejected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the head sees of a worker.
+
+    `chance` is how likely it does well what is needed, `skill` its level for that kind (0 to 5),
+    `dollars` what a turn costs about.
+    """
+
+    chance: float
+    skill: float
+    dollars: float
+    is_outside: bool = False
+    is_tool: bool = False
+
+
+POSITION_FIGURES = 9 + len(KINDS)
+WORKER_FIGURES = 10
+
+
+def position_figures(position: Position, need: Need) -> list[float]:
+    """Return what the head sees besides the prompt's meaning, POSITION_FIGURES numbers."""
+    turn = [float(position.turn == number) for number in range(MOST_TURNS)]
+    kind = [float(need.kind == name) for name in KINDS]
+    has_notes, has_draft = position.thought is not None, position.wrote is not None
+    last = [float(has_notes), float(has_draft), float(position.is_rejected)]
+    return [*turn, *last, need.difficulty / 5, *kind]
+
+
+def worker_figures(worker: Seen, place: int, position: Position) -> list[float]:
+    """Return what the head sees of a worker, WORKER_FIGURES numbers."""
+    return [
+        1.0,
+        worker.chance,
+        worker.skill / 5,
+        min(1.0, 50 * worker.dollars),
+        float(worker.dollars == 0),
+        float(worker.is_outside),
+        float(worker.is_tool),
+        float(place == position.thought),
+        float(place == position.wrote),
+        float(place == position.verified),
+    ]
+
+
+CHANCE, DOLLARS = 1, 3
+"""The places of a worker's chance and of its price among its figures."""
+DOLLARS_WEIGHT = 0.4
+"""What the figure of the price weighs against a chance: a dollar weighs 20, up to $0.02."""
+
+
+def scores_by_rule(workers: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return scores that let the worker with the highest chance less its price answer, once."""
+    silent = [-1.0] * len(workers)
+    works = [figures[CHANCE] - DOLLARS_WEIGHT * figures[DOLLARS] for figures in workers]
+    return [silent, works, silent]
+
+
+def is_allowed(role: TurnRole, place: int, position: Position, workers: Sequence[Seen]) -> bool:
+    """Tell whether a worker may take a role now.
+
+    Somebody thinks before anything is written, and once; nobody verifies what it wrote itself, or
+    what was verified already. A tool only works.
+    """
+    if role is TurnRole.WORKER:
+        return position.wrote is None or position.is_rejected
+    if workers[place].is_tool:
+        return False
+    if role is TurnRole.THINKER:
+        return position.thought is None and position.wrote is None
+    return position.wrote not in (None, place) and not position.is_rejected
+
+
+def best_move(
+    scores: Sequence[Sequence[float]], position: Position, workers: Sequence[Seen]
+) -> tuple[TurnRole, int] | None:
+    """Return the role and the worker with the highest score, None where what is written stands.
+
+    `scores` has a row for each role. In the last turn somebody can only work. What was written and
+    not rejected stands where nothing scores above 0.
+    """
+    moves = [
+        (scores[role][place], role, place)
+        for role in TurnRole
+        for place in range(len(workers))
+        if is_allowed(role, place, position, workers)
+        and (role is TurnRole.WORKER or position.turn < MOST_TURNS - 1)
+    ]
+    if position.turn >= MOST_TURNS or not moves:
+        return None
+    score, role, place = max(moves, key=lambda move: move[0])
+    is_written = position.wrote is not None and not position.is_rejected
+    return None if is_written and score <= 0 else (role, place)
+
+
+def after(position: Position, role: TurnRole, place: int, is_accepted: bool = True) -> Position:
+    """Return the position after a turn; `is_accepted` is the verdict of one that verified."""
+    turn = position.turn + 1
+    match role:
+        case TurnRole.THINKER:
+            return Position(turn, place, position.wrote, position.verified)
+        case TurnRole.WORKER:
+            return Position(turn, position.thought, place)
+        case TurnRole.VERIFIER:
+            return Position(turn, position.thought, position.wrote, place, not is_accepted)

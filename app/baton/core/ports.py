@@ -1,0 +1,527 @@
+"""The Protocols through which the engine meets the world."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from baton.core.errors import BudgetExceeded
+from baton.core.events import Checked, Event
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Policy, Scope, Standing
+from baton.core.messages import (
+    Card,
+    Chunk,
+    Message,
+    Prompt,
+    Purpose,
+    Request,
+    Shape,
+    Turn,
+    TurnStatus,
+)
+from baton.core.plan.plan import Material, Need, Outcome, Plan
+from baton.core.prices import Used
+from baton.core.redaction_types import Redacted
+from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.run.policy import ANYTHING, Limits
+
+
+class Worker(Protocol):
+    """Whatever can be given a subtask."""
+
+    @property
+    def card(self) -> Card:
+        """What is known of the worker right now."""
+        ...
+
+    def warm(self) -> None:
+        """Begin whatever takes long before a first word, and return at once. Never raises."""
+        ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Answer the request: progress and text as they come, then exactly one Usage.
+
+        Closing the generator (or cancelling its consumer) stops the work within 2 s. A worker
+        elsewhere yields Sent before each request it makes, and makes one at most. Raises
+        ModelFileError, SecretMissing, WorkerUnavailable, ContextTooLong (before any text) or
+        WorkerError.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of processes and memory. The worker may be used again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the tree of turns a prompt goes.
+
+    `conversation` None is a new one. `after` None is the conversation's newest turn, "" its very
+    beginning. With `again`, the id of a prompt, that prompt is answered once more.
+    """
+
+    conversation: str | None = None
+    after: str | None = None
+    again: str | None = None
+
+
+NEW = Place()
+"""A new conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the store recorded before anything was called: ids, and what the worker will see."""
+
+    run: str
+    conversation: str
+    prompt: str
+    answer: str
+    label: Label
+    system: str | None
+    turns: tuple[Turn, ...]
+    policy: Policy | None = None
+
+
+class Store(Protocol):
+    """Keeps what happened. Every method returns only when its change is on disk."""
+
+    async def begin(self, prompt: Prompt, place: Place, label: Label) -> Begun:
+        """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
+        ...
+
+    async def append(self, run: str, event: Event) -> None:
+        """Record one event of a run; a terminal one ends the run's row as well."""
+        ...
+
+    async def write(self, turn: str, text: str, status: TurnStatus, worker: str = "") -> None:
+        """Record an answer's text as far as it is."""
+        ...
+
+    async def trim(self, conversation: str, first: str) -> None:
+        """From now on send only the turns from `first` on; the earlier ones stay in history."""
+        ...
+
+    async def allow(self, conversation: str, policy: Policy | None) -> None:
+        """Record when a conversation may spend from now on (None: as the settings say)."""
+        ...
+
+
+class Ledger(Protocol):
+    """Keeps money under its ceilings, for every Baton on this machine at once.
+
+    Every method returns only when its change is on disk. Raises StoreError when that fails.
+    """
+
+    async def hold(self, bill: Bill) -> Hold:
+        """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
+        ...
+
+    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+        """Set money aside, or return the ticket with which the call waits for other runs' money.
+
+        Ask again with it, now and then, until the money is held or `leave_queue` is called. Raises
+        BudgetExceeded.
+        """
+        ...
+
+    async def leave_queue(self, ticket: int) -> None:
+        """Wait no more with a ticket."""
+        ...
+
+    async def quote(self, bill: Bill) -> Hold:
+        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded.
+
+        What other runs hold counts as there where the call may wait for it.
+        """
+        ...
+
+    async def settle(self, call: str, used: Used) -> int:
+        """Charge what the provider counted at a genuine end; return that cost.
+
+        More than was held is charged too, and freezes the cloud.
+        """
+        ...
+
+    async def leave(self, call: str, most: Used | None = None) -> int:
+        """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
+
+        More than was held freezes the cloud.
+        """
+        ...
+
+    async def void(self, call: str) -> None:
+        """Give back what was held: nothing was sent, or it was refused at no cost."""
+        ...
+
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
+        """Return how the scopes stand now, under this process's ceilings or newer ones.
+
+        `run` is the first of the runs that go on with each other, and share one ceiling.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a router says of a prompt, before anything is called.
+
+    `where` is local, plan or cloud, `why` a sentence for the person, `need` what the prompt asks
+    for. `tool` is the id of a tool that answers it alone, `template` the name of a workflow that
+    suits it; either may be "". `estimate` is what is expected of each model, where that was
+    predicted; `scores` are its figures for whoever wants to see them.
+    """
+
+    where: str
+    why: str
+    need: Need = field(default_factory=Need)
+    tool: str = ""
+    template: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    estimate: Estimate | None = None
+
+
+class Router(Protocol):
+    """Decides in a few milliseconds where a prompt goes; asks no language model. Never raises."""
+
+    def warm(self) -> None:
+        """Begin whatever takes long before a first route, and return at once."""
+        ...
+
+    async def route(self, material: Material, roster: Sequence[Card]) -> Route:
+        """Return the route of the newest prompt; the first card is the default worker's."""
+        ...
+
+    async def judge(
+        self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
+    ) -> Judgement:
+        """Return what is expected now that there are drafts, in the order of the drafts."""
+        ...
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how alike each two texts are in meaning, from 0 to 1."""
+        ...
+
+    async def score_turns(
+        self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return a row for each role of core.plan.turn_roles: a score for each worker in it.
+
+        `position` and `workers` are what that module's figures say of them.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of processes and memory. The router may be used again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Whether help is worth its price now: it is if its gain is above the `bar`; `why` says so."""
+
+    ok: bool
+    bar: float
+    why: str = ""
+
+
+class Pacer(Protocol):
+    """Spends what is allowed where it gains most, so that it lasts; the ceiling isn't its job."""
+
+    async def weigh(self, gain: float, cost: int, standing: Standing, session: str = "") -> Pace:
+        """Decide on a call that is expected to gain that much and to cost so many nano-dollars.
+
+        Every prompt that could be helped is weighed once, so that the pacer knows what is usual.
+        `session` is its conversation.
+        """
+        ...
+
+    async def extra(self, standing: Standing, session: str = "") -> float:
+        """Return how much more a call must gain now than if there were money for all."""
+        ...
+
+
+class Template(Protocol):
+    """A workflow drawn by hand."""
+
+    @property
+    def about(self) -> str:
+        """What it is for, in a sentence."""
+        ...
+
+    def plan(self, material: Material, roster: Sequence[Card], need: Need | None = None) -> Plan:
+        """Return its plan for a prompt that asks for `need`; steps' workers may be "".
+
+        Raises PlanError.
+        """
+        ...
+
+
+Templates = Callable[[], Mapping[str, Template]]
+"""Reads all templates, by name: only when one is wanted."""
+
+
+def no_templates() -> Mapping[str, Template]:
+    """There are none."""
+    return {}
+
+
+NO_PREFERENCES: Mapping[str, str] = {}
+"""The person has named nobody for any kind of task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a strategy knows before anything is called.
+
+    `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
+    ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: whoever
+    may not see it, or has no price, isn't there. `conductor` was named by the person to draw plans
+    (or ""; model_roles.RULE: no model may). `mode` is auto, local, mini or ultra, `limits` what
+    the person allows. `prefer` names the worker for tasks of a kind; `choice` says in a sentence
+    that `worker` answers for that reason (or "").
+    """
+
+    material: Material
+    worker: str
+    helper: str
+    roster: tuple[Card, ...]
+    route: Route
+    limits: Limits = ANYTHING
+    mode: str = "auto"
+    conductor: str = ""
+    templates: Templates = no_templates
+    prefer: Mapping[str, str] = field(default_factory=dict)
+    choice: str = ""
+
+    def card(self, worker: str) -> Card:
+        """Return the card of a worker in the roster. Raises LookupError."""
+        return {card.id: card for card in self.roster}[worker]
+
+
+@dataclass(frozen=True, slots=True)
+class Funds:
+    """What may still be spent: `left` in nano-dollars (None: no limit) of the scope with the least.
+
+    0 is left where the cloud is off. `extra` is how much more a call must gain now than if there
+    were money for all.
+    """
+
+    left: int | None
+    extra: float
+
+
+class PlanDesk(Protocol):
+    """What a conductor has at hand to draw a plan."""
+
+    @property
+    def situation(self) -> Situation:
+        """What was known before anything was called."""
+        ...
+
+    async def funds(self) -> Funds:
+        """Return what may be spent now."""
+        ...
+
+    async def ask(
+        self,
+        worker: str,
+        messages: Sequence[Message],
+        purpose: Purpose,
+        shape: Shape | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
+        """Return what a worker says apart from any step (a plan, a verdict).
+
+        Metered like every call; where it would leave this machine, the person is asked first.
+        Raises BudgetExceeded where that isn't allowed, and whatever the worker raises.
+        """
+        ...
+
+
+class Desk(PlanDesk, Protocol):
+    """What a strategy has at hand while a run is played."""
+
+    async def split(self) -> Plan | None:
+        """Return the trained conductor's plan for the prompt, None where it has no parts.
+
+        Raises BatonError where the conductor fails.
+        """
+        ...
+
+    async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
+        """Check a step's text by executing, parsing and recomputing what can be, and record it."""
+        ...
+
+    async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
+        """Return what is expected of the answers that some steps have written, in their order."""
+        ...
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how alike each two texts are in meaning, from 0 to 1."""
+        ...
+
+    async def score_turns(
+        self, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return a row for each role of core.plan.turn_roles: a score for each worker in it."""
+        ...
+
+    async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
+        """Tell whether asking a worker is worth its price for that gain, and record it.
+
+        A worker that is free is worth any gain above 0; where nothing may be spent, none is. Where
+        it is `plain` that what there is won't do, a person who is asked anyway decides, and hears
+        of it if less is left than it costs.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What shall be played next: a plan that begins with all the steps played so far.
+
+    Where it isn't `final`, the strategy may replace the answer later. The first proposal's `where`
+    (local, plan or cloud) and `why` tell the person the route; a later one's `why` tells what made
+    it necessary.
+    """
+
+    plan: Plan
+    where: str = "local"
+    why: str = ""
+    final: bool = True
+
+
+class Strategy(Protocol):
+    """Decides what is played: pure but for what it asks of the desk."""
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Return the first plan."""
+        ...
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Return a grown plan, or None when the plan's answer stands.
+
+        Called when every step that can be played is over, whether it went well or not.
+        """
+        ...
+
+
+class Conductor(Protocol):
+    """Draws plans."""
+
+    async def plan(self, desk: PlanDesk) -> Plan:
+        """Return a plan for the prompt; its steps' workers may be "". Raises PlanError."""
+        ...
+
+    async def review(self, desk: PlanDesk, outcome: Outcome) -> Plan | None:
+        """Return None to accept what came out, or a corrective plan.
+
+        Its steps are numbered on from the outcome's, which they may name. Raises PlanError.
+        """
+        ...
+
+
+class NoMoney:
+    """A ledger that lets nothing through: for whoever has no use for workers elsewhere."""
+
+    async def hold(self, bill: Bill) -> Hold:
+        """Refuse."""
+        raise BudgetExceeded("The cloud is off here, so nothing was sent.")
+
+    quote = hold
+
+    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+        """Refuse."""
+        return await self.hold(bill)
+
+    async def leave_queue(self, ticket: int) -> None:
+        """No call waits."""
+
+    async def settle(self, call: str, used: Used) -> int:
+        """There is no such call. Raises LookupError."""
+        raise LookupError(call)
+
+    async def leave(self, call: str, most: Used | None = None) -> int:
+        """There is no such call. Raises LookupError."""
+        raise LookupError(call)
+
+    async def void(self, call: str) -> None:
+        """There is no such call. Raises LookupError."""
+        raise LookupError(call)
+
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
+        """Nothing was ever spent, and nothing may be."""
+        return Standing(())
+
+
+NO_MONEY = NoMoney()
+
+
+class Redactor(Protocol):
+    """Finds what should not leave this machine."""
+
+    def redact(self, texts: Sequence[str]) -> Redacted:
+        """Return the texts with placeholders; the same thing always gets the same one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer a person may give."""
+
+    id: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What would leave this machine: shown to the person before it does.
+
+    `text` is exactly what would be sent, already redacted; `hidden` says what was taken out.
+    `most` is the most it can cost and `left` what the tightest `scope` has left, in nano-dollars.
+    `draft` is the local answer so far, `keep` what not sending it is called ("": as suits that).
+    """
+
+    card: Card
+    why: str
+    text: str
+    hidden: str
+    most: int
+    left: int | None
+    scope: str
+    draft: str = ""
+    keep: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something only the person can decide. `default` is the safe choice, taken without them.
+
+    It is about an `offer` to send something, or about a `plan` before anything of it is called:
+    `costs` is what each of its steps can cost at most, in nano-dollars (None: it has no price);
+    of a step that reads other results only about, since their length isn't known yet.
+    """
+
+    text: str
+    choices: tuple[Choice, ...]
+    default: str
+    offer: Offer | None = None
+    plan: Plan | None = None
+    costs: tuple[int | None, ...] = ()
+
+
+Ask = Callable[[Question], Awaitable[str]]
+"""How a front end puts a question to the person: returns the id of the choice."""
+
+
+async def take_default(question: Question) -> str:
+    """Answer for a person who isn't there."""
+    return question.default

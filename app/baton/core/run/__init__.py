@@ -1,0 +1,1 @@
+"""One run: from a prompt to its events."""

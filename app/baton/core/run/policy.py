@@ -1,0 +1,149 @@
+"""What may be done with a prompt, and what should be: pure rules, no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from baton.core.errors import BatonError, WorkerError
+from baton.core.hold_decision import unknown_price
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Card, Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the settings allow: ceilings in nano-dollars, when to ask, and where to connect.
+
+    `mode` "local" never goes elsewhere; `offline` connects to nothing but this machine. `patience`
+    is how many seconds a call waits for money that other runs hold.
+    """
+
+    ceilings: Mapping[Scope, int] = field(default_factory=dict)
+    policy: Policy = Policy.ASK
+    mode: str = "auto"
+    offline: bool = False
+    patience: float = 0.0
+
+
+NOTHING_SPENT = Terms()
+"""No ceiling is set, so nothing can be spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a person allows one prompt: where its text may go, how long the answer may get.
+
+    `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
+    `attended` is whether somebody is there to be asked, `keep` whether the history is kept; with
+    `alone` the worker gets no help. `strategy` decides what is played ("": the mode says). With
+    `preview` the person sees the plan before anything of it is called.
+    """
+
+    label: Label = Label.CLOUD
+    max_tokens: int | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    budget: int | None = None
+    attended: bool = True
+    keep: bool = True
+    alone: bool = False
+    strategy: str = ""
+    preview: bool = False
+
+
+ANYTHING = Limits()
+"""No limits but the worker's own."""
+
+
+def check(card: Card, label: Label, terms: Terms) -> None:
+    """Refuse a worker that may not see a text with this label, or may not be used at all.
+
+    Raises WorkerError, or BudgetExceeded for a worker without a price.
+    """
+    if not label.allows(card.privacy):
+        raise WorkerError(
+            f"This conversation is {label}, and {card.id} is a {card.privacy} worker.",
+            "Choose a local worker, or start a new conversation.",
+        )
+    if terms.offline and card.remote:
+        raise WorkerError(
+            f"Baton is offline, and {card.id} is not on this machine.",
+            "Choose a local worker, or leave offline.",
+        )
+    if terms.mode == "local" and card.privacy is not Label.LOCAL:
+        raise WorkerError(
+            f"The mode is local, and {card.id} is a {card.privacy} worker.",
+            "Choose a local worker, or another mode.",
+        )
+    if card.price is None:
+        raise unknown_price(card.id, card.model or card.id)
+
+
+def may_use(card: Card, label: Label, terms: Terms) -> bool:
+    """Tell whether `check` would let that worker see a text with this label."""
+    try:
+        check(card, label, terms)
+    except BatonError:
+        return False
+    return True
+
+
+def stronger(mine: Card, roster: Iterable[Card], label: Label, terms: Terms) -> Card | None:
+    """Return the worker to ask when this one's answer won't do, or None.
+
+    Those elsewhere come first, in the order in which the person listed them; then the largest here.
+    """
+    others = [card for card in roster if card.id != mine.id and may_use(card, label, terms)]
+    for card in others:
+        if card.is_outside and not mine.is_outside:
+            return card
+    here = [card for card in others if not card.is_outside and strength(card) > strength(mine)]
+    return max(here, key=strength, default=None) if not mine.is_outside else None
+
+
+def strength(card: Card) -> tuple[int, int]:
+    """Order the workers on this machine by what they can be expected to do."""
+    return card.parameters, card.size
+
+
+_SORRY = (
+    r"(?:(?:i'm|i am) (?:really |very |so )?sorry,? (?:but )?|sorry,? (?:but )?|unfortunately,? )?"
+)
+_MACHINE = r"(?:as an ai\b[^.]{0,60}?,? ?)?"
+_UNABLE = (
+    r"i (?:can't|cannot|can not|am (?:not able|unable) to|don't know|do not know|"
+    r"(?:don't|do not) have (?:access|enough|the ability))"
+)
+_REFUSAL = re.compile(_SORRY + _MACHINE + _UNABLE)
+_SHORT = 400
+"""A refusal is brief; a long text that begins like one goes on to answer."""
+
+
+def help_wanted(text: str, finish: Finish, limits: Limits) -> str:
+    """Say in a sentence why a local answer calls for a second look, or return "".
+
+    A cap that the person typed cuts an answer as they wish.
+    """
+    if not text.strip():
+        return "The local answer is empty."
+    if finish is Finish.LENGTH and limits.max_tokens is None:
+        return "The local answer was cut at its length cap."
+    return "The local worker would not or could not answer." if refuses(text) else ""
+
+
+def refuses(text: str) -> bool:
+    """Tell whether a text is no more than a refusal to answer."""
+    plain = " ".join(text.replace("\u2019", "'").lower().split()).replace("i'm ", "i am ")
+    return len(plain) <= _SHORT and _REFUSAL.match(plain) is not None
+
+
+def must_ask(policy: Policy, limits: Limits) -> bool | None:
+    """Tell whether a person must be asked before money is spent; None: it must not be spent."""
+    if policy is Policy.NEVER:
+        return None
+    if policy is Policy.BUDGET or limits.budget is not None:
+        return False
+    return True if limits.attended else None

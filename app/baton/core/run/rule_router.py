@@ -1,0 +1,310 @@
+"""Where a prompt goes, by a rule of its length and its words: no language model is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from baton.core.messages import Card, about_tokens
+from baton.core.plan.assignment import level
+from baton.core.plan.plan import KINDS, Material, Need
+from baton.core.plan.skill_estimates import ordinary
+from baton.core.plan.tool_routing import computes
+from baton.core.plan.turn_roles import scores_by_rule
+from baton.core.ports import Route
+from baton.core.routing_types import Draft, Estimate, Judgement
+from baton.core.strategies._draft_scoring import alike, expected, judged, seen
+
+_WORDS = {
+    "translation": r"translat|übersetz|tradui[rstz]|traduc[ei]|tradu[zç]|tradurre|翻译|翻譯|翻訳",
+    "summary": r"summary|summari[sz]|tl;?dr|key points|zusammenfass|fass\w* .{0,40}zusammen|"
+    r"résum|resum|riassum|摘要|总结|要約",
+    "extraction": r"extract|list (?:all|every) (?:the )?(?:names?|dates?|numbers?|emails?)|"
+    r"find all|pull out|extrahier|extrai|extrae|estrai|提取|抽出",
+    "rewriting": r"rewrite|rephrase|paraphrase|proofread|(?:fix|correct|check) (?:my|the|this) "
+    r"(?:grammar|spelling|text|english)|make (?:it|this) (?:shorter|longer|more)|shorten|polish|"
+    r"umschreib|formulier\w* .{0,40}um|korrigier|verbesser|reformul|corrige|reescrib|riscriv|改写",
+    "code": r"```|\bdef \w+\(|\bclass \w+|#include|\bimport \w+|\bselect .{1,80} from|python|"
+    r"javascript|typescript|\bjava\b|\brust\b|c\+\+|\bsql\b|\bregex|\bhtml\b|\bcss\b|\bbash\b|"
+    r"(?:shell|bash) script|(?:write|implement|fix|refactor|debug)\w* .{0,30}(?:function|program|"
+    r"script|class|code|bug|test|algorithm|parser|api)|unit tests?|"
+    r"stack ?trace|compil|quellcode|código|代码",
+    "planning": r"\bplan (?:a|an|my|the|for|out|three|\d)|itinerary|schedule|road ?map|step[- ]by"
+    r"[- ]step plan|reiseplan|planifi|organi[sz]e (?:a|my)|agenda|计划",
+    "math": r"prove|proof|integral|derivative|equation|solve for|theorem|probability|matrix|"
+    r"polynomial|\\frac|\\sum|\$[^$\n]{1,80}\$|how many|how much|percent|beweis|gleichung|"
+    r"wahrscheinlich|équation|ecuaci|equaz|方程|证明",
+    "reasoning": r"\bwhy\b|reason|puzzle|riddle|logic|compare|pros and cons|trade-?offs|argu|"
+    r"analy[sz]|evaluate|decide|should (?:i|we)|explain how|warum|wieso|vergleich|pourquoi|"
+    r"por qu[eé]|perch[eé]|为什么|なぜ",
+    "writing": r"write (?:a|an|me|the|some)|essay|poem|story|letter|e-?mail|blog|article|speech|"
+    r"slogan|tagline|schreib|gedicht|geschichte|brief|écri[st]|poème|lettre|escrib|poema|carta|"
+    r"scriv|写一|書いて",
+    "knowledge": r"\bwho (?:is|was|wrote|invented)|\bwhat (?:is|are|was|does)|"
+    r"\bwhen (?:did|was|is)|\bwhere|\bwhich|capital of|define|meaning of|explain|tell me about|"
+    r"\bwer\b|\bwas (?:ist|sind)|\bwann\b|\bwo\b|qui est|qu'est|quel|"
+    r"qu[eé] es|cu[aá]l|qui[eé]n|che cos|chi è|是什么|とは",
+}
+"""In the order in which they win where several are equally frequent."""
+
+_KINDS = {kind: re.compile(words, re.IGNORECASE) for kind, words in _WORDS.items()}
+
+_ORDER = r"translat|summari|rewrite|write|list|explain|compare|find|calculate|convert|create|check|"
+_ORDER += r"describe|give|make|put|turn|draft|extract|plan|review|suggest|übersetz|schreib|erklär|"
+_ORDER += r"fasse|erstelle|écris|traduis|explique|escribe|traduce|resume|explica"
+_THEN = re.compile(
+    rf"(?:\bthen\b|\bafter that\b|\bafterwards\b|\bfinally\b|\band also\b|\bdanach\b|\bund dann\b|"
+    rf"\bensuite\b|\bpuis\b|\bluego\b|\bdespués\b|[.;,]\s+(?:and\s+)?(?=(?:please )?(?:{_ORDER}))|"
+    rf"\band (?=(?:{_ORDER})))",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"^[^\S\n]*(?:\d{1,2}[.)]|[a-h][.)]|[-*•])\s+\S", re.MULTILINE)
+_HARD = re.compile(
+    r"prove|proof|rigorous|theorem|optimi[sz]|algorithm|complexity|concurren|distributed|"
+    r"architect|in[- ]depth|detailed|comprehensive|thorough|edge cases|production|legal|contract|"
+    r"diagnos|integral|differential|olympiad|derive|beweis|ausführlich|gründlich|démontr|"
+    r"détaillé|detallad|demuestra|证明",
+    re.IGNORECASE,
+)
+_EASY = re.compile(
+    r"^\s*(?:hi|hello|hey|thanks|thank you|ok(?:ay)?|yes|no|good (?:morning|evening)|hallo|"
+    r"guten (?:tag|morgen)|danke|bonjour|merci|hola|gracias|ciao|grazie|你好|谢谢|こんにちは)\b",
+    re.IGNORECASE,
+)
+
+_SHORT = 60
+
+_NUMBERS = re.compile(r"\d+")
+
+_GOOD, _MORE = 0.5, 0.2
+"""With less chance than this, a worker with that much more is worth a thought."""
+
+_SURE = 1.5
+"""A task kind is taken from the estimate where it is so many times as likely as the next one."""
+
+_NOVEL = 0.5
+"""Above this an estimate says less of a prompt than the rule does."""
+
+_NOUNS = {
+    "math": "a maths question",
+    "calculation": "a sum",
+    "code": "a programming task",
+    "knowledge": "a question of fact",
+    "reasoning": "a question to think through",
+    "writing": "something to write",
+    "rewriting": "a text to rework",
+    "summary": "a summary",
+    "extraction": "something to pick out of a text",
+    "translation": "a translation",
+    "planning": "something to plan",
+    "chat": "a plain message",
+}
+_GRADES = ("", "very easy", "easy", "of middling difficulty", "hard", "very hard")
+
+
+class RuleRouter:
+    """Routes by a rule. Other languages than English are known by their commonest words only."""
+
+    def warm(self) -> None:
+        """A rule is always ready."""
+
+    async def route(self, material: Material, roster: Sequence[Card]) -> Route:
+        """Return the route of the newest prompt."""
+        return tool_alone(material, roster) or routed(material, roster)
+
+    async def judge(
+        self, material: Material, route: Route, roster: Sequence[Card], drafts: Sequence[Draft]
+    ) -> Judgement:
+        """Return what is expected of the drafts by their agreement, their end and their checks."""
+        return judged(route, roster, drafts)
+
+    async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return how many words each two texts share."""
+        return alike(texts)
+
+    async def score_turns(
+        self, text: str, position: Sequence[float], workers: Sequence[Sequence[float]]
+    ) -> Sequence[Sequence[float]]:
+        """Return scores by which whoever likely does it well works, and nobody else speaks."""
+        return scores_by_rule(workers)
+
+    async def aclose(self) -> None:
+        """A rule holds nothing."""
+
+
+def tool_alone(material: Material, roster: Sequence[Card]) -> Route | None:
+    """Return the route to the tool in the roster that answers this prompt alone, or None."""
+    if material.turns[-1].files:
+        return None
+    there = [card.id for card in roster if card.is_tool]
+    tool = next((tool for tool in there if computes(tool, material.prompt)), "")
+    if not tool:
+        return None
+    return Route(
+        "local",
+        f"This is a plain sum, conversion or time, which the {tool} tool computes exactly.",
+        Need("calculation", 1),
+        tool=tool,
+        scores={"difficulty": 1.0, "parts": 1.0},
+    )
+
+
+def text_need(text: str) -> Need:
+    """Return what a text asks of a worker, by the rule."""
+    kind = _kind(text, False)
+    return Need(kind, _difficulty(text, len(text), kind, _parts(text)))
+
+
+def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None = None) -> Route:
+    """Return the route to models: by the rule, as far as no estimate says it better.
+
+    Where a prompt is like nothing that the estimate knows, only its task kind is taken from that;
+    of a greeting not even that, for which nobody needs help whatever was measured of workers.
+    """
+    text = seen(material.prompt)
+    known = estimate if estimate is not None and estimate.novelty <= _NOVEL else None
+    if known is None and _is_greeting(text):
+        estimate = None
+    parts = _parts(text)
+    kind = _kind(text, bool(material.files))
+    if estimate is not None:
+        kind = _likeliest(estimate, kind)
+    difficulty = _difficulty(text, len(material.prompt), kind, parts)
+    if known is not None:
+        difficulty = _as_expected(known, roster, kind, difficulty)
+    need = Need(kind, difficulty)
+    template = _template(material, roster, need, parts)
+    route = Route("local", "", need, template=template, estimate=known)
+    likely = expected(roster[0], route) if roster else 0.0
+    where, why = _where(route, parts, likely, roster)
+    scores = {"difficulty": float(difficulty), "parts": float(parts)}
+    if known is None:
+        scores["chance"] = likely
+    if estimate is not None:
+        scores |= figures(estimate, roster)
+    return replace(route, where=where, why=why, scores=scores, estimate=estimate)
+
+
+def figures(estimate: Estimate, roster: Sequence[Card]) -> dict[str, float]:
+    """Return what is told of an estimate: the first worker's, and the most another one gains."""
+    mine = roster[0].id if roster else ""
+    gains = [gain for worker, gain in estimate.gain.items() if worker != mine]
+    return {
+        "quality": estimate.quality.get(mine, 0.0),
+        "gain": max(gains, default=0.0),
+        "novelty": estimate.novelty,
+        "tokens": float(estimate.tokens),
+        "tokens_p99": float(estimate.tokens_p99),
+    }
+
+
+def _likeliest(estimate: Estimate, ruled: str) -> str:
+    """Return the task kind that is much likelier than any other, else the rule's."""
+    kinds = sorted(KINDS, key=lambda kind: -estimate.kinds.get(kind, 0.0))
+    first, second = (estimate.kinds.get(kind, 0.0) for kind in kinds[:2])
+    return kinds[0] if first > _SURE * second else ruled
+
+
+def _as_expected(estimate: Estimate, roster: Sequence[Card], kind: str, ruled: int) -> int:
+    """Return a difficulty a step nearer to where workers of their skill do as is expected of them.
+
+    No more than a step: skills and chances are rough, and far apart they would say anything.
+    """
+    cards = [card for card in roster if card.id in estimate.quality and not card.is_tool]
+    cards = [card for card in cards if not card.is_outside] or cards
+    if not cards:
+        return ruled
+    found = sum(level(card, kind, estimate.quality[card.id]) for card in cards) / len(cards)
+    step = max(-1.0, min(1.0, found - ruled))
+    return max(1, min(5, round(ruled + (1 - estimate.novelty) * step)))
+
+
+def _is_greeting(text: str) -> bool:
+    return len(text) < _SHORT and _EASY.match(text) is not None
+
+
+def _kind(text: str, with_files: bool) -> str:
+    """Return the task kind whose words come first and most often."""
+    if _is_greeting(text):
+        return "chat"
+    best, most = "", 0.0
+    for kind, words in _KINDS.items():
+        found = [match.start() for match in words.finditer(text)]
+        # What is asked for usually stands at the beginning, before the text that it is about.
+        score = min(3, len(found)) + (2.0 if found and found[0] < 40 else 0.0)
+        if score > most:
+            best, most = kind, score
+    if best == "math" and not any(c.isdigit() for c in text) and most <= 1:
+        return "knowledge"
+    if not best and "?" in text:
+        return "math" if len(_NUMBERS.findall(text)) > 1 else "knowledge"
+    return best or ("extraction" if with_files else "chat")
+
+
+def _parts(text: str) -> int:
+    """Return how many things are asked for, 1 to 9."""
+    items = len(_ITEM.findall(text))
+    questions = text.count("?") + text.count("\uff1f")
+    orders = 1 + len(_THEN.findall(text[:1500]))
+    return max(1, min(9, max(items if questions > 1 or orders > 2 else 0, questions, orders)))
+
+
+def _difficulty(text: str, length: int, kind: str, parts: int) -> int:
+    hard = len({match.lower() for match in _HARD.findall(text)})
+    value = ordinary(kind) + min(2, hard) + (parts > 2) + (length > 1200)
+    short = len(text) < _SHORT and not hard
+    return max(1, min(5, value - (short and kind not in ("math", "code"))))
+
+
+def _template(material: Material, roster: Sequence[Card], need: Need, parts: int) -> str:
+    """Return the workflow that suits a prompt, or ""."""
+    if _too_long(material, roster):
+        return "read-long-document"
+    if need.kind == "code":
+        return "plan-code-test" if need.difficulty >= 4 else ""
+    if parts >= 3:
+        return "split-merge"
+    return "draft-verify-revise" if need.difficulty >= 4 else ""
+
+
+def _too_long(material: Material, roster: Sequence[Card]) -> bool:
+    """Tell whether the files are more than the first worker can hold beside the question."""
+    files = {file.name: file for turn in material.turns for file in turn.files}
+    if not files or not roster or not roster[0].context:
+        return False
+    room = roster[0].context - min(1024, roster[0].context // 4) - about_tokens(material.prompt)
+    return sum(about_tokens(file.text) for file in files.values()) > max(0, room)
+
+
+def _where(route: Route, parts: int, likely: float, roster: Sequence[Card]) -> tuple[str, str]:
+    """Return where a prompt goes, and why in a sentence."""
+    need, template = route.need, route.template
+    grade = f"This looks like {_NOUNS[need.kind]}, {_GRADES[need.difficulty]}"
+    if template == "read-long-document":
+        return "plan", "The files are longer than your worker can read at once, so it reads pieces."
+    if template == "split-merge":
+        return "plan", f"You ask for {parts} things, so they are done one by one."
+    if template:
+        return "plan", f"{grade}, so the first answer is checked before you get it."
+    if parts > 1 and need.difficulty > 2:
+        return "plan", f"You ask for {parts} things, and the later ones build on the first."
+    others = [card for card in roster[1:] if card.is_outside]
+    if likely < _GOOD and any(_gain(card, route, likely) > _MORE for card in others):
+        return "cloud", f"{grade}, and your local worker {_poor(route, likely)}."
+    if roster and not roster[0].is_outside:
+        return "local", f"{grade}, which can stay on this machine."
+    return "local", f"{grade}, so one worker is enough."
+
+
+def _gain(card: Card, route: Route, likely: float) -> float:
+    """Return how much likelier a worker answers well than the first one."""
+    if route.estimate is not None and card.id in route.estimate.gain:
+        return route.estimate.gain[card.id]
+    return expected(card, route) - likely
+
+
+def _poor(route: Route, likely: float) -> str:
+    if route.estimate is None:
+        return "is not strong at those"
+    return f"gets about {max(1, round(10 * likely))} in 10 of those right"

@@ -1,0 +1,1 @@
+"""What help is worth, and how fast money may be spent."""

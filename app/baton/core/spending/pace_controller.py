@@ -1,0 +1,286 @@
+"""Spends what is allowed where it gains most, so that it lasts and isn't hoarded.
+
+A running quantile of what help was worth lately says how good it must be for the money to last; a
+bucket, which fills as prompts come, corrects that: whoever spent more than was planned by now must
+gain more, and the other way round. The ceiling itself is the ledger's job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+from baton.core.errors import BatonError
+from baton.core.history_types import Weighing
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.money import NANO, show_usd
+from baton.core.ports import Pace
+from baton.core.spending.usage_rate import Rhythm
+
+_HALF = 60.0
+"""So many prompts later, one counts half in what is usual: a new domain is learned in tens."""
+
+_REMEMBERED = 240
+_DRY = 1.0
+"""The bar that no gain is above."""
+
+_SLACK = 5.0
+"""Calls by which spending may be ahead of its plan."""
+
+_WIDE = 0.15
+"""The share of a plan by which spending may be ahead of it."""
+
+_BLUR = 1e-9
+"""What is nearer to the bar than that is on it."""
+
+_HALF_OF_THEM = 0.5
+"""Those that are exactly on the bar are bought while there is money for so many of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What may be spent for each prompt, and how full the bucket is.
+
+    `fill` is 1 where as much was spent as planned, 0 where nothing may be spent for now.
+    """
+
+    rate: float
+    fill: float
+
+
+class Controller:
+    """Learns what help is usually worth, and says what it must be worth to be bought.
+
+    `worth` is whatever is to be had for a unit of cost; costs are in any unit. A pure function of
+    what was added.
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED)
+
+    @property
+    def typical(self) -> float:
+        """What a call costs in the mean."""
+        return sum(cost for _, cost in self._seen) / len(self._seen) if self._seen else 0.0
+
+    def add(self, worth: float, cost: float) -> None:
+        """Learn of one more prompt, whether it was helped or not."""
+        self._seen.append((worth, cost))
+
+    def bar(self, flow: Flow, prior: Sequence[tuple[float, float]] = ()) -> float:
+        """Return the worth that must be surpassed now.
+
+        `prior` is (worth, cost) of what is expected before anything was seen; it yields as prompts
+        come.
+        """
+        if flow.fill < 0:
+            return math.inf
+        # A full bucket empties quickly, so that little is left over; an empty one fills slowly.
+        spend = flow.rate * (math.sqrt(flow.fill) if flow.fill <= 1 else flow.fill**2)
+        worth, part = self._last(spend, prior)
+        blur = _BLUR * abs(worth) if math.isfinite(worth) else 0.0
+        return worth - blur if part >= _HALF_OF_THEM else worth + blur
+
+    def _last(self, spend: float, prior: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        """Return the worth of the last that is bought, the best first, for so much a prompt.
+
+        And which part of those that are exactly as worthy there is money for.
+        """
+        fading = 0.5 ** (1 / _HALF)
+        count = len(self._seen)
+        weighted = [
+            (worth, cost * fading ** (count - place), fading ** (count - place))
+            for place, (worth, cost) in enumerate(self._seen, start=1)
+        ]
+        early = 0.5 ** (1 + count / 15)
+        weighted += [(worth, cost * early, early) for worth, cost in prior]
+        left = spend * sum(weight for _, _, weight in weighted)
+        for worth, alike in groupby(sorted(weighted, reverse=True), key=itemgetter(0)):
+            price = sum(cost for _, cost, _ in alike)
+            if left < price:
+                return worth, left / price
+            left -= price
+        return -math.inf, 1.0
+
+
+def share_controller(share: float) -> Callable[[float], bool]:
+    """Return what decides on one score after the other, so that never more than a share is sent.
+
+    Nothing needs to be known of the scores but that a higher one is better to send.
+    """
+    controller = Controller()
+    seen = sent = 0
+
+    def decide(score: float) -> bool:
+        nonlocal seen, sent
+        seen += 1
+        score = -math.inf if math.isnan(score) else score
+        room = share * seen - sent - 1
+        ok = score > controller.bar(Flow(share, room / _SLACK))
+        controller.add(score, 1.0)
+        sent += ok
+        return ok
+
+    return decide
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a setting asks for: the part of what is allowed that is planned to be used, the least
+    gain that is paid for, and what a dollar must gain.
+    """
+
+    use: float
+    least: float
+    dollar: float
+
+    def floor(self, cost: int) -> float:
+        """Return what help at that price must gain, however much money there is."""
+        return max(self.least, self.dollar * cost / NANO)
+
+
+RULES = {
+    Thrift.FRUGAL: Rule(0.6, 0.15, 6.0),
+    Thrift.BALANCED: Rule(0.9, 0.05, 3.0),
+    Thrift.BEST: Rule(1.0, 0.0, 1.0),
+}
+
+_EXPECTED = tuple(step / 20 for step in range(1, 13))
+"""Gains as they may come, before any was weighed: evenly from .05 to .60."""
+
+Memory = Callable[[], Awaitable[Sequence[Weighing]]]
+"""Reads what was weighed in the last weeks, oldest first."""
+
+
+class Pacing:
+    """Paces a person's spending (core.ports.Pacer); `thrift` may be changed at any time.
+
+    `memory` is read once, before the first prompt is weighed; without it nothing is known of
+    earlier ones.
+    """
+
+    def __init__(
+        self,
+        thrift: Thrift = Thrift.BALANCED,
+        memory: Memory | None = None,
+        *,
+        rhythm: Rhythm | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.thrift = thrift
+        self._memory = memory
+        self._rhythm = rhythm or Rhythm()
+        self._clock = clock
+        self._controller = Controller()
+        self._bought: deque[Weighing] = deque(maxlen=5000)
+        self._loading = asyncio.Lock()
+
+    async def weigh(self, gain: float, cost: int, standing: Standing, session: str = "") -> Pace:
+        """Decide on a call that is expected to gain that much and to cost so many nano-dollars."""
+        await self._remember()
+        gain, cost = sound(gain), max(0, cost)
+        bar, why = self._bar(cost, standing, session)
+        likely = f"Likely {100 * gain:.0f} % better" if gain >= 0.005 else "Hardly likely better"
+        pace = Pace(gain > bar, bar, f"{likely} for {show_usd(cost)}{why}.")
+        self._note(Weighing(self._clock(), session, gain, cost, pace.ok))
+        return pace
+
+    async def extra(self, standing: Standing, session: str = "") -> float:
+        """Return how much more a call must gain now than if there were money for all."""
+        await self._remember()
+        cost = int(self._controller.typical)
+        bar, _ = self._bar(cost, standing, session)
+        return max(0.0, bar - RULES[self.thrift].floor(cost))
+
+    async def _remember(self) -> None:
+        async with self._loading:
+            if self._memory is None:
+                return
+            try:
+                past = await self._memory()
+            except BatonError:  # what can't be read is no reason to answer nothing
+                past = ()
+            self._memory = None  # only now: a prompt may be stopped while it reads
+            for one in past:
+                self._note(replace(one, gain=sound(one.gain), cost=max(0, one.cost)))
+
+    def _note(self, one: Weighing) -> None:
+        self._rhythm.add(one.at, one.conversation)
+        if one.cost:
+            self._controller.add(one.gain / one.cost, one.cost)
+        if one.ok:
+            self._bought.append(one)
+
+    def _bar(self, cost: int, standing: Standing, session: str) -> tuple[float, str]:
+        """Return the gain that must be surpassed, and in words what makes it so high."""
+        if closed := _closed(cost, standing):
+            return _DRY, closed
+        rule = RULES[self.thrift]
+        bar = min(_DRY, rule.floor(cost))
+        why = f"; at that price, {self.thrift} asks for more than {100 * bar:.0f} %"
+        if any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms):
+            return bar, why  # the person said what this prompt may cost
+        prior = [(gain / cost, cost) for gain in _EXPECTED] if cost else []
+        for room in standing.rooms if cost else ():
+            flow = self._flow(room, rule, cost, session) if room.ceiling else None
+            if flow and (needed := self._controller.bar(flow, prior) * cost) > bar:
+                bar = min(_DRY, needed)
+                why = f"; {_WHERE[room.scope]} you spend on gains above {100 * bar:.0f} %"
+                if flow.fill < 0:
+                    why = f", but {_WHERE[room.scope]} more was spent than planned by now"
+        return bar, why
+
+    def _flow(self, room: Room, rule: Rule, cost: int, session: str) -> Flow:
+        """Return what may be spent for each prompt of a scope, by what is still to come in it."""
+        now = self._clock()
+        outlook = self._rhythm.outlook(room.scope, now, session)
+        bought = min(room.used, self._spent(room.scope, now, session))
+        # What went another way (a plan's steps, a worker that was chosen) is no longer to be had.
+        planned = rule.use * ((room.ceiling or 0) - (room.used - bought))
+        slack = max(_WIDE * planned, _SLACK * (self._controller.typical or cost))
+        rate = max(0.0, planned - bought) / (1 + outlook.ahead)
+        return Flow(rate, 1 + (planned * outlook.share - bought) / slack)
+
+    def _spent(self, scope: Scope, now: float, session: str) -> int:
+        """Return what was bought in a scope, as it was expected to cost."""
+        if scope is Scope.SESSION:
+            return sum(one.cost for one in self._bought if one.conversation == session)
+        local = time.localtime(now)
+        first = local.tm_mday if scope is Scope.DAY else 1
+        begin = time.mktime((local.tm_year, local.tm_mon, first, 0, 0, 0, 0, 0, -1))
+        return sum(one.cost for one in self._bought if begin <= one.at <= now)
+
+
+def sound(gain: float) -> float:
+    """Return a gain as it may be: from -1 to 1, and 0 for what is no number."""
+    return 0.0 if math.isnan(gain) else min(1.0, max(-1.0, gain))
+
+
+def is_open(standing: Standing) -> bool:
+    """Tell whether anything may be spent: by a ceiling, or by what this prompt itself may cost."""
+    typed = any(room.scope is Scope.RUN and room.ceiling for room in standing.rooms)
+    return not standing.frozen and (standing.allowed or typed)
+
+
+def _closed(cost: int, standing: Standing) -> str:
+    """Say why a call that costs so much can't be made at all, or return ""."""
+    if not is_open(standing):
+        return ", but nothing may be spent"
+    for room in standing.rooms:
+        if room.left is not None and (cost > room.left or not room.ceiling):
+            return f", but that is more than is left {_WHERE[room.scope]}"
+    return ""
+
+
+_WHERE = {
+    Scope.RUN: "for this prompt",
+    Scope.SESSION: "in this conversation",
+    Scope.DAY: "today",
+    Scope.MONTH: "this month",
+}

@@ -1,0 +1,78 @@
+"""What a run may spend, and whether a worker's help is worth its price."""
+
+from __future__ import annotations
+
+from baton.core.errors import StoreError
+from baton.core.events import Weighed
+from baton.core.ledger_types import Policy, Standing
+from baton.core.messages import Card
+from baton.core.plan.plan import Material
+from baton.core.plan.token_estimates import likely_cost
+from baton.core.ports import Funds, Route
+from baton.core.run.policy import must_ask
+from baton.core.run.run_context import Stage
+from baton.core.spending.pace_controller import is_open, sound
+
+_NOTHING = Standing(())
+_FREE = "It costs nothing."
+_ASKED = " You are asked first."
+_FORBIDDEN = {Policy.NEVER: "the policy is never."}
+_NOBODY = "nobody is here to be asked."
+
+
+async def funds(stage: Stage) -> Funds:
+    """Return what a run may still spend."""
+    standing = await _standing(stage)
+    rooms = [room for room in standing.rooms if room.left is not None]
+    if not is_open(standing) or any(room.ceiling == 0 for room in rooms):
+        return Funds(0, 1.0)
+    extra = await stage.house.pacer.extra(standing, stage.purse.session)
+    return Funds(min((room.left or 0 for room in rooms), default=None), extra)
+
+
+async def weigh(
+    stage: Stage,
+    card: Card,
+    material: Material,
+    route: Route,
+    gain: float,
+    *,
+    plain: bool = False,
+) -> Weighed:
+    """Decide whether a worker should be asked, which likely makes a good answer so much likelier.
+
+    Where it is `plain` that what there is won't do, pace only decides where nobody is asked and
+    there is enough: else the offer tells the person what could be had, or what stands in the way.
+    """
+    gain = sound(gain)
+    if card.price is not None and card.price.is_free:
+        return Weighed(0, card.id, gain, 0.0, 0, gain > 0, _FREE)
+    cost = likely_cost(card, material, route)
+    standing, pacer = await _standing(stage), stage.house.pacer
+    pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
+    leave = must_ask(stage.offers.policy, stage.purse.limits)
+    ok = pace.ok
+    if plain and not ok:
+        least = min((room.left for room in standing.rooms if room.left is not None), default=cost)
+        ok = leave is not False or least < cost
+    why = pace.why
+    if leave is None:
+        why = f"{why.rstrip('.')}: {_FORBIDDEN.get(stage.offers.policy, _NOBODY)}"
+    elif leave and ok:
+        why += _ASKED
+    return Weighed(0, card.id, gain, pace.bar, cost, ok, why)
+
+
+async def _standing(stage: Stage) -> Standing:
+    """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
+
+    Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.
+    """
+    purse = stage.purse
+    if must_ask(stage.offers.policy, purse.limits) is None:
+        return _NOTHING
+    run = None if purse.limits.budget is None else purse.root or purse.run
+    try:
+        return await purse.ledger.standing(purse.ceilings, purse.session, run)
+    except StoreError:
+        return _NOTHING

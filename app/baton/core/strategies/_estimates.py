@@ -1,0 +1,137 @@
+"""What can be told before anything is written: how well each worker would likely answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from baton.core.messages import Card
+from baton.core.ports import Desk, Situation
+from baton.core.strategies._answer_length import wants_short
+from baton.core.strategies._steps import ALIKE, here, power
+
+SURE = 0.4
+"""Up to this novelty a prompt is enough like what is known for its estimate to be acted on."""
+
+BIG = 0.5
+"""From this gain on a draft here would only cost time, if the estimate is sure."""
+
+GOOD = 0.9
+"""From this chance on one draft is enough, if the estimate is sure."""
+
+_TELLING = 0.2
+"""From this gain on it is worth telling that a worker is seldom right."""
+
+_HOPELESS = 0.1
+"""With less chance than this a worker is no help in checking another."""
+
+_PEERS = 0.2
+"""A third worker whose chance is lower by more settles nothing: where it disagrees, it is wrong."""
+
+_SELDOM = 0.2
+"""With less chance than this one worker's two samples are two mistakes."""
+
+_BRIEF = 600
+"""A longer answer, in tokens, isn't written twice by one worker: a person waits for it."""
+
+
+def is_sure(situation: Situation) -> bool:
+    """Tell whether the prompt is enough like what is known."""
+    estimate = situation.route.estimate
+    return estimate is not None and estimate.novelty <= SURE
+
+
+def likely(situation: Situation, card: Card) -> float:
+    """Return how likely a worker answers well."""
+    from baton.core.strategies._draft_scoring import expected
+
+    return expected(card, situation.route)
+
+
+def gain(situation: Situation, worker: str) -> float:
+    """Return how much likelier a good answer is from a worker than from the default one."""
+    estimate = situation.route.estimate
+    if estimate is not None and worker in estimate.gain:
+        return estimate.gain[worker]
+    mine = situation.card(situation.worker)
+    return likely(situation, situation.card(worker)) - likely(situation, mine)
+
+
+def told(situation: Situation) -> str:
+    """Say in a sentence how the default worker does with prompts like this; "" if unknown.
+
+    Where the helper wouldn't do much better, a low chance says more of how strictly such questions
+    were graded than of the worker.
+    """
+    if not is_sure(situation):
+        return ""
+    chance = likely(situation, situation.card(situation.worker))
+    if chance < 0.5:
+        if not situation.helper or gain(situation, situation.helper) < _TELLING:
+            return ""
+        return f"Questions like this go wrong here about {tenths(1 - chance)} times."
+    often = "usually" if chance >= 0.7 else "often"
+    return f"Your local worker is {often} right with questions like this (about {tenths(chance)})."
+
+
+def tenths(chance: float) -> str:
+    """Write a chance for people."""
+    return f"{min(9, max(1, round(10 * chance)))} in 10"
+
+
+def may_be_helped(situation: Situation) -> bool:
+    """Tell whether there is somebody to ask where the default worker won't do."""
+    return bool(situation.helper) and not situation.card(situation.worker).is_outside
+
+
+async def may_pay(desk: Desk) -> bool:
+    """Tell whether the helper may be asked at all, now."""
+    price = desk.situation.card(desk.situation.helper).price
+    if price is not None and price.is_free:
+        return True
+    return (await desk.funds()).left != 0
+
+
+def pair(situation: Situation) -> tuple[str, ...]:
+    """Return the two that should draft side by side, or none where one draft is enough.
+
+    Two workers here, for a prompt with a short answer by which they can be compared. One worker
+    answers twice only where it is known to be right now and then.
+    """
+    mine, estimate = situation.card(situation.worker), situation.route.estimate
+    chance = likely(situation, mine)
+    if not wants_short(situation) or (is_sure(situation) and chance >= GOOD):
+        return ()
+    if mate := _mate(situation):
+        return (mine.id, mate)
+    brief = estimate is not None and 0 < estimate.tokens <= _BRIEF
+    return (mine.id, mine.id) if brief and _SELDOM <= chance < GOOD else ()
+
+
+def _mate(situation: Situation) -> str:
+    """Return the other worker here whose answer tells most of the default one's, or "".
+
+    Without an estimate only a peer is taken: where a weaker one disagrees, it is just wrong. With
+    one that is known, and counts.
+    """
+    mine, *others = here(situation)
+    if situation.route.estimate is not None:
+        return _best_other(situation, (mine.id,), _HOPELESS)
+    best = next((card for card in others if card.id != situation.helper), None)
+    near = best is not None and abs(power(situation, best) - power(situation, mine)) <= ALIKE
+    return best.id if best is not None and near else ""
+
+
+def third(situation: Situation, drafted: Collection[str]) -> str:
+    """Return the best worker here that is the default one's peer and has not drafted, or ""."""
+    if situation.route.estimate is None:
+        return ""
+    chance = likely(situation, situation.card(situation.worker))
+    return _best_other(situation, drafted, max(_HOPELESS, chance - _PEERS))
+
+
+def _best_other(situation: Situation, drafted: Collection[str], least: float) -> str:
+    used = {*drafted, situation.helper}
+    able = [
+        card for card in here(situation) if card.id not in used and likely(situation, card) >= least
+    ]
+    return max(able, key=lambda card: likely(situation, card)).id if able else ""

@@ -1,0 +1,114 @@
+"""A conductor draws the plan, and mends it once it has seen what came out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from baton.core.errors import BatonError, StoreError
+from baton.core.model_roles import RULE
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Conductor, Desk, Proposal, Situation
+from baton.core.strategies._parts import in_parts
+from baton.core.strategies._steps import alone, is_lost
+from baton.core.strategies._template import drawn, rescued
+
+LONG_DOCUMENT, ONE_QUESTION = "read-long-document", "draft-verify-revise"
+DEPTH = 2
+"""How many corrective plans a conductor may add."""
+
+
+class Conducted:
+    """Plays a conductor's plan; else the template that suits; else the default worker answers.
+
+    A document too long for one worker is always read by the template: no conductor could see it.
+    """
+
+    def __init__(self, depth: int = DEPTH) -> None:
+        self._left = depth
+        self._conductor: Conductor | None = None
+        self._name = ""
+        self._kept: tuple[int, ...] = ()
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the first plan."""
+        from baton.core.plan.conductor import LanguageConductor, choose
+
+        situation = desk.situation
+        if situation.limits.alone:
+            return alone(situation)
+        if situation.route.template == LONG_DOCUMENT:
+            return await self._by_hand(desk)
+        if not situation.conductor and (parts := await in_parts(desk)) is not None:
+            return await parts.first(desk)
+        if not (worker := choose(situation, await desk.funds())):
+            return await self._by_hand(desk)
+        self._name = situation.card(worker).name
+        conductor = LanguageConductor(worker)
+        try:
+            plan = await conductor.plan(desk)
+        except StoreError:
+            raise
+        except BatonError:
+            return await self._by_hand(desk, f"{self._name} could draw no plan.")
+        self._conductor = conductor
+        count = len(plan.steps)
+        if count == 1:
+            return Proposal(plan, "plan", f"{self._name} finds that one step is enough.")
+        return Proposal(plan, "plan", f"{self._name} split this into {count} steps.", final=False)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose what the conductor adds, or a way out where the plan came to nothing."""
+        if self._kept and all(is_lost(outcome, n) for n in outcome.plan.answer):
+            kept, self._kept = self._kept, ()
+            why = "What should mend it failed, so the answer before stays."
+            return Proposal(replace(outcome.plan, answer=kept), "plan", why)
+        return await self._mended(desk, outcome) or rescued(desk.situation, outcome)
+
+    async def _mended(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        if self._conductor is None or self._left <= 0 or len(outcome.plan.steps) == 1:
+            return None
+        self._left -= 1
+        try:
+            plan = await self._conductor.review(desk, outcome)
+        except StoreError:
+            raise
+        except BatonError:
+            return None  # what there is, stays
+        played = outcome.plan.steps
+        if plan is None or plan.steps[: len(played)] != played or plan == outcome.plan:
+            return None
+        if all(outcome.text(n) for n in outcome.plan.answer):
+            self._kept = outcome.plan.answer
+        return Proposal(plan, "plan", f"{self._name} mends what came out.", final=False)
+
+    async def _by_hand(self, desk: Desk, why: str = "") -> Proposal:
+        """Propose the template that suits the prompt, or that the default worker answers."""
+        situation = desk.situation
+        name = situation.route.template
+        if name:
+            try:
+                template = situation.templates()[name]
+                plan = await drawn(desk, template)
+            except (KeyError, BatonError) as problem:
+                if isinstance(problem, StoreError):
+                    raise
+            else:
+                told = why or situation.route.why
+                return Proposal(plan, "plan", f"{told} {template.about}")
+        from baton.core.plan.conductor import may_conduct
+
+        if not why and situation.conductor == RULE:
+            why = "No model plans, by your setting `conductor`."
+        told = why or "Nobody here can draw a plan."
+        funds = await desk.funds()
+        if not why and funds.left == 0 and any(map(may_conduct, situation.roster)):
+            told = "Nobody here can draw a plan, and no money may be spent on one without --budget."
+        return alone(situation, f"{told} So one worker answers.")
+
+
+def has_template(situation: Situation) -> bool:
+    """Tell whether there is a template that suits the prompt."""
+    try:
+        return bool(situation.route.template) and situation.route.template in situation.templates()
+    except BatonError:  # one of the person's own is wrong: said where it is named
+        return False

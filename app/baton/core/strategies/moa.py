@@ -1,0 +1,58 @@
+"""Mixture of agents: several workers propose, and the strongest writes the answer from that."""
+
+from __future__ import annotations
+
+from baton.core.plan.plan import Outcome, Plan, Step
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import (
+    answered_by,
+    best_of,
+    everything,
+    here,
+    is_lost,
+    settled,
+    strongest,
+    talkers,
+    written,
+)
+
+PROPOSERS = 3
+
+MERGE = (
+    "Here are several proposed answers. Some of them may be wrong. Weigh them against each other, "
+    "keep what is right, mend what isn't, and write the one best answer in full. Don't mention "
+    "the proposals."
+)
+
+
+class MixtureOfAgents:
+    """Up to three proposers here, and the strongest worker that may be used writes the answer.
+
+    One worker by itself proposes several times: samples of one good worker did as well as a mixture
+    with weaker ones (arXiv 2502.00674).
+    """
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the proposals and what is made of them."""
+        situation = desk.situation
+        writer = strongest(situation, talkers(situation))
+        proposers = [card.id for card in here(situation)[:PROPOSERS]] or [situation.worker]
+        if len(proposers) == 1:
+            proposers *= PROPOSERS
+        steps = [answered_by(situation, worker, optional=True) for worker in proposers]
+        access = everything(situation, range(1, len(steps) + 1))
+        steps.append(Step(writer.id, MERGE, access, situation.route.need))
+        where = "cloud" if any(situation.card(step.worker).remote for step in steps) else "plan"
+        why = f"{len(proposers)} answers are proposed, and {writer.name} makes one of them."
+        return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose the strongest proposer's answer, where nothing was made of them."""
+        last = len(outcome.plan.steps)
+        if outcome.plan.answer != (last,) or not is_lost(outcome, last):
+            return None
+        numbers = written(outcome, range(1, last))
+        if not numbers:
+            return None
+        best = best_of(desk.situation, outcome, numbers)
+        return settled(outcome, best, "The proposals could not be put together.")

@@ -1,0 +1,40 @@
+"""One worker revises its own answer. It helps strong workers little and hurts the weak."""
+
+from __future__ import annotations
+
+from baton.core.plan.plan import Outcome, Plan, Step
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import answered_by, everything, is_lost, settled, written
+
+REVISE = (
+    "Here is your draft of an answer. Look for mistakes in it, and for what was asked and is "
+    "missing. Then write the final answer in full, without mentioning the draft."
+)
+
+
+class Reflect:
+    """The default worker answers, then revises what it wrote, `rounds` times."""
+
+    def __init__(self, rounds: int = 1) -> None:
+        self._rounds = rounds
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the draft and its revisions."""
+        situation = desk.situation
+        steps = [answered_by(situation, situation.worker)]
+        for number in range(1, self._rounds + 1):
+            access = everything(situation, (number,))
+            need = situation.route.need
+            steps.append(Step(situation.worker, REVISE, access, need, optional=True))
+        card = situation.card(situation.worker)
+        where = "cloud" if card.remote else "local"
+        why = f"{card.name} revises its own answer."
+        return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose the last version that was written, where the last one wasn't."""
+        last = len(outcome.plan.steps)
+        versions = written(outcome, range(1, last + 1))
+        if not versions or not is_lost(outcome, outcome.plan.answer[0]):
+            return None
+        return settled(outcome, versions[-1], "The revision failed, so the version before stays.")

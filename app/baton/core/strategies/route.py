@@ -1,0 +1,36 @@
+"""The router alone decides who answers; nothing is drafted."""
+
+from __future__ import annotations
+
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._delegate import Instead
+from baton.core.strategies._estimates import gain, may_be_helped, told
+from baton.core.strategies._steps import alone
+
+NOTABLE = 0.05
+"""With less to gain by the helper, the default worker is about as good."""
+
+
+class RouteAlone:
+    """The default worker or the helper answers, by the gain that is expected of the helper."""
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose who answers."""
+        situation = desk.situation
+        if not may_be_helped(situation):
+            return alone(situation)
+        more = gain(situation, situation.helper)
+        name = situation.card(situation.helper).name
+        if await desk.weigh(situation.helper, more):
+            points = round(100 * more)
+            why = f"{name} is likelier to get this right, by about {points} %, which is worth it."
+            return await Instead(situation.helper, why).first(desk)
+        mine = situation.card(situation.worker).name
+        will_do = f"{mine} will do, as far as can be told."
+        better = f"{name} is likelier to get this right, but isn't asked."
+        return alone(situation, told(situation) or (better if more > NOTABLE else will_do))
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose that the default worker answers where the helper has nothing."""
+        return await Instead().next(desk, outcome)

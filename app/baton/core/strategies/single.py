@@ -1,0 +1,19 @@
+"""One worker answers."""
+
+from __future__ import annotations
+
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import alone
+
+
+class Single:
+    """The default worker answers the prompt; what comes out, stands."""
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the ordinary plan."""
+        return alone(desk.situation)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Leave it at that."""
+        return None

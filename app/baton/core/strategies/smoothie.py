@@ -1,0 +1,51 @@
+"""Several workers here answer, and the answer that is most like all the others counts.
+
+After Smoothie (arXiv 2412.04692): no labels are needed, only how alike texts are in meaning.
+"""
+
+from __future__ import annotations
+
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._steps import alone, best_of, drafted, here, settled, wanting, written
+from baton.core.strategies.majority import MOST
+
+
+class Smoothie:
+    """All language workers here, up to five; of two answers, the stronger worker's counts.
+
+    With fewer than two the default worker answers alone.
+    """
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose an answer by each."""
+        cards = here(desk.situation)[:MOST]
+        if len(cards) < 2:
+            return alone(desk.situation, "There is no other worker here to compare with.")
+        why = f"{len(cards)} workers here answer, and what is most like all the others counts."
+        return drafted(desk.situation, [card.id for card in cards], why)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose the answer in the middle of all, once."""
+        steps = outcome.plan.steps
+        whole = written(outcome, range(1, len(steps) + 1))
+        if len(steps) == 1 or not whole:
+            return None
+        chosen, why = await _chosen(desk, outcome, whole)
+        return None if outcome.plan.answer == (chosen,) else settled(outcome, chosen, why)
+
+
+async def _chosen(desk: Desk, outcome: Outcome, whole: list[int]) -> tuple[int, str]:
+    """Return the answer that counts, and why."""
+    situation = desk.situation
+    usable = [n for n in whole if not wanting(situation, outcome, n)] or whole
+    if len(usable) == 1:
+        return usable[0], "Only one answer will do."
+    likeness = await desk.likeness([outcome.text(n) for n in usable])
+    means = [
+        sum(row[:place] + row[place + 1 :]) / (len(usable) - 1)
+        for place, row in enumerate(map(list, likeness))
+    ]
+    top = max(means)
+    middle = [n for n, mean in zip(usable, means, strict=True) if mean >= top - 1e-6]
+    return best_of(situation, outcome, middle), "It is most like all the other answers."

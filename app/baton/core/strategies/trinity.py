@@ -1,0 +1,180 @@
+"""Turn by turn, a trained head says who speaks next and as what, until a verifier accepts.
+
+After TRINITY (arXiv 2512.04695), whose head picks one of seven models. Ours is trained in a gym of
+simulated outcomes for workers that it has never met; see core.plan.turn_roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from baton.core.messages import Card
+from baton.core.money import NANO
+from baton.core.plan.plan import PROMPT, Outcome, Plan, Step
+from baton.core.plan.skill_estimates import skill
+from baton.core.plan.token_estimates import likely_cost
+from baton.core.plan.turn_roles import (
+    Position,
+    Seen,
+    TurnRole,
+    after,
+    best_move,
+    position_figures,
+    worker_figures,
+)
+from baton.core.ports import Desk, Proposal, Situation
+from baton.core.strategies._estimates import likely
+from baton.core.strategies._steps import answered_by, everything, settled, talkers
+from baton.core.strategies._verification import AUDIT, MEND, is_accepted
+
+THINK = (
+    "Think about what is asked before somebody else answers it: what matters, which steps lead to "
+    "the answer, what is easily got wrong. Write short notes, and no answer."
+)
+
+WORK = (
+    "Write the answer to what was asked, in full. The result is notes by somebody who thought "
+    "about it first: use what is right in them, and don't mention them."
+)
+
+
+class Trinity:
+    """Thinker, worker and verifier take turns, at most five.
+
+    The steps themselves say how far that went, so it can be gone on with at any time.
+    """
+
+    def __init__(self) -> None:
+        self._is_over = False
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose who writes the first answer, and who thinks about it before, if anybody."""
+        proposal = await _turn(desk, None, await _workers(desk), Position())
+        assert proposal is not None
+        self._is_over = proposal.final
+        return proposal
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Propose a verifier, a better answer after a rejection, or that the answer stands."""
+        steps = outcome.plan.steps
+        wrote = outcome.plan.answer[-1]
+        if _role(steps[-1]) is TurnRole.VERIFIER and not _is_rejected(outcome, len(steps)):
+            return None
+        if not outcome.text(wrote).strip():
+            before = [n for n in range(1, wrote) if _role(steps[n - 1]) is TurnRole.WORKER]
+            kept = next((n for n in reversed(before) if outcome.text(n).strip()), 0)
+            self._is_over = True
+            return settled(outcome, kept, "The answer before stays.") if kept else None
+        if self._is_over:
+            return None
+        cards = await _workers(desk)
+        proposal = await _turn(desk, outcome.plan, cards, _position(cards, outcome))
+        self._is_over = proposal is not None and proposal.final
+        return proposal
+
+
+async def _turn(
+    desk: Desk, plan: Plan | None, cards: Sequence[Card], position: Position
+) -> Proposal | None:
+    """Propose turns up to one on which the next depends; None where what is written stands.
+
+    `plan` is None before the first.
+    """
+    situation = desk.situation
+    move = await _best(desk, cards, position)
+    why = []
+    while move is not None:
+        role, place = move
+        why.append(_why(role, cards[place]))
+        plan = _grown(plan, _step(situation, plan, cards[place], role))
+        position = after(position, role, place)
+        if role is TurnRole.VERIFIER:
+            return _proposed(situation, plan, why, final=False)
+        move = await _best(desk, cards, position)
+        if role is TurnRole.WORKER:
+            return _proposed(situation, plan, why, final=move is None)
+    return None
+
+
+def _grown(plan: Plan | None, step: Step) -> Plan:
+    """Return a plan with one more step, which is the answer unless it verifies."""
+    if plan is None:
+        return Plan((step,), (1,))
+    return plan.grown((step,), plan.answer if step.check else (len(plan.steps) + 1,))
+
+
+def _proposed(situation: Situation, plan: Plan, why: Sequence[str], *, final: bool) -> Proposal:
+    cards = {card.id: card for card in situation.roster}
+    is_remote = any(step.worker in cards and cards[step.worker].remote for step in plan.steps)
+    return Proposal(plan, "cloud" if is_remote else "local", " ".join(why), final=final)
+
+
+def _why(role: TurnRole, card: Card) -> str:
+    what = {
+        TurnRole.THINKER: "thinks first",
+        TurnRole.WORKER: "answers",
+        TurnRole.VERIFIER: "verifies",
+    }
+    return f"{card.name} {what[role]}."
+
+
+def _step(situation: Situation, plan: Plan | None, card: Card, role: TurnRole) -> Step:
+    """Return the step of a turn that comes after a plan."""
+    need = situation.route.need
+    if role is TurnRole.THINKER:
+        return Step(card.id, THINK, everything(situation, ()), need, optional=True)
+    if plan is None:
+        return answered_by(situation, card.id)
+    number = len(plan.steps)
+    if role is TurnRole.VERIFIER:
+        access = (PROMPT, *map(str, plan.answer))
+        judging = replace(need, kind="reasoning")
+        return Step(card.id, AUDIT, access, judging, optional=True, check=True)
+    if _role(plan.steps[-1]) is TurnRole.THINKER:
+        return Step(card.id, WORK, everything(situation, (number,)), need)
+    return Step(card.id, MEND, everything(situation, (*plan.answer, number)), need, optional=True)
+
+
+def _role(step: Step) -> TurnRole:
+    return {THINK: TurnRole.THINKER, AUDIT: TurnRole.VERIFIER}.get(step.subtask, TurnRole.WORKER)
+
+
+def _position(cards: Sequence[Card], outcome: Outcome) -> Position:
+    """Return how far the turns of a plan went, with -1 for workers that are gone since."""
+    places = {card.id: place for place, card in enumerate(cards)}
+    position = Position()
+    for number, step in enumerate(outcome.plan.steps, start=1):
+        is_fine = not _is_rejected(outcome, number)
+        position = after(position, _role(step), places.get(step.worker, -1), is_fine)
+    return position
+
+
+def _is_rejected(outcome: Outcome, verifier: int) -> bool:
+    """Tell whether a verifier found something wrong; one without a word found nothing."""
+    said = outcome.text(verifier).strip()
+    return bool(said) and not is_accepted(said)
+
+
+async def _workers(desk: Desk) -> list[Card]:
+    """Return who may speak: those that cost something only where something may be spent."""
+    left = (await desk.funds()).left
+    mine, *others = talkers(desk.situation)
+    return [mine, *(card for card in others if left != 0 or not card.is_outside)]
+
+
+async def _best(
+    desk: Desk, cards: Sequence[Card], position: Position
+) -> tuple[TurnRole, int] | None:
+    """Return what the head would have done next."""
+    workers = [_seen(desk.situation, card) for card in cards]
+    figures = [worker_figures(worker, n, position) for n, worker in enumerate(workers)]
+    need = desk.situation.route.need
+    scores = await desk.score_turns(position_figures(position, need), figures)
+    return best_move(scores, position, workers)
+
+
+def _seen(situation: Situation, card: Card) -> Seen:
+    dollars = likely_cost(card, situation.material, situation.route) / NANO
+    level = skill(card, situation.route.need.kind)
+    return Seen(likely(situation, card), level, dollars, card.is_outside)

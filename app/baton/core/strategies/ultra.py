@@ -1,0 +1,30 @@
+"""Plan, verify with another worker, repair once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from baton.core.plan.plan import Outcome
+from baton.core.ports import Desk, Proposal
+from baton.core.strategies._verification import Verified, is_verifying
+from baton.core.strategies.conductor_plan import Conducted
+
+
+class Ultra:
+    """A conducted answer that is verified. One worker by itself isn't audited, only checked."""
+
+    def __init__(self) -> None:
+        self._plan = Conducted()
+        self._check = Verified()
+
+    async def first(self, desk: Desk) -> Proposal:
+        """Propose the conducted plan, which may still be mended."""
+        return replace(await self._plan.first(desk), final=False)
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        """Let the conductor finish, then verify."""
+        if not is_verifying(outcome):
+            proposal = await self._plan.next(desk, outcome)
+            if proposal is not None:
+                return replace(proposal, final=False)
+        return await self._check.next(desk, outcome)

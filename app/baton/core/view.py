@@ -1,0 +1,333 @@
+"""The fold over events that screen, command line, endpoint and replay share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from baton.core.events import (
+    Called,
+    Cancelled,
+    Checked,
+    Decision,
+    Event,
+    Failed,
+    Finished,
+    Offered,
+    Phase,
+    Planned,
+    Planning,
+    Progress,
+    Routed,
+    Sent,
+    Started,
+    StepFailed,
+    StepFinished,
+    StepRetried,
+    StepSkipped,
+    StepStarted,
+    StepText,
+    Terminal,
+    Trimmed,
+    Weighed,
+)
+from baton.core.messages import Finish
+from baton.core.plan.plan import Plan, Step
+
+_LACKS = {
+    Finish.FILTER: "The provider's content filter ended the answer, so it is not whole.",
+    Finish.TOOL: "The worker called a tool that it was not offered; the answer may not be whole.",
+    Finish.EMPTY: "The answer is empty.",
+}
+
+_WITHDRAWN = (Decision.KEPT, Decision.EDIT)
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step as it stands: waiting, loading, reading, writing, done, failed or skipped.
+
+    `worker` is who does it, `why` what went wrong or why it was left out; it could have cost `most`
+    nano-dollars. Times are in seconds since the run began (None: not yet).
+    """
+
+    number: int
+    step: Step
+    worker: str = ""
+    status: str = "waiting"
+    text: str = ""
+    fraction: float | None = None
+    tokens_per_second: float | None = None
+    finish: Finish = Finish.STOP
+    why: str = ""
+    most: int = 0
+    began: float | None = None
+    ended: float | None = None
+    checks: tuple[Checked, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status in ("done", "failed", "skipped")
+
+    @property
+    def cut(self) -> bool:
+        """Whether its text was cut at the length cap."""
+        return self.finish is Finish.LENGTH
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as it stands after some of its events.
+
+    `status` is running, finished, failed or cancelled. `planning` is who is being asked for a plan.
+    With `draft` the answer may still be replaced (`before` is the one that a new plan replaces);
+    `revisions` say why it was, or why there were more steps than at first. `offers` are what could
+    have left or did, `sent` what left, `weighed` whether help was thought worth its price. `notice`
+    is the last thing worth telling that isn't an error (a retry, turns left out, why there is no
+    answer). `seconds` is the
+    time of the last event.
+    """
+
+    status: str = "running"
+    started: Started | None = None
+    routed: Routed | None = None
+    planning: str = ""
+    plan: Plan | None = None
+    before: str = ""
+    draft: bool = False
+    revisions: tuple[str, ...] = ()
+    steps: tuple[StepView, ...] = ()
+    calls: tuple[Called, ...] = ()
+    offers: tuple[Offered, ...] = ()
+    sent: tuple[Sent, ...] = ()
+    weighed: tuple[Weighed, ...] = ()
+    notice: str = ""
+    failure: Failed | None = None
+    seconds: float = 0.0
+
+    @property
+    def answer(self) -> str:
+        """The answer's text so far: the answer steps' texts, in order.
+
+        Until those that replace a draft have a word, it is the draft.
+        """
+        numbers = self.plan.answer if self.plan else ()
+        texts = [self.steps[n - 1].text for n in numbers]
+        return "\n\n".join(filter(None, texts)) or self.before
+
+    @property
+    def final(self) -> str:
+        """As much of the answer as will stay: it only ever grows.
+
+        Answer steps may be written side by side: up to the first that isn't over, in their order.
+        """
+        if self.draft and self.status == "running":
+            return ""
+        texts = []
+        for n in self.plan.answer if self.plan else ():
+            texts.append(self.steps[n - 1].text)
+            if not self.steps[n - 1].is_over:
+                break
+        return "\n\n".join(text for text in texts if text)
+
+    @property
+    def current(self) -> StepView | None:
+        """The step that is being worked on, if any; the last of several."""
+        return next((s for s in reversed(self.steps) if s.status in set(Phase)), None)
+
+    @property
+    def cost(self) -> int:
+        """What the calls have cost so far, in nano-dollars."""
+        return sum(call.cost for call in self.calls)
+
+    @property
+    def overcharged(self) -> tuple[Called, ...]:
+        """The calls that cost more than was held for them, which freezes the cloud."""
+        return tuple(call for call in self.calls if call.cost > call.held)
+
+    @property
+    def worked(self) -> float:
+        """The seconds it took, without those in which a person was waited for."""
+        spent = sum(call.seconds for call in self.calls)
+        return min(self.seconds, spent) if self.offers else self.seconds
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the person decided not to send the prompt."""
+        decided = (offer.decision for offer in self.offers)
+        return self.status == "cancelled" and any(d in _WITHDRAWN for d in decided)
+
+    @property
+    def unplayed(self) -> bool:
+        """Whether it was stopped before anything of its plan was done."""
+        begun = any(step.status != "waiting" for step in self.steps)
+        return self.status == "cancelled" and bool(self.steps) and not (begun or self.offers)
+
+    @property
+    def cut(self) -> bool:
+        """Whether an answer step stopped at its length cap."""
+        return any(self.steps[n - 1].cut for n in (self.plan.answer if self.plan else ()))
+
+    @property
+    def lack(self) -> str:
+        """Why a finished answer that wasn't cut at its cap is not whole, in a sentence, or ""."""
+        if self.status != "finished" or self.plan is None or self.cut:
+            return ""
+        steps = [self.steps[n - 1] for n in self.plan.answer]
+        ends = {step.finish for step in steps if step.status == "done"}
+        reason = next((words for end, words in _LACKS.items() if end in ends), "")
+        if reason and self.before and not any(step.text.strip() for step in steps):
+            return "The draft stays, as the answer that was to replace it is empty."
+        is_partial = reason == _LACKS[Finish.EMPTY] and len(ends) > 1
+        return "A part of the answer is empty." if is_partial else reason
+
+    def apply(self, event: Event) -> RunView:
+        """Return the view after one more event."""
+        if isinstance(event, StepText):  # there are thousands of these
+            return self._grown(event)
+        view = replace(self, seconds=event.at)
+        match event:
+            case Started():
+                return replace(view, started=event)
+            case Routed():
+                return replace(view, routed=event)
+            case Weighed():
+                return replace(view, weighed=(*view.weighed, event))
+            case Planning(worker=worker):
+                return replace(view, planning=worker)
+            case Planned():
+                return view._plan(event)
+            case Trimmed(turns=turns):
+                return replace(view, notice=f"{turns} earlier turns are not sent from here on.")
+            case Called() | Offered() | Sent() | Checked():
+                return view._note(event)
+            case Finished() | Failed() | Cancelled():
+                return view._end(event)
+            case _:
+                return view._apply_to_step(event)
+
+    def _end(self, event: Terminal) -> RunView:
+        failure = event if isinstance(event, Failed) else None
+        view = replace(self, status=type(event).__name__.lower(), failure=failure)
+        last = self.weighed[-1] if self.weighed and not self.offers else None
+        if isinstance(event, Finished) and not self.answer.strip() and last and not last.ok:
+            # Else nobody would know why there is nothing; an offer says that by itself.
+            return replace(view, notice=f"{last.worker} was not asked: {last.why}")
+        return view
+
+    def _grown(self, event: StepText) -> RunView:
+        old = self.steps[event.step - 1]
+        new = replace(old, status=Phase.WRITING.value, text=old.text + event.text)
+        steps = (*self.steps[: event.step - 1], new, *self.steps[event.step :])
+        return replace(self, seconds=event.at, steps=steps)
+
+    def _plan(self, event: Planned) -> RunView:
+        known = len(self.steps)
+        new = enumerate(event.plan.steps[known:], start=known + 1)
+        return replace(
+            self,
+            planning="",
+            plan=event.plan,
+            before=self.answer,
+            draft=not event.final,
+            steps=(*self.steps, *(StepView(n, step, step.worker) for n, step in new)),
+            revisions=(*self.revisions, event.why) if event.why else self.revisions,
+        )
+
+    def _with(self, step: StepView) -> RunView:
+        steps = (*self.steps[: step.number - 1], step, *self.steps[step.number :])
+        return replace(self, steps=steps)
+
+    def _note(self, event: Called | Offered | Sent | Checked) -> RunView:
+        match event:
+            case Checked(step=step):
+                old = self.steps[step - 1]
+                return self._with(replace(old, checks=(*old.checks, event)))
+            case Called():
+                planning = "" if event.step == 0 else self.planning
+                return replace(self, calls=(*self.calls, event), planning=planning)
+            case Offered():
+                return replace(self, offers=(*self.offers, event), notice=event.message)
+            case Sent():
+                return replace(self, sent=(*self.sent, event))
+
+    def _apply_to_step(
+        self,
+        event: StepStarted | Progress | StepRetried | StepFinished | StepSkipped | StepFailed,
+    ) -> RunView:
+        if event.step == 0:
+            return self  # planning, which has no text to show
+        old = self.steps[event.step - 1]
+        match event:
+            case StepStarted(worker=worker):
+                loading = Phase.LOADING.value
+                began = event.at if old.began is None else old.began
+                return self._with(replace(old, status=loading, worker=worker, began=began))
+            case Progress():
+                speed = event.tokens_per_second or old.tokens_per_second
+                new = replace(old, status=event.phase.value, fraction=event.fraction)
+                return self._with(replace(new, tokens_per_second=speed))
+            case StepRetried():
+                new = replace(old, status=Phase.LOADING.value, fraction=None, text="")
+                return replace(self._with(new), notice=f"{event.reason} Trying again.")
+            case StepFinished():
+                text, finish = event.text or old.text, event.finish
+                return self._with(
+                    replace(old, status="done", finish=finish, text=text, ended=event.at)
+                )
+            case StepSkipped():
+                new = replace(old, status="skipped", why=event.why, most=event.most)
+                return self._with(replace(new, ended=event.at))
+            case StepFailed():
+                new = replace(old, status="failed", why=event.message, ended=event.at)
+                return replace(self._with(new), notice=event.message)
+
+
+def folded(events: Iterable[Event]) -> RunView:
+    """Return what stored events came to; nothing of those that name steps which aren't there."""
+    view = RunView()
+    try:
+        for event in events:
+            view = view.apply(event)
+    except IndexError:  # no Baton wrote them: they were imported
+        return RunView()
+    return view
+
+
+def doing(view: RunView) -> str:
+    """Say in a few words what is happening now: the left side of the footer."""
+    if view.status == "finished":
+        return f"finished in {view.worked:.1f} s"
+    if view.status == "cancelled":
+        if view.unplayed:
+            return "not played"
+        return "not sent" if view.withdrawn else f"stopped after {view.worked:.1f} s"
+    if view.status == "failed":
+        return "failed"
+    if view.planning:
+        return "planning"
+    step = view.current
+    if step is None:
+        return "starting"
+    what = _phase(step, view)
+    if len(view.steps) < 2:
+        return what
+    return f"step {step.number} of {len(view.steps)}: {what}"
+
+
+def _phase(step: StepView, view: RunView) -> str:
+    worker = step.worker
+    done = "" if step.fraction is None else f" {step.fraction * 100:.0f} %"
+    match step.status:
+        case Phase.QUEUED:
+            return "waiting for money that other prompts hold"
+        case Phase.LOADING:
+            asked = any(o.worker == worker and o.decision is Decision.SENT for o in view.offers)
+            return f"asking {worker}" if asked and not done else f"loading {worker}{done}"
+        case Phase.READING:
+            return f"reading prompt{done}"
+        case _:
+            what = "thinking" if step.status == Phase.THINKING else "writing"
+            speed = step.tokens_per_second
+            return f"{what} {speed:.0f} tokens/s" if speed else what

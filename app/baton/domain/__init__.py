@@ -1,1 +1,0 @@
-"""The pure core: words of the domain and rules over them. Standard library only, no I/O."""

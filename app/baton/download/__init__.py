@@ -1,0 +1,17 @@
+"""Where model files and updates come from: hubs, addresses and folders, through a child process."""
+
+from typing import TYPE_CHECKING
+
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.download.hub_source import HubSupply
+    from baton.download.release_source import SignedReleases
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        release_source="SignedReleases",
+        hub_source="HubSupply",
+    )
+
+__all__ = ["HubSupply", "SignedReleases"]

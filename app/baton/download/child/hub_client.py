@@ -1,0 +1,336 @@
+"""How the fetcher connects: through which proxy, trusting whom, and where redirects may lead.
+
+    web = wire.web()                                  # of this process's environment, one for all
+    with web.open(web.address(source), first=0, last=999) as response: ...      # follows redirects
+    str(response.url)                                 # where it came from: a signed address
+
+Everything goes through `Web`. The account's token is added to what goes to the hub itself (the
+origin of HF_ENDPOINT) and taken off everything else; http is for this machine and for hubs that the
+person chose so; no redirect leads from outside to this machine or its network, or to plain http.
+Answers are never decompressed: what comes is what a hash is of.
+
+`open` raises httpx's errors, and `Astray` among them; it never raises for a status. `refusals` says
+in a sentence what either means, `retry_after` when to come back.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import re
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from baton import __version__
+from baton.core.catalogue_types import Source
+from baton.core.labels import Label, reach
+from baton.ipc.parent_channel import Failure
+from baton.platform.proxies import has_place, is_usable, proxy_for
+
+HUB = "https://huggingface.co"
+"""The hub, where HF_ENDPOINT names no other."""
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 30.0
+"""How long to wait for a connection, and for the next bytes (HF_HUB_DOWNLOAD_TIMEOUT)."""
+
+MOST_REDIRECTS = 8
+
+TRANSIENT = frozenset({408, 425, 429, *range(500, 600)})
+"""What a server answers that may answer well a little later."""
+
+MOST_WAIT = 86_400.0
+"""Nobody is believed who says to come back later than this, in seconds."""
+
+_YES = {"1", "ON", "YES", "TRUE"}
+_NO = {"", "0", "OFF", "NO", "N", "FALSE"}
+_LIMITED = re.compile(r'"\w+"\s*;\s*r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})')
+
+
+class Stopped(Exception):
+    """Nobody wants the result any more: the front has said so."""
+
+
+class Astray(httpx.TransportError):
+    """An address, or a redirect, leads where nothing is fetched from; the text says where."""
+
+
+class Web:
+    """The fetcher's one way out; any thread may use it.
+
+    `endpoint` is the hub's address, `token` the account's ("": none), `offline` whether the
+    person's environment forbids to connect, `patience` the seconds to wait for the next bytes.
+    Raises Failure where the environment makes no sense, and from every request when offline.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._environ = environ
+        self.endpoint = _endpoint(environ)
+        self.token = token_of(environ)
+        # Fails closed: any value that isn't plainly a no keeps Baton from connecting.
+        self.offline = environ.get("HF_HUB_OFFLINE", "").strip().upper() not in _NO
+        self._own = _origin(self.endpoint)
+        self._ways: dict[str | None, httpx.HTTPTransport] = {}
+        self._trusted: ssl.SSLContext | None = None
+        self._lock = threading.Lock()
+        self.patience = _seconds(environ.get("HF_HUB_DOWNLOAD_TIMEOUT", "")) or READ_SECONDS
+        self._client = self.client()
+
+    @property
+    def host(self) -> str:
+        """The hub's name for people."""
+        return urlsplit(self.endpoint).netloc
+
+    def address(self, source: Source) -> str:
+        """Return where a file is to be had."""
+        if source.url:
+            return source.url
+        repo, revision = quote(source.repo), quote(source.revision or "main", safe="")
+        return f"{self.endpoint}/{repo}/resolve/{revision}/{quote(source.file)}"
+
+    @contextmanager
+    def open(
+        self,
+        url: str,
+        *,
+        method: str = "GET",
+        first: int | None = None,
+        last: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Send a request, redirects followed; its body is not read yet (`iter_raw`).
+
+        With `first`, a range is asked for, up to and with the byte `last` (None: to the end).
+        """
+        fields = dict(headers or {})
+        if first is not None:
+            fields["Range"] = f"bytes={first}-{'' if last is None else last}"
+        with self._client.stream(method, url, headers=fields) as response:
+            yield response
+
+    def client(self, most: int | None = None) -> httpx.Client:
+        """Return a client that obeys all rules; `most` limits the bytes of each answer."""
+        return httpx.Client(
+            transport=_Way(self, most),
+            headers={"User-Agent": f"baton/{__version__}"},
+            trust_env=False,
+            follow_redirects=True,
+            max_redirects=MOST_REDIRECTS,
+            timeout=httpx.Timeout(
+                self.patience, connect=min(self.patience, CONNECT_SECONDS), pool=None
+            ),
+            event_hooks={"response": [self._check_redirect]},
+        )
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._client.close()
+        for way in self._ways.values():
+            way.close()
+
+    def is_own(self, url: str) -> bool:
+        """Tell whether an address is the hub's own, which may see the account's token."""
+        return _origin(url) == self._own
+
+    def send(self, request: httpx.Request) -> httpx.Response:
+        """Send one request, no redirects followed."""
+        if self.offline:
+            raise Failure(
+                "ConfigError",
+                "HF_HUB_OFFLINE is set, so nothing is fetched.",
+                "Unset it, or carry models over: `baton models export` and `baton models import`.",
+            )
+        url = str(request.url)
+        self._check(url)
+        request.headers["Accept-Encoding"] = "identity"
+        request.headers.pop("Authorization", None)
+        if self.token and self.is_own(url):
+            request.headers["Authorization"] = f"Bearer {self.token}"
+        return self._way(proxy_for(url, "", self._environ)).handle_request(request)
+
+    def _check(self, url: str) -> None:
+        """Refuse an address that nothing is fetched from. Raises Astray."""
+        parts, there = urlsplit(url), reach(url)
+        if parts.scheme == "https" or (parts.scheme == "http" and there is Label.LOCAL):
+            return
+        # The person may have chosen a hub without encryption, in their own network or elsewhere.
+        chosen = there is Label.LAN or self.is_own(url)
+        if parts.scheme == self._own[0] == "http" and chosen:
+            return
+        raise Astray(f"{parts.scheme}://{parts.netloc} is no address that is safe to fetch from")
+
+    def _check_redirect(self, response: httpx.Response) -> None:
+        """Refuse a redirect that leads nearer than it came from, or out of encryption."""
+        if not response.has_redirect_location:
+            return
+        here = response.request.url
+        with suppress(httpx.InvalidURL):
+            to = here.join(response.headers["location"])
+            self._check(str(to))
+            there = reach(str(to))
+            nearer = _FARNESS[there] < _FARNESS[reach(str(here))]
+            # A mirror may have a name of the wide world and a store in the same network.
+            mirror = self.endpoint != HUB and self.is_own(str(here)) and there is Label.LAN
+            if (nearer and not mirror) or (here.scheme, to.scheme) == ("https", "http"):
+                raise Astray(f"{here.host} leads to {to.scheme}://{to.host}, which is not safe")
+
+    def _way(self, proxy: str | None) -> httpx.HTTPTransport:
+        """Return the connections through a proxy, or without one."""
+        with self._lock:
+            if proxy not in self._ways:
+                self._trusted = self._trusted or trusted(self._environ)
+                try:
+                    if proxy is not None and not has_place(proxy):
+                        raise ValueError("the proxy has no place")
+                    self._ways[proxy] = httpx.HTTPTransport(
+                        verify=self._trusted, proxy=proxy, trust_env=False
+                    )
+                except (ImportError, ValueError, httpx.InvalidURL) as error:
+                    raise Failure(
+                        "ConfigError",
+                        "The proxy that is set (HTTPS_PROXY, ALL_PROXY) can't be used.",
+                        "Its address begins with http:// or https://.",
+                    ) from error
+            return self._ways[proxy]
+
+
+class _Way(httpx.BaseTransport):
+    """Where a client's requests go: through `Web`, and answers no longer than agreed."""
+
+    def __init__(self, web: Web, most: int | None) -> None:
+        self._web = web
+        self._most = most
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request."""
+        response = self._web.send(request)
+        coding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding not in ("", "identity"):
+            response.close()
+            raise Astray(f"{request.url.host} sends its answers packed, which nobody asked for")
+        if self._most is not None and isinstance(response.stream, httpx.SyncByteStream):
+            response.stream = _Short(response.stream, self._most)
+        return response
+
+
+class _Short(httpx.SyncByteStream):
+    """An answer that may only be so long, and take so long."""
+
+    def __init__(self, stream: httpx.SyncByteStream, most: int) -> None:
+        self._stream = stream
+        self._most = most
+
+    def __iter__(self) -> Iterator[bytes]:
+        seen, end = 0, time.monotonic() + 4 * READ_SECONDS
+        for piece in self._stream:
+            seen += len(piece)
+            if seen > self._most or time.monotonic() > end:
+                raise Astray("the answer doesn't come to an end")
+            yield piece
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._stream.close()
+
+
+@functools.cache
+def web() -> Web:
+    """Return this process's way out. Raises Failure."""
+    return Web()
+
+
+def trusted(environ: Mapping[str, str]) -> ssl.SSLContext:
+    """Return whom to trust: the well-known authorities, and those that the person added.
+
+    Raises Failure.
+    """
+    context = httpx.create_ssl_context(trust_env=False)
+    file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
+    if file or folder:
+        try:
+            if file and not Path(file).is_file():
+                raise FileNotFoundError("it is no file")  # a pipe may never be written to
+            context.load_verify_locations(file or None, folder or None)
+        except OSError as error:
+            raise Failure(
+                "ConfigError",
+                "The certificates that SSL_CERT_FILE or SSL_CERT_DIR names can't be read."
+                " Nothing was sent.",
+                "Correct the variable, or remove it.",
+            ) from error
+    return context
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Return in how many seconds a server wants to be asked again, None if it doesn't say."""
+    named = {name.lower(): value.strip() for name, value in headers.items()}
+    after = named.get("retry-after", "")
+    if after.isdecimal() and after.isascii():
+        return min(float(after[:9]), MOST_WAIT)
+    with suppress(ValueError, TypeError, OverflowError):
+        until = parsedate_to_datetime(after)
+        until = until if until.tzinfo else until.replace(tzinfo=datetime.UTC)
+        wait = until.timestamp() - (time.time() if now is None else now)
+        return min(max(wait, 0.0), MOST_WAIT)
+    if match := _LIMITED.search(named.get("ratelimit", "")):
+        return min(float(match[1]), MOST_WAIT)
+    return None
+
+
+_FARNESS = {Label.LOCAL: 0, Label.LAN: 1, Label.CLOUD: 2}
+
+
+def _endpoint(environ: Mapping[str, str]) -> str:
+    endpoint = environ.get("HF_ENDPOINT", "").strip().rstrip("/") or HUB
+    if not is_usable(endpoint):
+        raise Failure(
+            "ConfigError",
+            "HF_ENDPOINT is no address of a hub.",
+            "It begins with https://, and holds no password, ? or #; unset, it is the usual one.",
+        )
+    return endpoint
+
+
+def token_of(environ: Mapping[str, str]) -> str:
+    """Return the account's token: from the environment, else from the hub's own file."""
+    if environ.get("HF_HUB_DISABLE_IMPLICIT_TOKEN", "").strip().upper() in _YES:
+        return ""
+    named = environ.get("HF_TOKEN") or environ.get("HUGGING_FACE_HUB_TOKEN") or ""
+    if not named:
+        with suppress(OSError, ValueError, RuntimeError):
+            named = _token_file(environ).read_text("utf-8")
+    # One that doesn't fit in a header would break every request.
+    token = named.strip()
+    return token if re.fullmatch(r"[\x21-\x7e]+", token) else ""
+
+
+def _token_file(environ: Mapping[str, str]) -> Path:
+    if path := environ.get("HF_TOKEN_PATH"):
+        return Path(path).expanduser()
+    if home := environ.get("HF_HOME"):
+        return Path(home).expanduser() / "token"
+    cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "huggingface" / "token"
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    parts = urlsplit(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
+    return parts.scheme, (parts.hostname or "").rstrip("."), port
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 0.0
+    return min(max(seconds, 0.1), 3600.0) if seconds > 0 else 0.0

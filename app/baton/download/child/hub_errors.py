@@ -1,0 +1,186 @@
+"""What it means when a hub or a store refuses, or can't be reached, in sentences for people.
+
+`what` names the file or repository that was asked for. Everything that a server says about itself
+is outside text: it is shown on one line, and never decides anything but which sentence it is.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from dataclasses import dataclass
+
+import httpx
+
+from baton.core.sanitiser import one_line
+from baton.download.child import hub_client
+from baton.ipc.parent_channel import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    error: str
+    message: str
+    hint: str
+
+
+_GATED = _Meaning(
+    "SecretMissing",
+    "{repo} is only for accounts that have agreed to its licence.",
+    "Accept the licence on {page}, then set HF_TOKEN to a token of that account.",
+)
+_NO_REPO = _Meaning(
+    "ConfigError",
+    "{host} has no repository {repo}, or shows it only to some accounts.",
+    "Check the name; what is private needs HF_TOKEN.",
+)
+_NO_REVISION = _Meaning(
+    "ConfigError",
+    "{host} has no such revision of {repo}.",
+    "Leave the revision out for the newest.",
+)
+_NOT_THERE = _Meaning("ConfigError", "{host} has no {what}.", "Check the name.")
+_TOKEN = _Meaning(
+    "SecretMissing",
+    "{host} doesn't know the token in HF_TOKEN (or the one that `hf auth login` kept).",
+    "Set HF_TOKEN to a valid one, or unset it: most models need none.",
+)
+_NO_ACCESS = _Meaning(
+    "SecretMissing",
+    "{host} refuses access to {what} (HTTP {status}){said}.",
+    "Look at {page} in a browser; what needs an account needs HF_TOKEN.",
+)
+_TOO_OFTEN = _Meaning(
+    "WorkerUnavailable",
+    "{host} takes no more requests for now. What has come is kept.",
+    "Try again in {wait}.",
+)
+_FAILED = _Meaning(
+    "WorkerUnavailable",
+    "{host} failed (HTTP {status}) when asked for {what}. What has come is kept.",
+    "Try again in {wait}.",
+)
+_ODD = _Meaning(
+    "WorkerUnavailable",
+    "{host} answered HTTP {status} when asked for {what}{said}.",
+    "Try again later, or fetch it from elsewhere.",
+)
+
+_BY_CODE = {
+    "GatedRepo": _GATED,
+    "RepoNotFound": _NO_REPO,
+    "RevisionNotFound": _NO_REVISION,
+    "EntryNotFound": _NOT_THERE,
+}
+_BY_STATUS = {401: _NO_ACCESS, 403: _NO_ACCESS, 404: _NOT_THERE, 410: _NOT_THERE, 429: _TOO_OFTEN}
+_BAD_TOKEN = "invalid credentials"
+
+
+def of_response(response: httpx.Response, what: str) -> Failure:
+    """Return what an answer means that brings nothing."""
+    status, headers = response.status_code, response.headers
+    said = headers.get("X-Error-Message", "")
+    meaning = _BY_CODE.get(headers.get("X-Error-Code", "")) or _BY_STATUS.get(status, _ODD)
+    if status == 401 and _BAD_TOKEN in said.lower():
+        meaning = _TOKEN
+    elif status == 401 and meaning is _NO_ACCESS and "://" not in what:
+        meaning = _NO_REPO  # so hubs answer strangers, lest they learn what is there
+    elif status in hub_client.TRANSIENT and status != 429:
+        meaning = _FAILED
+    return _failure(
+        meaning,
+        what=one_line(what),
+        repo=_repo(what),
+        host=_host(response),
+        page=_page(response, what),
+        status=status,
+        said=f": {one_line(said).rstrip('.')}" if said.strip() else "",
+        wait=in_words(hub_client.retry_after(headers)),
+    )
+
+
+def of_error(error: Exception, what: str) -> Failure:
+    """Return what a failed connection means, or one that was refused here."""
+    what = one_line(what)
+    match error:
+        case httpx.TooManyRedirects():
+            message, hint = f"The address of {what} leads round in circles.", ""
+        case hub_client.Astray() | httpx.InvalidURL():
+            message = f"{what} was not fetched: {one_line(str(error))}."
+            hint = "Fetch it from an address that begins with https://."
+        case httpx.TimeoutException():
+            message = f"Nothing came any more when {what} was asked for. What has come is kept."
+            hint = "Check the network, then try again."
+        case httpx.ProxyError():
+            message = f"The proxy doesn't let {what} through: {one_line(str(error))}."
+            hint = "Check HTTPS_PROXY and NO_PROXY."
+        case httpx.ConnectError() if _is_distrust(error):
+            message = f"The server of {what} can't be trusted: {one_line(str(error))}."
+            hint = "Where a network puts its own certificate in between, SSL_CERT_FILE names it."
+        case httpx.ConnectError():
+            message = f"{what} can't be reached: {_why(error)}."
+            hint = "Check the network, and HF_ENDPOINT if it is set; nothing was lost."
+        case _:
+            message = f"The connection was cut when {what} was asked for. What has come is kept."
+            hint = "Try again."
+    return Failure("WorkerUnavailable", message, hint or "Fetch it from elsewhere.")
+
+
+def _why(error: httpx.ConnectError) -> str:
+    """Say in plain words why nothing could be connected to; the system's where there are none."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return f"{one_line(error.request.url.host)} can't be looked up"
+        if isinstance(cause, ConnectionRefusedError):
+            return "nothing listens there"
+        cause = cause.__context__
+    return one_line(re.sub(r"^\[Errno -?\d+\] ", "", str(error))) or type(error).__name__
+
+
+def nonsense(host: str, what: str, why: str) -> Failure:
+    """An answer is none that a hub gives; `why` goes on after a colon."""
+    return Failure(
+        "WorkerUnavailable",
+        f"What {host} says of {one_line(what)} makes no sense: {one_line(why)}.",
+        "Check HF_ENDPOINT if it is set, or fetch it from elsewhere.",
+    )
+
+
+def in_words(seconds: float | None) -> str:
+    """Say how long to wait."""
+    if seconds is None:
+        return "a minute"
+    whole = max(1, -int(-seconds // 1))
+    if whole < 120:
+        return f"{whole} second{'' if whole == 1 else 's'}"
+    return f"{-(-whole // 60)} minutes" if whole < 7200 else f"{-(-whole // 3600)} hours"
+
+
+def _failure(meaning: _Meaning, **fields: object) -> Failure:
+    return Failure(meaning.error, meaning.message.format(**fields), meaning.hint.format(**fields))
+
+
+def _host(response: httpx.Response) -> str:
+    url = response.request.url
+    return one_line(url.netloc.decode("ascii", "replace"))
+
+
+def _page(response: httpx.Response, what: str) -> str:
+    """Return where a person can look at it: the repository's page on the hub."""
+    url = (response.history[0] if response.history else response).request.url
+    page = url.copy_with(path=f"/{_repo(what)}", query=None, fragment=None)
+    return one_line(str(page) if "://" not in what else what)
+
+
+def _repo(what: str) -> str:
+    return one_line(what if "://" in what else "/".join(what.split("/")[:2]))
+
+
+def _is_distrust(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return True
+        error = error.__context__
+    return False

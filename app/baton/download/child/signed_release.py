@@ -1,0 +1,160 @@
+"""Releases of the packaged binary: who signed them, and getting one file of theirs.
+
+A release lies in a folder or behind an address, encrypted or not: what is believed of it is what
+the key in this build has signed, and the hashes that stand there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+
+from baton.core.catalogue_types import Offer, Source
+from baton.core.sanitiser import one_line
+from baton.download.child import hub_client, hub_errors, transfer
+from baton.download.child.http_download import Pace
+from baton.download.progress import Progress
+from baton.download.releases import MANIFEST, SIGNATURE, is_address
+from baton.ipc.parent_channel import Failure
+from baton.platform.proxies import is_usable
+
+LARGEST = 1 << 20
+"""How many bytes a manifest may have; a signature needs 128 and a line break."""
+
+_SIGNATURE = re.compile(rb"[0-9a-f]{128}\s{0,2}")
+_ACCOUNT = frozenset({"HF_TOKEN", "HF_TOKEN_PATH", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_OFFLINE"})
+
+
+def manifest(source: str, key: str) -> str:
+    """Return a release's manifest, which was signed by that key. Raises Failure."""
+    parts = ((MANIFEST, LARGEST), (SIGNATURE, 256))
+    if is_address(source):
+        with closing(_web(source)) as web:
+            read = [_fetched(web, _address(source, name), most) for name, most in parts]
+    else:
+        read = [_read(Path(source) / name, most) for name, most in parts]
+    content, signature = read
+    check_signature(content, signature, key, source)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _distrusted(source, "its list isn't text") from error
+
+
+def bring(
+    source: str,
+    name: str,
+    size: int,
+    sha256: str,
+    target: Path,
+    progress: Callable[[Progress], None],
+    stopped: Callable[[], bool],
+) -> str:
+    """Have a file of a release at `target`, of that size and contents; return its sha256.
+
+    It goes on where an earlier attempt ended. Raises Failure and Stopped.
+    """
+    if not is_address(source):
+        return _copied(Path(source) / name, size, sha256, target, progress, stopped)
+    offer = Offer(Source(file=name, url=_address(source, name)), size, sha256)
+    with closing(_web(source)) as web:
+        return transfer.fetch(offer, target, progress, stopped, web=web, pace=Pace(pause=0.5))
+
+
+def check_signature(content: bytes, signature: bytes, key: str, source: str) -> None:
+    """Refuse what wasn't signed by that key. Raises Failure."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if _SIGNATURE.fullmatch(signature) is None:
+        raise _distrusted(source, "its signature isn't one")
+    try:
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+        public.verify(bytes.fromhex(signature.decode("ascii").strip()), content)
+    except InvalidSignature as error:
+        raise _distrusted(source, "its signature is wrong") from error
+    except ValueError as error:
+        raise Failure(
+            "ConfigError",
+            "The key that this build checks updates with can't be used.",
+            "Install Baton anew.",
+        ) from error
+
+
+def _fetched(web: hub_client.Web, url: str, most: int) -> bytes:
+    """Return a file of a release, which must be there and small. Raises Failure."""
+    try:
+        with web.client(most) as client, client.stream("GET", url) as response:
+            if response.status_code != 200:
+                raise hub_errors.of_response(response, url)
+            return b"".join(response.iter_raw())
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise hub_errors.of_error(error, url) from error
+
+
+def _web(source: str, environ: Mapping[str, str] = os.environ) -> hub_client.Web:
+    """Return the way to an address that the person named, as to a mirror: http is for them to say.
+
+    No account's token goes there.
+    """
+    if not is_usable(source) or not source.isascii() or not source.isprintable():
+        raise Failure(
+            "ConfigError",
+            f"{one_line(re.sub('//[^/]*@', '//…@', source))!r} is no address of a release.",
+            "It begins with https:// (or http://), and holds no password, ? or #.",
+        )
+    kept = {name: value for name, value in environ.items() if name not in _ACCOUNT}
+    return hub_client.Web({**kept, "HF_ENDPOINT": source, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
+
+
+def _address(source: str, name: str) -> str:
+    return f"{source.rstrip('/')}/{quote(name)}"
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        if not path.is_file():
+            raise FileNotFoundError(2, "it isn't there")
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise Failure(
+            "ConfigError",
+            f"{path} can't be read: {error.strerror or error}.",
+            f"Name a folder that holds a release: it has {MANIFEST} and {SIGNATURE}.",
+        ) from error
+    if len(content) > most:
+        raise _distrusted(str(path.parent), f"its {path.name} is far too long")
+    return content
+
+
+def _copied(
+    source: Path,
+    size: int,
+    sha256: str,
+    target: Path,
+    progress: Callable[[Progress], None],
+    stopped: Callable[[], bool],
+) -> str:
+    try:
+        found = source.stat().st_size if source.is_file() else None
+    except OSError:
+        found = None
+    if found != size:
+        what = "isn't there" if found is None else f"has {found:,} bytes where {size:,} are right"
+        raise Failure("ModelFileError", f"{source} {what}.", "Copy the release there anew.")
+    return transfer.copy(source, target, sha256, progress, stopped)
+
+
+def _distrusted(source: str, why: str) -> Failure:
+    return Failure(
+        "ConfigError",
+        f"The release in {one_line(source)} is not from who made this Baton: {why}.",
+        "Nothing of it was used. Take it from elsewhere, and tell whoever publishes it.",
+    )

@@ -1,0 +1,28 @@
+"""How far a download is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """What a download is doing."""
+
+    WAITING = "waiting"  # another Baton fetches the same file
+    DOWNLOADING = "downloading"
+    VERIFYING = "verifying"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a download is: `done` of `total` bytes, which never go backwards.
+
+    `speed` is in bytes per second over the last seconds, `left` in seconds (None: can't be told).
+    """
+
+    phase: Phase
+    done: int
+    total: int
+    speed: float = 0.0
+    left: float | None = None

@@ -1,0 +1,156 @@
+"""Releases of the packaged binary: their versions, their files, and what is noted of one installed.
+
+A release is a folder, or what an address leads to: the binaries, `manifest.json` that lists them,
+and `manifest.json.sig` that says who wrote that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from baton.core.errors import BatonError
+from baton.core.sanitiser import one_line
+
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.json.sig"
+SCHEMA = 1
+
+FLAVOURS = ("full", "slim")
+GPUS = ("", "cuda", "vulkan")
+
+LARGEST = 1 << 33
+"""No binary has so many bytes."""
+
+_VERSION = re.compile(r"(\d{1,5})\.(\d{1,5})\.(\d{1,5})(?:(a|b|rc)(\d{1,4}))?", re.ASCII)
+_STAGES = {"a": 0, "b": 1, "rc": 2, None: 3}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What tells one binary from another; `gpu` is "", cuda or vulkan."""
+
+    version: str
+    flavour: str
+    platform: str
+    gpu: str = ""
+
+    def __str__(self) -> str:
+        more = ", ".join(filter(None, (self.flavour, self.gpu)))
+        return f"{self.version} ({more})" if more else self.version
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFile:
+    """A file of a release; `kind` is file (to be started) or folder (to be unpacked)."""
+
+    name: str
+    platform: str
+    flavour: str
+    gpu: str
+    kind: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a manifest says. `released` is a date, for people."""
+
+    schema: int
+    version: str
+    released: str
+    files: tuple[ReleaseFile, ...]
+
+    def file_for(self, platform: str, flavour: str, gpu: str) -> ReleaseFile:
+        """Return the file for a machine. Raises BatonError where there is none, or a wrong one."""
+        for file in self.files:
+            build = (file.platform, file.flavour, file.gpu)
+            if build == (platform, flavour, gpu) and file.kind == "file":
+                return _checked(file, self.version)
+        wanted = ", ".join(filter(None, (platform, flavour, gpu)))
+        there = {
+            " ".join(filter(None, (file.platform, file.flavour, file.gpu))) for file in self.files
+        }
+        raise BatonError(
+            f"The release {one_line(self.version, 40)} has no file for {wanted}.",
+            f"It has: {one_line(', '.join(sorted(there)) or 'nothing', 300)}.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What is noted of an installation: what it is, where it came from, and all its files.
+
+    `folders` are those that weren't there before it.
+    """
+
+    version: str = ""
+    flavour: str = ""
+    platform: str = ""
+    gpu: str = ""
+    source: str = ""
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A version that takes its place, and the one that leaves it.
+
+    `action` is update or rollback; `size` and `sha256` are of the file that comes, `source` is
+    where from ("": it was here).
+    """
+
+    action: str
+    coming: Build
+    leaving: Build
+    size: int
+    sha256: str
+    source: str = ""
+
+
+def name_of(version: str, platform: str, flavour: str, gpu: str = "", kind: str = "file") -> str:
+    """Return the name under which a build is released."""
+    slim = "-slim" if flavour == "slim" else ""
+    return f"baton{slim}-{version}-{platform}{f'-{gpu}' if gpu else ''}" + (
+        ".zip" if kind == "folder" else ""
+    )
+
+
+def is_version(text: str) -> bool:
+    """Tell whether that is a version as Baton's are written: 0.2.0, or 0.2.0rc1."""
+    return _VERSION.fullmatch(text) is not None
+
+
+def is_newer(one: str, other: str) -> bool:
+    """Tell whether a version comes after another one. Raises BatonError for what is none."""
+    return _order(one) > _order(other)
+
+
+def is_address(source: str) -> bool:
+    """Tell whether a release's source is an address and not a folder."""
+    return "://" in source
+
+
+def _order(version: str) -> tuple[int, ...]:
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        raise BatonError(f"{one_line(version, 40)!r} is no version of Baton.")
+    numbers = [int(match[group]) for group in (1, 2, 3)]
+    return (*numbers, _STAGES[match[4]], int(match[5] or 0))
+
+
+def _checked(file: ReleaseFile, version: str) -> ReleaseFile:
+    """Refuse what can't be right; a name is what its other fields say, and so leads nowhere."""
+    right = name_of(version, file.platform, file.flavour, file.gpu)
+    plain = is_version(version) and re.fullmatch(r"[a-z0-9_-]+", file.platform) is not None
+    sound = 0 < file.size < LARGEST and _SHA256.fullmatch(file.sha256) is not None
+    if not plain or not sound or file.name != right:
+        raise BatonError(
+            f"The release's list is wrong about {one_line(file.name, 80)!r}, so nothing was"
+            " changed.",
+            "Tell whoever made the release.",
+        )
+    return file

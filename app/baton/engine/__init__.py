@@ -1,1 +1,0 @@
-"""What Baton does with a prompt: asyncio over Protocols, and nothing that knows an adapter."""

@@ -1,0 +1,1 @@
+"""What a model file says, and the memory that it needs. Pure."""

@@ -1,0 +1,405 @@
+"""The header of a GGUF file: what a model is, before any of its weights are read.
+
+A header comes from strangers, so nothing in it is believed: every count and length is held against
+what a header may have and against the file's size, arrays are stepped over without being built, and
+whatever is wrong is one kind of error.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import repeat
+from mmap import mmap
+from operator import length_hint
+
+from baton.gguf.kv_cache_size import layers_of
+from baton.gguf.metadata import MOST_LAYERS, Malformed, Metadata, Series, Value
+
+__all__ = ["Cut", "Header", "Malformed", "read", "read_on"]
+
+Data = bytes | bytearray | memoryview | mmap
+
+LONGEST = 32 << 20
+"""Bytes that a header may have. The longest known has 16 MB: a vocabulary of 262,144 words."""
+
+MOST_KEYS = 1024
+MOST_TENSORS = 16_384
+MOST_TEXTS = 1_200_000
+"""Texts in all arrays together: that longest header has 777,000."""
+
+LONGEST_KEY = 512
+LONGEST_NAME = 63
+LONGEST_TEXT = 1 << 20
+"""Bytes of a text that is wanted, such as the chat template; a longer one is left out."""
+
+MOST_BYTES = 2**63 - 1
+
+TEXTS = frozenset(
+    {"general.architecture", "general.name", "general.license", "tokenizer.chat_template"}
+)
+"""The texts that are wanted."""
+
+ARRAYS = (
+    ".attention.head_count",
+    ".attention.head_count_kv",
+    ".attention.recurrent_layers",
+    ".attention.sliding_window_pattern",
+    ".expert_used_count",
+    ".feed_forward_length",
+)
+"""The ends of the keys whose arrays are wanted, a number for each layer."""
+
+NUMBERS = {
+    type: struct.Struct(f"<{code}")
+    for type, code in {
+        0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"
+    }.items()
+}  # fmt: skip
+TEXT, ARRAY = 8, 9
+
+BLOCKS = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
+    9: (32, 36), 10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210),
+    15: (256, 292), 16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18),
+    21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8),
+    28: (1, 8), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17), 40: (64, 36),
+    41: (128, 18), 42: (64, 18),
+}  # fmt: skip
+"""Of each type of ggml: how many numbers make up a block, and its bytes."""
+
+_FIRST = 1 << 20
+"""Bytes that are asked for at first, and at most at a time: more would be in memory twice."""
+
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_TENSORS = [struct.Struct(f"<{dimensions}QIQ") for dimensions in range(5)]
+
+
+class Cut(Exception):
+    """The data ends within the header, which needs about `needed` bytes from the start.
+
+    `needed` is more than there was, at most the file's size, and often a little more than the
+    header really has: so that few rounds suffice.
+    """
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(f"the header goes on, to byte {needed:,} or so")
+        self.needed = needed
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a header says. Numbers are 0 and texts "" where it doesn't.
+
+    `kv_heads` counts the heads of keys and values by layer (0 where a layer keeps none: recurrent
+    ones, and those that share another's). `window` is how far sliding attention looks back, in
+    tokens, and `windowed` says by layer whether it is of that kind; such layers have their own
+    lengths of keys and values. `state` is what recurrent layers keep in all, in bytes.
+
+    `weights` are the bytes of all tensors, `largest` those of the largest, `size` those of the
+    whole file as its header promises it. Of a model in several `parts`, this is one part.
+    `sampling` is how the file recommends that words are chosen.
+    """
+
+    architecture: str
+    name: str = ""
+    licence: str = ""
+    parameters: int = 0
+    context: int = 0
+    layers: int = 0
+    kv_heads: tuple[int, ...] = ()
+    key_length: int = 0
+    value_length: int = 0
+    window: int = 0
+    windowed: tuple[bool, ...] = ()
+    window_key_length: int = 0
+    window_value_length: int = 0
+    state: int = 0
+    vocabulary: int = 0
+    embedding: int = 0
+    feed_forward: int = 0
+    heads: int = 0
+    experts: int = 0
+    experts_used: int = 0
+    weights: int = 0
+    largest: int = 0
+    size: int = 0
+    parts: int = 1
+    template: str = ""
+    sampling: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+
+def read(data: Data, size: int | None = None) -> Header:
+    """Read a header from a file's beginning; `size` is the whole file's, if known.
+
+    Raises Cut when it goes on after `data`, and Malformed; that too where the file, of that `size`,
+    is shorter than its header promises.
+    """
+    if not b"GGUF".startswith(data[:4]):
+        raise Malformed("it isn't a GGUF file")
+    return _read(_Walk(data, size), size)
+
+
+def read_on(more: Callable[[int], bytes], size: int) -> Header:
+    """Read a header by asking for so many further bytes of a file at a time. Raises Malformed.
+
+    Each byte is looked at once, however often there is more to ask for.
+    """
+    begun = bytearray(more(min(size, _FIRST)))
+    if not b"GGUF".startswith(begun[:4]):
+        raise Malformed("it isn't a GGUF file")
+    return _read(_Walk(begun, size, more), size)
+
+
+def _read(walk: _Walk, size: int | None) -> Header:
+    walk.skip(4)
+    _check_version(walk.number(_U32))
+    tensors = walk.count("tensors", MOST_TENSORS)
+    values = _values(walk, walk.count("keys", MOST_KEYS))
+    metadata = Metadata(values)
+    weights = _Weights(walk, tensors, _alignment(values))
+    if size is not None and weights.end > size:
+        raise Malformed(f"it ends after {size:,} of {weights.end:,} bytes")
+    return _header(metadata, weights)
+
+
+class _Walk:
+    """Goes through a header from its beginning; `more` gets what its data doesn't hold yet."""
+
+    def __init__(
+        self, data: Data, size: int | None, more: Callable[[int], bytes] | None = None
+    ) -> None:
+        self._data = data
+        self._more = more
+        self._end = len(data)
+        self._most = LONGEST if size is None else min(size, LONGEST)
+        self._texts = 0
+        self.at = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes."""
+        start = self.skip(count)
+        return bytes(self._data[start : self.at])
+
+    def skip(self, count: int) -> int:
+        """Go past so many bytes; return where they began."""
+        start = self.at
+        self._need(start + count)
+        self.at += count
+        return start
+
+    def number(self, form: struct.Struct) -> int:
+        """Return a number of that form."""
+        start = self.skip(form.size)
+        number: int = form.unpack_from(self._data, start)[0]
+        return number
+
+    def numbers(self, form: struct.Struct) -> tuple[int, ...]:
+        """Return numbers of that form."""
+        return form.unpack_from(self._data, self.skip(form.size))
+
+    def count(self, what: str, most: int) -> int:
+        """Return a count of 64 bits, if it is one that a header may have."""
+        count = self.number(_U64)
+        if count > most:
+            raise Malformed(f"it claims to have {count:,} {what}")
+        return count
+
+    def text(self, what: str, longest: int) -> str:
+        """Return a text that may have so many bytes."""
+        try:
+            return self.take(self.count(f"bytes of {what}", longest)).decode("utf-8")
+        except UnicodeDecodeError:
+            raise Malformed(f"its {what} isn't UTF-8") from None
+
+    def skip_text(self) -> None:
+        """Go past a text of any length."""
+        self.skip(self.number(_U64))
+
+    def skip_texts(self, count: int) -> None:
+        """Go past an array of texts. This loop is where nearly all of the time goes."""
+        self._texts += count
+        if self._texts > MOST_TEXTS:
+            raise Malformed(f"it claims to have {self._texts:,} texts")
+        self._need(self.at + 8 * count)
+        length_at, at = _U64.unpack_from, self.at
+        while count:
+            left, data, began = repeat(None, count), self._data, at
+            try:
+                for _ in left:
+                    at += length_at(data, at)[0] + 8
+                count = 0
+            except (struct.error, OverflowError):
+                # The last step led past the data; what is left will be about as long as the rest.
+                done, count = count - length_hint(left) - 1, length_hint(left) + 1
+                seen = min(at, self._end) - began
+                self._need(at + 8, at + 8 + (seen // max(done, 1) + 9) * count)
+        self._need(at)
+        self.at = at
+
+    def _need(self, least: int, about: int = 0) -> None:
+        """Make sure that the data goes on to `least`."""
+        if least > self._most:
+            short = self._most < LONGEST
+            raise Malformed("it ends before its header does" if short else "its header has no end")
+        if least > self._end:
+            ahead = self._end * 2 + (1 << 16)
+            self._get(min(max(least, about, ahead), self._most), least)
+
+    def _get(self, needed: int, least: int) -> None:
+        if self._more is None or not isinstance(self._data, bytearray):
+            raise Cut(needed)
+        while self._end < needed and (piece := self._more(min(needed - self._end, _FIRST))):
+            self._data += piece
+            self._end += len(piece)
+        if self._end < least:
+            raise Malformed("it is being changed")
+
+
+def _check_version(version: int) -> None:
+    if version in (2, 3):
+        return
+    if not version & 0xFFFF:
+        raise Malformed("it is made for machines of another byte order")
+    raise Malformed("it is of an unknown version of GGUF")
+
+
+def _values(walk: _Walk, count: int) -> dict[str, Value]:
+    """Read the keys and their values; texts and arrays that nobody wants are left out."""
+    values: dict[str, Value] = {}
+    for _ in range(count):
+        key = walk.text("key", LONGEST_KEY)
+        if not key or key in values:
+            raise Malformed("it has a key twice" if key else "it has a key without a name")
+        values[key] = _value(walk, key, walk.number(_U32))
+    return values
+
+
+def _value(walk: _Walk, key: str, type: int) -> Value:
+    if type == TEXT:
+        return _text(walk, key)
+    if type == ARRAY:
+        return _series(walk, key, walk.number(_U32))
+    return walk.number(_form(type))
+
+
+def _form(type: int) -> struct.Struct:
+    if type not in NUMBERS:
+        raise Malformed("it has values of an unknown kind")
+    return NUMBERS[type]
+
+
+def _text(walk: _Walk, key: str) -> str:
+    length = walk.number(_U64)
+    start = walk.skip(length)
+    if key not in TEXTS or length > LONGEST_TEXT:
+        return ""
+    walk.at = start
+    try:
+        return walk.take(length).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Malformed(f"its {key} isn't UTF-8") from None
+
+
+def _series(walk: _Walk, key: str, type: int) -> Series:
+    count = walk.number(_U64)
+    if type == TEXT:
+        walk.skip_texts(count)
+        return Series(count)
+    form = _form(type)  # of arrays within arrays, too, llama.cpp wants to know nothing
+    start = walk.skip(count * form.size)
+    if count > MOST_LAYERS or type in (6, 12) or not key.endswith(ARRAYS):
+        return Series(count)
+    walk.at = start
+    return Series(count, walk.numbers(struct.Struct(f"<{count}{form.format[1:]}")))
+
+
+def _alignment(values: Mapping[str, Value]) -> int:
+    alignment = values.get("general.alignment", 32)
+    if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
+        raise Malformed("its general.alignment isn't a power of two")
+    return alignment
+
+
+class _Weights:
+    """What a header says of the tensors, checked as llama.cpp does; `end` is where they end."""
+
+    def __init__(self, walk: _Walk, count: int, alignment: int) -> None:
+        self.bytes = self.largest = self.numbers = 0
+        names = set()
+        offset = ends = 0  # with the gap before the next one, and without
+        for _ in range(count):
+            names.add(walk.text("tensor name", LONGEST_NAME))
+            *shape, type, begins = walk.numbers(_TENSORS[_dimensions(walk)])
+            if begins != offset:
+                raise Malformed("its tensors don't follow each other")
+            numbers, size = _extent(shape, type)
+            self.numbers += numbers
+            self.bytes += size
+            self.largest = max(self.largest, size)
+            ends = offset + size
+            offset = ends + -ends % alignment
+        if len(names) < count:
+            raise Malformed("it has a tensor twice")
+        self.end = walk.at + -walk.at % alignment + ends if count else walk.at
+        if self.end > MOST_BYTES:
+            raise Malformed("its tensors are larger than any disk")
+
+
+def _dimensions(walk: _Walk) -> int:
+    dimensions = walk.number(_U32)
+    if dimensions > 4:
+        raise Malformed(f"it has a tensor of {dimensions:,} dimensions")
+    return dimensions
+
+
+def _extent(shape: list[int], type: int) -> tuple[int, int]:
+    """Return how many numbers a tensor has, and how many bytes."""
+    if type not in BLOCKS:
+        raise Malformed("it has tensors of an unknown type")
+    numbers = 1
+    for length in shape:
+        numbers *= length
+    block, size = BLOCKS[type]
+    if numbers > MOST_BYTES or max(shape, default=1) > MOST_BYTES:
+        raise Malformed("its tensors are larger than any disk")
+    if (shape[0] if shape else 1) % block:
+        raise Malformed("it has tensors with half a block")
+    return numbers, numbers // block * size
+
+
+def _header(data: Metadata, weights: _Weights) -> Header:
+    kept = layers_of(data)
+    zeros = (0,) * data.layers
+    parts = data.count("split.count", 1)
+    parameters = data.count("general.parameter_count", most=MOST_BYTES)
+    return Header(
+        architecture=data.architecture,
+        name=data.text("general.name"),
+        licence=data.text("general.license"),
+        parameters=weights.numbers if parts <= 1 else parameters,
+        context=data.own("context_length"),
+        layers=data.layers,
+        kv_heads=kept.kv_heads,
+        key_length=kept.key_length,
+        value_length=kept.value_length,
+        window=kept.window,
+        windowed=kept.windowed,
+        window_key_length=kept.window_key_length,
+        window_value_length=kept.window_value_length,
+        state=kept.state,
+        vocabulary=data.length("tokenizer.ggml.tokens") or data.own("vocab_size"),
+        embedding=data.own("embedding_length"),
+        feed_forward=max(data.by_layer("feed_forward_length", zeros), default=0),
+        heads=max(data.by_layer("attention.head_count", zeros), default=0),
+        experts=data.own("expert_count"),
+        experts_used=max(data.by_layer("expert_used_count", zeros), default=0),
+        weights=weights.bytes,
+        largest=weights.largest,
+        size=weights.end,
+        parts=max(parts, 1),
+        template=data.text("tokenizer.chat_template"),
+        sampling=data.recommended(),
+    )

@@ -1,0 +1,11 @@
+"""History on disk: conversations as trees of turns, runs, events and full-text search, in SQLite.
+
+`Store` is the façade; the modules beside it hold plain functions over a connection, each run by the
+store inside one transaction on its one background thread.
+"""
+
+from baton.history.export import Imported
+from baton.history.store import Store
+from baton.platform.sqlite import sqlite_version, weakness
+
+__all__ = ["Imported", "Store", "sqlite_version", "weakness"]

@@ -1,0 +1,179 @@
+"""Between rows and the domain's types, and between events and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, get_args
+
+import msgspec
+
+from baton.core.errors import ConfigError, PlanError
+from baton.core.events import Event
+from baton.core.history_types import Conversation, RunRecord
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Attachment, Role, Turn, TurnStatus
+from baton.platform.sqlite import Connection, Damaged, Row, clean
+
+# A conversation may have thousands of turns, and a dictionary is ten times as quick as Role().
+_ROLES = {role.value: role for role in Role}
+_STATUSES = {status.value: status for status in TurnStatus}
+_LABELS = {label.value: label for label in Label}
+
+PATH = """id IN (
+    WITH RECURSIVE path (id, parent) AS (
+        SELECT id, parent FROM turns WHERE id = ?
+        UNION SELECT turns.id, turns.parent FROM turns JOIN path ON turns.id = path.parent
+        WHERE path.id IS NOT ?
+    ) SELECT id FROM path)"""
+"""The condition that picks a turn and everything before it, back to another one (NULL: to all)."""
+
+EVENT_TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+@contextmanager
+def genuine() -> Iterator[None]:
+    """Tell of a value that no Baton ever wrote: a flipped bit that SQLite can't notice."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, PlanError) as error:
+        raise Damaged(str(error)) from error
+
+
+def encode(value: object) -> str:
+    """Return an event's fields (or any plain data) as JSON that SQLite can keep."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_cleaned(msgspec.to_builtins(value))).decode()
+
+
+def decode(kind: str, data: str) -> Event:
+    """Return an event from its class name and the JSON of its fields. Raises ValueError."""
+    event: Event = _decoder(kind).decode(data)
+    return event
+
+
+@cache
+def _decoder(kind: str) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(EVENT_TYPES[kind])
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return clean(value)
+        case dict():
+            return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_cleaned(item) for item in value]
+        case _:
+            return value
+
+
+_CONVERSATION = """
+    SELECT c.*, (SELECT count(*) FROM turns WHERE turns.conversation = c.id) AS turns
+    FROM conversations AS c
+"""
+
+
+def conversations(connection: Connection, rest: str, *values: object) -> list[Conversation]:
+    """Return the conversations (as `c`) that the rest of the query picks."""
+    with genuine():
+        return [
+            Conversation(
+                row["id"],
+                row["title"],
+                Label(row["label"]),
+                row["created"],
+                row["updated"],
+                row["turns"],
+                row["head"],
+                row["sent_from"],
+                row["system"],
+                Policy(row["policy"]) if row["policy"] else None,
+            )
+            for row in connection.execute(_CONVERSATION + rest, values)
+        ]
+
+
+def turns(connection: Connection, condition: str, *values: object) -> tuple[Turn, ...]:
+    """Return the turns that fulfil an SQL condition, parents before children."""
+    rows = connection.execute(
+        f"SELECT * FROM turns WHERE {condition} ORDER BY key", values
+    ).fetchall()
+    with genuine():
+        files = _files(connection, [row["id"] for row in rows if row["role"] == "user"])
+        return tuple(_turn(row, files.get(row["id"], ())) for row in rows)
+
+
+def _turn(row: Row, files: Iterable[Attachment]) -> Turn:
+    return Turn(
+        row["id"],
+        row["conversation"],
+        row["parent"],
+        _ROLES[row["role"]],
+        row["text"],
+        _STATUSES[row["status"]],
+        _LABELS[row["label"]],
+        row["created"],
+        row["worker"],
+        row["run"],
+        tuple(files),
+    )
+
+
+def _files(connection: Connection, turns: list[str]) -> dict[str, list[Attachment]]:
+    found: dict[str, list[Attachment]] = {}
+    query = "SELECT * FROM files WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY key"
+    for row in connection.execute(query, [msgspec.json.encode(turns).decode()]):
+        file = Attachment(row["name"], row["text"], row["size"], Label(row["label"]))
+        found.setdefault(row["turn"], []).append(file)
+    return found
+
+
+def runs(connection: Connection, rest: str, *values: object) -> list[RunRecord]:
+    """Return the runs that the rest of the query picks, without their events."""
+    with genuine():
+        return [
+            RunRecord(
+                row["id"],
+                row["conversation"],
+                row["prompt"],
+                row["answer"],
+                row["status"],
+                row["created"],
+                (),
+            )
+            for row in connection.execute(f"SELECT runs.* FROM runs {rest}", values)
+        ]
+
+
+def events(connection: Connection, run: str) -> tuple[Event, ...]:
+    """Return what a run left behind, in order."""
+    query = "SELECT kind, data FROM events WHERE run = ? ORDER BY seq"
+    with genuine():
+        return tuple(decode(row["kind"], row["data"]) for row in connection.execute(query, [run]))
+
+
+def find(connection: Connection, table: str, prefix: str, what: str) -> str:
+    """Return the one id in a table that is, or begins with, what was typed.
+
+    Deleted conversations and their runs aren't found. Raises ConfigError.
+    """
+    typed = prefix.strip().lower()
+    column = "id" if table == "conversations" else "conversation"
+    rows = connection.execute(
+        f"""SELECT id FROM {table} WHERE id >= ? AND id < ? AND {column} IN
+        (SELECT id FROM conversations WHERE hidden_at IS NULL) ORDER BY id LIMIT 2""",
+        [clean(typed), clean(typed) + "\U0010ffff"],
+    ).fetchall()
+    found = [row["id"] for row in rows]
+    if not typed or not found:
+        raise ConfigError(f"There is no {what} {prefix!r}.")
+    if len(found) > 1 and found[0] != typed:
+        raise ConfigError(f"More than one {what} begins with {typed!r}.", "Type more of it.")
+    match: str = found[0]
+    return match

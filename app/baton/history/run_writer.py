@@ -1,0 +1,214 @@
+"""What a run writes: the prompt before anything is called, events, and the answer as it grows."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import replace
+
+from baton.core.errors import ConfigError, StoreError
+from baton.core.events import TERMINAL, Cancelled, Event, Failed, Finished
+from baton.core.history_types import Conversation
+from baton.core.labels import Label, strictest
+from baton.core.messages import Prompt, Role, Turn, TurnStatus, title_of
+from baton.core.ports import Begun, Place
+from baton.history import rows
+from baton.history.edits import mark
+from baton.platform.process_owner import this_process
+from baton.platform.sqlite import Connection, clean
+
+_FARTHEST = 1 << 32
+"""How many milliseconds, some weeks, a key may be off the time when that is taken."""
+
+_STATUS = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
+
+
+def new_id() -> str:
+    """Return twelve hexadecimal digits that nobody has had before."""
+    return os.urandom(6).hex()
+
+
+def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) -> Begun:
+    """Record a prompt, its run and its empty answer; the conversation too, if it is new.
+
+    Raises ConfigError for a place that doesn't exist.
+    """
+    now = time.time()
+    files = tuple(
+        replace(file, name=clean(file.name), text=clean(file.text)) for file in prompt.files
+    )
+    prompt = Prompt(clean(prompt.text), files, prompt.system and clean(prompt.system))
+    conversation = _conversation(connection, prompt, place, label, now)
+    if strictest([label, conversation.label]) is not conversation.label:
+        mark(connection, conversation.id, label)
+        conversation = replace(conversation, label=label)
+    asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
+    sent = rows.turns(connection, rows.PATH, asked, conversation.sent_from)
+    derived = strictest(
+        [label, conversation.label]
+        + [turn.label for turn in sent]
+        + [file.label for turn in sent for file in turn.files]
+    )
+    run, owner = new_id(), this_process()
+    answer = Turn(
+        new_id(), conversation.id, asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
+    )
+    add_turn(connection, replace(answer, run=run))
+    connection.execute(
+        "INSERT INTO runs (id, conversation, prompt, answer, status, created, owner, started) "
+        "VALUES (?, ?, ?, ?, 'running', ?, ?, ?)",
+        [run, conversation.id, asked, answer.id, now, owner.pid, owner.started],
+    )
+    # Whoever writes into a deleted conversation wants it back.
+    connection.execute(
+        "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
+        [answer.id, now, conversation.id],
+    )
+    return Begun(
+        run,
+        conversation.id,
+        asked,
+        answer.id,
+        derived,
+        conversation.system,
+        sent,
+        conversation.policy,
+    )
+
+
+def _conversation(
+    connection: Connection, prompt: Prompt, place: Place, label: Label, now: float
+) -> Conversation:
+    """Return the place's conversation, made now if it is a new one."""
+    name, turn = place.conversation, place.again or place.after
+    if turn:
+        row = connection.execute("SELECT conversation, role FROM turns WHERE id = ?", [turn])
+        found = row.fetchone()
+        if found is None or name not in (None, found["conversation"]):
+            raise ConfigError(f"There is no message {turn!r} in this conversation.")
+        if place.again and found["role"] != Role.USER:
+            raise ConfigError(f"The message {turn!r} is no prompt, so it can't be answered again.")
+        name = found["conversation"]
+    if name is None:
+        name = new_id()
+        connection.execute(
+            "INSERT INTO conversations (id, title, label, system, created, updated) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [name, title_of(prompt.text), label, prompt.system, now, now],
+        )
+    elif prompt.system is not None:
+        connection.execute(
+            "UPDATE conversations SET system = ? WHERE id = ?", [prompt.system, name]
+        )
+    for conversation in rows.conversations(connection, "WHERE c.id = ?", name):
+        return conversation
+    raise ConfigError(f"There is no conversation {name!r}.")
+
+
+def _add_prompt(
+    connection: Connection,
+    conversation: Conversation,
+    prompt: Prompt,
+    after: str | None,
+    label: Label,
+    now: float,
+) -> str:
+    parent = conversation.head if after is None else after or None
+    labels = [label, conversation.label, *(file.label for file in prompt.files)]
+    turn = Turn(
+        new_id(),
+        conversation.id,
+        parent,
+        Role.USER,
+        prompt.text,
+        TurnStatus.DONE,
+        strictest(labels),
+        now,
+        files=prompt.files,
+    )
+    add_turn(connection, turn)
+    return turn.id
+
+
+def add_turn(connection: Connection, turn: Turn) -> None:
+    """Insert a turn and its files."""
+    connection.execute(
+        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            _free_key(connection, turn.conversation, turn.created),
+            turn.id,
+            turn.conversation,
+            turn.parent,
+            turn.role,
+            turn.text,
+            turn.status,
+            turn.label,
+            turn.created,
+            turn.worker,
+            turn.run,
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO files (turn, name, text, size, label) VALUES (?, ?, ?, ?, ?)",
+        [(turn.id, file.name, file.text, file.size, file.label) for file in turn.files],
+    )
+
+
+def _free_key(connection: Connection, conversation: str, created: float) -> int:
+    newest = connection.execute(
+        "SELECT max(key) FROM turns WHERE conversation = ?", [conversation]
+    ).fetchone()[0]
+    key = first = max(int(created * 1000), (newest or 0) + 1)
+    room = 1
+    while connection.execute("SELECT 1 FROM turns WHERE key = ?", [key]).fetchone():
+        # Any number of conversations may bear the same time: don't try every key after it.
+        room = min(room * 2, _FARTHEST)
+        key = first + random.randrange(room)
+    return key
+
+
+def append(connection: Connection, run: str, event: Event) -> None:
+    """Record one event of a run; a terminal one ends the run's row as well."""
+    added = connection.execute(
+        """INSERT INTO events
+        SELECT id, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE run = runs.id), ?, ?
+        FROM runs WHERE id = ?""",
+        [type(event).__name__, rows.encode(event), run],
+    )
+    _must_exist(added.rowcount)
+    if isinstance(event, TERMINAL):
+        status = _STATUS[type(event)]
+        connection.execute("UPDATE runs SET status = ? WHERE id = ?", [status, run])
+
+
+def write(connection: Connection, turn: str, text: str, status: TurnStatus, worker: str) -> None:
+    """Record an answer's text as far as it is; a worker once named stays."""
+    changed = connection.execute(
+        "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker) "
+        "WHERE id = ?",
+        [clean(text), status, clean(worker), turn],
+    )
+    _must_exist(changed.rowcount)
+    if status is not TurnStatus.STREAMING:
+        connection.execute(
+            "UPDATE conversations SET updated = ? "
+            "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
+            [time.time(), turn],
+        )
+
+
+def trim(connection: Connection, conversation: str, first: str) -> None:
+    """From now on send only the turns from `first` on."""
+    changed = connection.execute(
+        "UPDATE conversations SET sent_from = ? WHERE id = ?", [first, conversation]
+    )
+    _must_exist(changed.rowcount)
+
+
+def _must_exist(rows_changed: int) -> None:
+    if rows_changed == 0:
+        raise StoreError(
+            "This conversation was deleted while its answer was being written.",
+            "Nothing else was lost; ask again in a new conversation.",
+        )

@@ -1,0 +1,181 @@
+"""The schema of the history, as a sequence of named migrations."""
+
+from __future__ import annotations
+
+from baton.platform.sqlite import Migration
+
+_LABELS = "CHECK (label IN ('local', 'lan', 'cloud'))"
+
+_FIRST = Migration(
+    "0001_conversations",
+    (
+        "CREATE TABLE migrations (name TEXT PRIMARY KEY, applied REAL NOT NULL) STRICT",
+        f"""CREATE TABLE conversations (
+            key INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            title TEXT NOT NULL,
+            label TEXT NOT NULL {_LABELS},
+            system TEXT,
+            created REAL NOT NULL,
+            updated REAL NOT NULL,
+            head TEXT,
+            sent_from TEXT,
+            hidden_at REAL
+        ) STRICT""",
+        "CREATE INDEX conversations_by_update ON conversations (updated)",
+        # A turn's key is when it was made, in milliseconds (or the next free number, but always
+        # above those of its conversation): so the newest are the last, imported turns included,
+        # parents come before children, and a search can stop at the newest few.
+        f"""CREATE TABLE turns (
+            key INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+            parent TEXT REFERENCES turns (id),
+            role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+            text TEXT NOT NULL,
+            status TEXT NOT NULL
+                CHECK (status IN ('streaming', 'done', 'cut', 'cancelled', 'failed', 'lost')),
+            label TEXT NOT NULL {_LABELS},
+            created REAL NOT NULL,
+            worker TEXT NOT NULL,
+            run TEXT
+        ) STRICT""",
+        "CREATE INDEX turns_by_conversation ON turns (conversation, key)",
+        "CREATE INDEX turns_by_parent ON turns (parent)",
+        f"""CREATE TABLE files (
+            key INTEGER PRIMARY KEY,
+            turn TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+            name TEXT NOT NULL,
+            text TEXT NOT NULL,
+            size INTEGER NOT NULL,
+            label TEXT NOT NULL {_LABELS}
+        ) STRICT""",
+        "CREATE INDEX files_by_turn ON files (turn)",
+        # `owner` is the process that plays the run.
+        """CREATE TABLE runs (
+            key INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+            prompt TEXT NOT NULL,
+            answer TEXT NOT NULL,
+            status TEXT NOT NULL
+                CHECK (status IN ('running', 'finished', 'failed', 'cancelled', 'lost')),
+            created REAL NOT NULL,
+            owner INTEGER
+        ) STRICT""",
+        "CREATE INDEX runs_by_conversation ON runs (conversation)",
+        "CREATE INDEX runs_in_progress ON runs (status) WHERE status = 'running'",
+        """CREATE TABLE events (
+            run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+            seq INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            data TEXT NOT NULL,
+            PRIMARY KEY (run, seq)
+        ) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX events_of_calls ON events (run) WHERE kind = 'Called'",
+        """CREATE VIEW calls AS SELECT
+            run,
+            data ->> 'step' AS step,
+            data ->> 'worker' AS worker,
+            data ->> 'purpose' AS purpose,
+            data ->> 'tokens_in' AS tokens_in,
+            data ->> 'tokens_out' AS tokens_out,
+            data ->> 'cached' AS cached,
+            data ->> 'cost' AS cost,
+            data ->> 'confirmed' AS confirmed,
+            data ->> 'seconds' AS seconds,
+            data ->> 'first_token' AS first_token,
+            data ->> 'loading' AS loading,
+            data ->> 'finish' AS finish
+        FROM events WHERE kind = 'Called'""",
+        f"""CREATE TABLE label_changes (
+            key INTEGER PRIMARY KEY,
+            conversation TEXT NOT NULL REFERENCES conversations (id) ON DELETE CASCADE,
+            at REAL NOT NULL,
+            old TEXT NOT NULL,
+            label TEXT NOT NULL {_LABELS}
+        ) STRICT""",
+        "CREATE INDEX label_changes_by_conversation ON label_changes (conversation)",
+        "CREATE TABLE drafts (conversation TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT",
+        # Search. An answer is indexed once it is no longer being written, whoever ends it, and
+        # 'secure-delete' takes its words out of the index when it is purged.
+        """CREATE VIRTUAL TABLE turns_search USING fts5 (
+            text, content = 'turns', content_rowid = 'key',
+            tokenize = 'unicode61 remove_diacritics 2', prefix = '1 2 3'
+        )""",
+        """CREATE VIRTUAL TABLE titles_search USING fts5 (
+            title, content = 'conversations', content_rowid = 'key',
+            tokenize = 'unicode61 remove_diacritics 2', prefix = '1 2 3'
+        )""",
+        "INSERT INTO turns_search (turns_search, rank) VALUES ('secure-delete', 1)",
+        "INSERT INTO titles_search (titles_search, rank) VALUES ('secure-delete', 1)",
+        """CREATE TRIGGER turns_added AFTER INSERT ON turns WHEN new.status <> 'streaming' BEGIN
+            INSERT INTO turns_search (rowid, text) VALUES (new.key, new.text);
+        END""",
+        """CREATE TRIGGER turns_left AFTER UPDATE OF text, status ON turns
+        WHEN old.status <> 'streaming' BEGIN
+            INSERT INTO turns_search (turns_search, rowid, text)
+            VALUES ('delete', old.key, old.text);
+        END""",
+        """CREATE TRIGGER turns_ended AFTER UPDATE OF text, status ON turns
+        WHEN new.status <> 'streaming' BEGIN
+            INSERT INTO turns_search (rowid, text) VALUES (new.key, new.text);
+        END""",
+        """CREATE TRIGGER turns_gone AFTER DELETE ON turns WHEN old.status <> 'streaming' BEGIN
+            INSERT INTO turns_search (turns_search, rowid, text)
+            VALUES ('delete', old.key, old.text);
+        END""",
+        """CREATE TRIGGER titles_added AFTER INSERT ON conversations BEGIN
+            INSERT INTO titles_search (rowid, title) VALUES (new.key, new.title);
+        END""",
+        """CREATE TRIGGER titles_changed AFTER UPDATE OF title ON conversations BEGIN
+            INSERT INTO titles_search (titles_search, rowid, title)
+            VALUES ('delete', old.key, old.title);
+            INSERT INTO titles_search (rowid, title) VALUES (new.key, new.title);
+        END""",
+        """CREATE TRIGGER titles_gone AFTER DELETE ON conversations BEGIN
+            INSERT INTO titles_search (titles_search, rowid, title)
+            VALUES ('delete', old.key, old.title);
+        END""",
+    ),
+)
+
+_POLICY = Migration(
+    "0002_policy",
+    # When this conversation may spend (NULL: as the settings say).
+    ("ALTER TABLE conversations ADD COLUMN policy TEXT",),
+)
+
+_STEPS = Migration(
+    "0003_steps",
+    # A draft's text is kept by the event that ends its step, like that of every step.
+    (
+        """UPDATE events SET kind = 'StepFinished', data = json_object(
+            'at', data -> 'at', 'step', data -> 'step', 'finish', 'stop', 'text', data ->> 'text'
+        ) WHERE kind = 'Drafted'""",
+    ),
+)
+
+_SIGNALS = Migration(
+    "0004_signals",
+    (
+        # What a person did with an answer, and when that was last.
+        """CREATE TABLE signals (
+            turn TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+            kind TEXT NOT NULL
+                CHECK (kind IN ('good', 'bad', 'stronger', 'again', 'edited', 'copied')),
+            at REAL NOT NULL,
+            PRIMARY KEY (turn, kind)
+        ) STRICT, WITHOUT ROWID""",
+        # A draft that was replaced has a second plan; without this, all events would be looked at.
+        "CREATE INDEX events_of_plans ON events (run) WHERE kind = 'Planned'",
+    ),
+)
+
+_OWNER = Migration(
+    "0005_owner",
+    # When the process `owner` began (see process_owner); NULL where an older Baton wrote it.
+    ("ALTER TABLE runs ADD COLUMN started REAL",),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _POLICY, _STEPS, _SIGNALS, _OWNER)

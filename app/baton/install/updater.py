@@ -1,0 +1,320 @@
+"""How the packaged binary is replaced by another version of itself, and back again.
+
+What is believed of a release is what the key in this build has signed. An older version, or another
+binary of the same, is taken only when that is asked for: whoever can answer in a release's place
+could hand out an old one, signed long ago. What came is started once before it takes the place, and
+the version before is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AbstractContextManager, aclosing, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from baton.core.errors import (
+    BatonError,
+    ConfigError,
+    ModelFileError,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.core.sanitiser import one_line
+from baton.download.progress import Progress
+from baton.download.releases import (
+    Build,
+    Receipt,
+    Release,
+    ReleaseFile,
+    Switch,
+    is_address,
+    is_newer,
+)
+from baton.platform.build_info import Built
+
+
+class Releases(Protocol):
+    """Where releases come from. Raises ConfigError, ModelFileError and WorkerUnavailable."""
+
+    async def release(self, source: str, key: str) -> Release:
+        """Return what the release in a folder, or behind an address, holds, if `key` signed it."""
+        ...
+
+    def bring(self, source: str, file: ReleaseFile, target: Path) -> AsyncGenerator[Progress | str]:
+        """Have a file of it at `target`, as it is listed; at last its sha256.
+
+        What has come stays, and the next attempt goes on there.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of processes."""
+        ...
+
+
+class Installed(Protocol):
+    """The binary on this machine. Raises BatonError; whatever happens, one version is whole."""
+
+    @property
+    def target(self) -> Path:
+        """The file that is started."""
+        ...
+
+    @property
+    def receipt(self) -> Receipt:
+        """What is noted of it."""
+        ...
+
+    @property
+    def previous(self) -> Path | None:
+        """The version before."""
+        ...
+
+    @property
+    def previous_build(self) -> Build | None:
+        """What is noted of the version before."""
+        ...
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep others from changing it meanwhile."""
+        ...
+
+    def mend(self) -> Switch | None:
+        """Take an interrupted switch to its end; return it if that brought its version."""
+        ...
+
+    def stage(self, name: str, sha256: str) -> Path:
+        """Return where a file is to be brought."""
+        ...
+
+    def stage_previous(self) -> Path:
+        """Return a second name of the version before."""
+        ...
+
+    def clear(self) -> None:
+        """Delete what was brought and isn't wanted."""
+        ...
+
+    def discard(self, file: Path) -> None:
+        """Delete a staged file that was tried and isn't wanted, and what it has unpacked."""
+        ...
+
+    def make_ready(self, file: Path) -> None:
+        """Let a file be started."""
+        ...
+
+    async def version_of(self, file: Path) -> str:
+        """Start a binary and return which version it says it is."""
+        ...
+
+    def look(self, file: Path) -> tuple[int, str]:
+        """Return a file's size and sha256."""
+        ...
+
+    def is_file(self, size: int, sha256: str) -> bool:
+        """Tell whether what is started has these contents."""
+        ...
+
+    def switch(self, incoming: Path, switch: Switch) -> None:
+        """Let a staged file take its place, and keep the one that was there."""
+        ...
+
+
+class Standing(StrEnum):
+    """How a release's file stands to what is installed."""
+
+    NEWER = "newer"
+    HERE = "here"  # the very same file
+    OTHER = "other"  # another flavour of the same version
+    EQUAL = "equal"  # the same version and flavour, with other contents
+    OLDER = "older"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A release, and its file for this machine; `now` is what is installed."""
+
+    source: str
+    released: str
+    file: ReleaseFile
+    build: Build
+    now: Build
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What was done: `now` is started from here on, `before` is kept.
+
+    `action` is update, rollback, or none.
+    """
+
+    action: str
+    now: Build
+    before: Build
+
+
+class Updating:
+    """Looks for releases, and changes the installation; nothing of it happens by itself."""
+
+    def __init__(
+        self, built: Built, installed: Installed, releases: Releases, *, offline: bool
+    ) -> None:
+        self.installed = installed
+        self._built = built
+        self._releases = releases
+        self._offline = offline
+
+    async def look(
+        self, source: str = "", flavour: str | None = None, gpu: str | None = None
+    ) -> Found:
+        """Return what a release has for this machine; `source` "" is where this one came from.
+
+        Raises ConfigError for a source that can't be used, BatonError for what is not from there.
+        """
+        source = self._checked(source or self.installed.receipt.source)
+        now = await self._now()
+        with _told():
+            release = await self._releases.release(source, self._built.update_key)
+        wanted = Build(
+            release.version,
+            now.flavour if flavour is None else flavour,
+            now.platform,
+            now.gpu if gpu is None else gpu,
+        )
+        file = release.file_for(wanted.platform, wanted.flavour, wanted.gpu)
+        released = one_line(release.released, 20)
+        return Found(source, released, file, wanted, now, self._standing(file, wanted, now))
+
+    async def update(self, found: Found) -> AsyncGenerator[Progress | Changed]:
+        """Bring a release's file, try it, and let it take the place; to be called `alone`.
+
+        Closing the generator stops it; what has come is kept.
+        """
+        if found.standing is Standing.HERE:
+            self.installed.clear()
+            yield Changed("none", found.now, found.now)
+            return
+        staged = self.installed.stage(found.file.name, found.file.sha256)
+        with _told():
+            async with aclosing(self._releases.bring(found.source, found.file, staged)) as coming:
+                async for step in coming:
+                    if isinstance(step, Progress):
+                        yield step
+        await self._try(staged, found.build)
+        size, sha256 = found.file.size, found.file.sha256
+        switch = Switch("update", found.build, found.now, size, sha256, found.source)
+        self.installed.switch(staged, switch)
+        yield Changed("update", found.build, found.now)
+
+    async def rollback(self) -> Changed:
+        """Let the version before take the place, and keep this one; to be called `alone`."""
+        previous = self.installed.previous
+        if previous is None:
+            raise BatonError(
+                f"No version before this one is kept ({self._built.version}).",
+                "`baton self update` keeps the one that it replaces.",
+            )
+        now = await self._now()
+        size, sha256 = self.installed.look(previous)
+        if self.installed.is_file(size, sha256):
+            raise BatonError(
+                "The version that is kept is this very one, so nothing was changed.",
+                "`baton self update --from` takes any release, an older one with --force.",
+            )
+        staged = self.installed.stage_previous()
+        version = await self._version(staged)
+        noted = self.installed.previous_build
+        if noted is None or noted.version != version:
+            noted = Build(version, now.flavour, now.platform, now.gpu)
+        self.installed.switch(staged, Switch("rollback", noted, now, size, sha256))
+        return Changed("rollback", noted, now)
+
+    def mended(self) -> Changed | None:
+        """Take to its end what was interrupted; return it if that brought its version.
+
+        To be called `alone`, first of all.
+        """
+        if (switch := self.installed.mend()) is None:
+            return None
+        return Changed(switch.action, switch.coming, switch.leaving)
+
+    async def aclose(self) -> None:
+        """Let go of processes; what has come is kept."""
+        await self._releases.aclose()
+
+    def _checked(self, source: str) -> str:
+        if not self._built.update_key:
+            raise ConfigError(
+                "This build has no key to check updates with, so it takes none.",
+                "Install a published release, or build it with `scripts/build --key FILE.pub`.",
+            )
+        if not source:
+            raise ConfigError(
+                "Nothing says where this Baton came from.",
+                "`baton self update --from FOLDER` (or an address) says where a release lies.",
+            )
+        if is_address(source) and self._offline:
+            raise ConfigError(
+                "Baton is offline, so nothing was asked or fetched.",
+                "Leave offline, or take a release from a folder:"
+                " `baton self update --from FOLDER`.",
+            )
+        return source if is_address(source) else str(Path(source).expanduser().absolute())
+
+    async def _now(self) -> Build:
+        """Return what is installed: what runs, unless another Baton has just changed it."""
+        built, noted = self._built, self.installed.receipt
+        if noted.version not in ("", built.version):
+            version = await self.installed.version_of(self.installed.target)
+            if version == noted.version:
+                return Build(version, noted.flavour, built.platform, noted.gpu)
+        return Build(built.version, built.flavour, built.platform, built.gpu)
+
+    def _standing(self, file: ReleaseFile, wanted: Build, now: Build) -> Standing:
+        if self.installed.is_file(file.size, file.sha256):
+            return Standing.HERE
+        if is_newer(wanted.version, now.version):
+            return Standing.NEWER
+        if wanted.version != now.version:
+            return Standing.OLDER
+        return Standing.EQUAL if wanted == now else Standing.OTHER
+
+    async def _try(self, staged: Path, build: Build) -> None:
+        """Start what came, which also unpacks it. Raises BatonError, having deleted it."""
+        self.installed.make_ready(staged)
+        version = await self._version(staged)
+        if version != build.version:
+            self.installed.discard(staged)
+            raise BatonError(
+                f"What the release calls {build.version} says that it is {one_line(version, 40)},"
+                " so it was not taken.",
+                "Tell whoever made the release.",
+            )
+
+    async def _version(self, staged: Path) -> str:
+        """Return which version a staged file is. Raises BatonError, having deleted it."""
+        try:
+            return await self.installed.version_of(staged)
+        except BatonError as error:
+            self.installed.discard(staged)
+            raise BatonError(
+                f"{error.message} It was not taken; Baton is as it was.", error.hint
+            ) from error
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say of what fails on the way that Baton is as it was; the hints for models don't fit here."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise BatonError(f"{error.message} Baton is as it was.", error.hint) from error
+    except WorkerError as error:
+        raise WorkerUnavailable(f"{error.message} Baton is as it was.", _AGAIN) from error
+
+
+_AGAIN = "Run it again later, or take a release from a folder: `baton self update --from FOLDER`."

@@ -1,0 +1,1 @@
+"""Models: which there are, which suit a machine, and what they do."""

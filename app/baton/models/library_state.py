@@ -1,0 +1,130 @@
+"""What all ways into the library share: the shelf, the supply, and which ids are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.core.catalogue_types import NOWHERE, Entry, Source
+from baton.core.errors import ConfigError, ModelFileError
+from baton.core.machine import Machine
+from baton.core.model_roles import STARTER
+from baton.gguf.memory_fit import Fit, Load, Verdict, judge, load_of
+from baton.models.model_types import Held, Record, Stamp
+
+if TYPE_CHECKING:  # every start opens a library, and most never look further than what is here
+    from baton.models.ports import Shelf, Supply
+
+
+Check = Callable[[Path], Awaitable[None]]
+
+
+class NeedsAgreement(ConfigError):
+    """A model's licence isn't a free one, and the person hasn't agreed to it."""
+
+    def __init__(self, name: str, licence: str, source: Source = NOWHERE) -> None:
+        place = source.url or (f"hf.co/{source.repo}" if source.repo else "")
+        super().__init__(
+            f"{name} comes under the licence {licence or 'of nobody knows which kind'}.",
+            f"Read it first{place and f' ({place})'}; `--agree` says that you accept it.",
+        )
+        self.licence = licence
+        self.place = place
+
+
+class DoesNotFit(ModelFileError):
+    """A model won't fit this machine, and the person hasn't insisted."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.why, f"{verdict.mend} `--force` fetches it anyway.".strip())
+        self.verdict = verdict
+
+
+class Stock:
+    """The models on this machine, by id, and what is known of others.
+
+    `entries` reads the catalogue, `look` this machine as it is now. `workers` are ids of others,
+    which no model is given. `check` raises ModelFileError for a file that can't be loaded.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        supply: Supply,
+        entries: Callable[[], Sequence[Entry]],
+        look: Callable[[], Awaitable[Machine]],
+        *,
+        context: int = 8192,
+        workers: Collection[str] = (),
+        check: Check | None = None,
+    ) -> None:
+        self.shelf = shelf
+        self.supply = supply
+        self._entries = entries
+        self.look = look
+        self.context = context
+        self.workers = frozenset(workers)
+        self._check = check
+
+    def get(self, id: str) -> Held:
+        """Return one of them. Raises ConfigError that names the nearest."""
+        if (held := self.shelf.get(id)) is not None:
+            return held
+        known = [held.id for held in self.shelf.held()]
+        import difflib
+
+        near = difflib.get_close_matches(id, known, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "`baton models ls` lists them."
+        raise ConfigError(f"There is no model {id!r} on this machine.", hint)
+
+    def entries(self) -> Mapping[str, Entry]:
+        """Return the catalogue by id."""
+        return {entry.id: entry for entry in self._entries()}
+
+    def load(self, path: Path, context: int = 0) -> Load:
+        """Return what a model's file takes of memory once it is loaded. Raises ModelFileError."""
+        stamp = self.shelf.stamp(path)
+        size = stamp.size if stamp is not None else 0
+        return load_of(self.shelf.header(path), size, context or self.context)
+
+    def taken(self) -> dict[str, Held | None]:
+        others = dict.fromkeys(self.workers | {STARTER})
+        return {held.id: held for held in self.shelf.held()} | others
+
+    def free_id(self, name: str) -> str:
+        from baton.models.model_ref import id_for
+
+        return id_for(name, self.taken() | dict(self.entries()))
+
+    async def must_force(self, load: Load, force: bool) -> bool:
+        """Tell whether a model would come although it won't fit. Raises DoesNotFit unless forced.
+
+        It comes to stay, so what else happens to run now doesn't count.
+        """
+        verdict = judge([load], emptied(await self.look()))
+        if verdict.fit is Fit.WONT and not force:
+            raise DoesNotFit(verdict)
+        return verdict.fit is Fit.WONT
+
+    async def check(self, path: Path) -> None:
+        """Make sure that a file can be loaded, weights aside. Raises ModelFileError."""
+        if self._check is not None:
+            await self._check(path)
+
+    def arrived(self, record: Record, path: Path, sha256: str, stamp: Stamp | None = None) -> Held:
+        """Record that a file is here and verified, as it was then.
+
+        What the person has said of it meanwhile, its roles for one, stays said.
+        """
+        stamp = stamp or self.shelf.stamp(path)
+        size = stamp.size if stamp is not None else record.size
+        if (now := self.shelf.get(record.id)) is not None and now.record.sha256 == record.sha256:
+            record = replace(record, roles=now.record.roles, forced=now.record.forced)
+        return self.shelf.put(replace(record, sha256=sha256, size=size, stamp=stamp, wrong=""))
+
+
+def emptied(machine: Machine) -> Machine:
+    """Return the machine as it would be with little else running: a model comes to stay."""
+    return replace(machine, available=max(machine.available, int(machine.memory * 0.85)))

@@ -1,0 +1,120 @@
+"""Where models come from, and where they are kept: the Protocols that the library works with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from baton.core.catalogue_types import Offer, Source
+from baton.download.progress import Progress
+from baton.gguf.header import Header
+from baton.models.model_types import Foreign, Held, Record, Stamp
+
+
+class Supply(Protocol):
+    """Where model files come from. The only part of Baton that connects to a hub.
+
+    Raises ModelFileError where a file is wrong, WorkerUnavailable where nothing could be reached,
+    ConfigError for what doesn't exist or in offline mode.
+    """
+
+    async def look(self, source: Source) -> Offer:
+        """Return what the hub says of a file now, pinned to a revision.
+
+        A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
+        """
+        ...
+
+    async def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
+        """Return the GGUF files of a repository, all pinned to the same revision."""
+        ...
+
+    async def header(self, offer: Offer) -> Header:
+        """Return a file's header, read by ranged requests before the file itself is fetched."""
+        ...
+
+    def fetch(self, offer: Offer, target: Path) -> AsyncGenerator[Progress | str]:
+        """Fetch a file to `target`, going on where an earlier attempt ended; at last its sha256.
+
+        `target` appears only when its contents have been verified. Closing the generator pauses;
+        what has come stays, as `<sha256>.partial` in `target`'s folder.
+        """
+        ...
+
+    def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
+        """Copy a file of this machine to `target`, verified as `fetch` does; at last its sha256."""
+        ...
+
+    def digest(self, path: Path) -> AsyncGenerator[Progress | str]:
+        """Read a file; progress as it goes, then its sha256 in hex."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of processes. Downloads stop, and can go on later."""
+        ...
+
+
+class Shelf(Protocol):
+    """The folder where models lie. Its methods are quick: none reads a whole file.
+
+    Names that would lead out of the folder are refused with ConfigError.
+    """
+
+    def held(self) -> Sequence[Held]:
+        """Return the models there are, by id; folders of nobody's are left out."""
+        ...
+
+    def get(self, id: str) -> Held | None:
+        """Return one model, None if it isn't there."""
+        ...
+
+    def put(self, record: Record) -> Held:
+        """Keep a record, new or changed; replaced as a whole."""
+        ...
+
+    def stamp(self, path: Path) -> Stamp | None:
+        """Return how a file looks now, None where there is none."""
+        ...
+
+    def header(self, path: Path) -> Header:
+        """Return a file's header. Raises ModelFileError."""
+        ...
+
+    def remove(self, id: str) -> int:
+        """Take a model away, with what has come of it; return the bytes freed.
+
+        A linked file stays where it is.
+        """
+        ...
+
+    def orphans(self) -> Sequence[Path]:
+        """Return what lies in the folder and belongs to no model, or to one that is here anyway."""
+        ...
+
+    def problems(self) -> Sequence[str]:
+        """Say, in a sentence each, what in the folder can't be read or isn't Baton's."""
+        ...
+
+    def discard(self, path: Path) -> int:
+        """Delete one of those; return the bytes freed."""
+        ...
+
+    def bundle(self, folder: Path) -> Sequence[tuple[Record, Path]]:
+        """Return the models of a folder that `write_bundle` described, and where their files are.
+
+        Raises ModelFileError.
+        """
+        ...
+
+    def packed(self, folder: Path, record: Record) -> Record:
+        """Return a model's record as it goes into such a folder, with its file's name there."""
+        ...
+
+    def write_bundle(self, folder: Path, records: Sequence[Record]) -> None:
+        """Describe the models whose files lie in a folder, beside what it held before."""
+        ...
+
+    def foreign(self) -> Sequence[Foreign]:
+        """Return the model files of other programs on this machine that aren't linked yet."""
+        ...

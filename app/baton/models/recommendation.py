@@ -1,0 +1,351 @@
+"""Which models suit a machine.
+
+The conductor and the router that come with Baton stay loaded and the models of a set come one at a
+time, so what must fit is these two and the largest model together. Another conductor is nobody's to
+recommend: `baton bench --conductor` measures whether one plans better. Of all sets that fit, on the
+disk too, that is best whose models are expected to do best what they are for, at a speed that one
+can live with. A model that is there already costs no download, and a larger download must be worth
+it.
+
+Nothing is recommended that wouldn't fit right now, beside what else runs. Where that makes the set
+a poorer one, it says so: other programs can be closed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import Entry, Role
+from baton.core.machine import Machine
+from baton.gguf.memory_fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
+from baton.models.role_worth import PATIENCE, WEIGHTS, enough, level, worth
+from baton.models.speed_estimate import about, assumed, expected_speed, on_gpu, speed
+
+__all__ = ["Option", "Pick", "Recommendation", "choices", "expected_speed", "recommend"]
+
+ROUTER = Load("the router", 0, 0, 0, 250_000_000)
+"""What Baton itself takes: the router's process (121 MB were measured), and the front."""
+
+CONDUCTOR = Load("the conductor", 0, 0, 0, 300_000_000)
+"""The starter model's process while it plans, with a chat beside it (283 MB were measured)."""
+
+RESERVE = 1_200_000_000
+"""Bytes of memory left to the system and to what the person has open."""
+
+DISK_MARGIN, DISK_RESERVE = 1.1, 1_000_000_000
+"""So many times the download, and so many bytes more, must be free on the disk."""
+
+_OPTIONAL = (Role.CODER, Role.REASONING)
+
+_TIGHT = 0.6
+"""What it costs that little memory is left for other programs."""
+
+_SPILLED = 0.5
+"""What it costs that a part of a model runs beside the GPU: how slow it gets is hard to tell."""
+
+_MISSING = 0.5
+"""What it costs that a role is taken by a model that isn't made for it."""
+
+_PER_GB = 0.02
+"""What a gigabyte to download costs."""
+
+_BUSY = 0.5
+"""A machine that makes less of the usual speed than this is taken for a busy one."""
+
+_CROWD, _MORE = 4.0, 2.0
+"""So many times slower, at most, other programs are taken to make it; so many times faster than
+usual, and it is another machine."""
+
+_BETTER = 0.3
+"""How much better a set must be to be worth closing other programs for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One model of a recommended set: what it is for, and about how fast it writes here.
+
+    `speed` is in tokens/s, None if nothing was measured; `here` is whether it is on this machine.
+    """
+
+    entry: Entry
+    roles: tuple[Role, ...]
+    load: Load
+    speed: float | None = None
+    here: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A set of models for a machine; no picks where not even the smallest fits beside the rest.
+
+    `download` is what would be fetched and `memory` what they take together, in bytes; `why` is a
+    sentence for people. `worth` tells better sets from worse ones on the same machine.
+    """
+
+    picks: tuple[Pick, ...]
+    download: int
+    memory: int
+    verdict: Verdict
+    why: str
+    worth: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A model for a role: how difficult tasks may be for it, how fast it is, and whether it fits.
+
+    `speed` is about how many tokens/s, None if nothing was measured.
+    """
+
+    entry: Entry
+    level: float
+    speed: float | None
+    verdict: Verdict
+    here: bool = False
+
+
+def recommend(
+    entries: Sequence[Entry],
+    machine: Machine,
+    *,
+    speed: float | None = None,
+    here: Collection[str] = (),
+    context: int = 8192,
+) -> Recommendation:
+    """Return the set that suits a machine best, of those models that need no agreement.
+
+    `speed` is how many tokens/s the starter model makes here, `here` the ids of what is there.
+    """
+    starter = _lasting(speed, machine)
+    chooser = _Chooser(entries, _basis(machine), starter, here, context)
+    best = chooser.best()
+    emptied = _basis(replace(machine, available=machine.memory))
+    roomy = _Chooser(entries, emptied, starter, here, context).best()
+    more = roomy is not None and (best is None or roomy.worth > best.worth + _BETTER)
+    if best is None:
+        alone = judge([ROUTER], machine)
+        return Recommendation((), 0, alone.needed, alone, _why_not(machine, more))
+    verdict = judge(best.loads, machine)
+    picks = chooser.picks(best, speed)
+    download = sum(pick.entry.size for pick in picks if not pick.here)
+    why = _why(machine, verdict, more, speed)
+    return Recommendation(picks, download, verdict.needed, verdict, why, best.worth)
+
+
+def choices(
+    entries: Sequence[Entry],
+    machine: Machine,
+    *,
+    speed: float | None = None,
+    here: Collection[str] = (),
+    context: int = 8192,
+) -> Mapping[Role, Sequence[Option]]:
+    """Return by role all models that need no agreement, the best first and what won't fit last."""
+    starter = _lasting(speed, machine)
+    chooser = _Chooser(entries, _basis(machine), starter, here, context)
+    return {role: chooser.options(role, speed) for role in Role}
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """Who does what, what has to fit at the worst moment, and how good that is altogether."""
+
+    roles: Mapping[Role, Entry]
+    loads: tuple[Load, ...]
+    worth: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """One model for one role: what it is worth there, how it fits, and its speed in tokens/s."""
+
+    entry: Entry
+    fit: Fit
+    speed: float
+    worth: float
+
+
+class _Chooser:
+    """Finds what suits one machine."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        machine: Machine,
+        starter: float,
+        here: Collection[str],
+        context: int,
+    ) -> None:
+        self._entries = [entry for entry in entries if entry.free and entry.size]
+        self._machine = machine
+        self._starter = starter
+        self._here = frozenset(here)
+        self._context = context
+        self._loads = {entry.id: load_of_entry(entry, context) for entry in self._entries}
+
+    def best(self) -> _Set | None:
+        """Return the best set, None if there is none. Slow models serve where all are."""
+        for patience in (1.0, PATIENCE):
+            if (found := self._best_within(patience)) is not None:
+                return found
+        return None
+
+    def picks(self, chosen: _Set, measured: float | None) -> tuple[Pick, ...]:
+        """Return a set's models, each once, with all that it is for.
+
+        How fast they are is told by what was `measured` of the starter, if anything was.
+        """
+        roles: dict[str, list[Role]] = {}
+        for role, entry in chosen.roles.items():
+            roles.setdefault(entry.id, []).append(role)
+        known = {entry.id: entry for entry in chosen.roles.values()}
+        return tuple(
+            Pick(
+                known[id],
+                tuple(own),
+                self._loads[id],
+                self._told(known[id], measured),
+                id in self._here,
+            )
+            for id, own in roles.items()
+        )
+
+    def _told(self, entry: Entry, measured: float | None) -> float | None:
+        if not measured:
+            return None
+        return about(speed(entry, self._machine, measured, context=self._context))
+
+    def options(self, role: Role, measured: float | None) -> tuple[Option, ...]:
+        """Return who could take a role, the best first."""
+        listed = []
+        for entry in self._entries:
+            if role in entry.roles:
+                verdict = judge([self._loads[entry.id], ROUTER], self._machine)
+                pace = self._speed(entry)
+                fits = verdict.fit is not Fit.WONT and enough(entry, role, pace, PATIENCE)
+                told = self._told(entry, measured)
+                here = entry.id in self._here
+                option = Option(entry, level(entry, role), told, verdict, here)
+                listed.append((not fits, -worth(entry, role, pace), entry.id, option))
+        return tuple(option for *_, option in sorted(listed, key=lambda line: line[:3]))
+
+    def _best_within(self, patience: float) -> _Set | None:
+        """Return the best set of models that are quick enough, with some patience."""
+        found: dict[Role, list[_Candidate]] = {role: [] for role in (Role.CHAT, *_OPTIONAL)}
+        for entry in self._entries:
+            fit = judge(self._together(entry), self._machine).fit
+            if fit is Fit.WONT:
+                continue
+            pace = self._speed(entry)
+            for role in found.keys() & set(entry.roles):
+                if enough(entry, role, pace, patience):
+                    value = worth(entry, role, pace) - self._spilled(entry, role)
+                    found[role].append(_Candidate(entry, fit, pace, value))
+        best: _Set | None = None
+        for chat in found[Role.CHAT]:
+            for others, whole in _sets(chat, found, best.worth if best else -math.inf):
+                entries = {chat.entry, *(one.entry for one in others.values())}
+                download = self._download(entries)
+                whole -= _PER_GB * download / 1e9
+                if (best is None or whole > best.worth) and self._room_on_disk(download):
+                    best = self._set({Role.CHAT: chat, **others}, whole)
+        return best
+
+    def _set(self, chosen: Mapping[Role, _Candidate], whole: float) -> _Set:
+        loads = (self._together(one.entry) for one in chosen.values())
+        largest = max(loads, key=lambda together: sum(load.total for load in together))
+        return _Set({role: one.entry for role, one in chosen.items()}, largest, whole)
+
+    def _together(self, entry: Entry) -> tuple[Load, ...]:
+        """Return what is loaded while a model works."""
+        return self._loads[entry.id], CONDUCTOR, ROUTER
+
+    def _spilled(self, entry: Entry, role: Role) -> float:
+        """Return what it costs that a part of a model runs beside the GPU."""
+        load, machine = self._loads[entry.id], self._machine
+        is_whole = not machine.gpus or on_gpu(load, machine) == 1
+        return 0.0 if is_whole else WEIGHTS[role] * _SPILLED
+
+    def _download(self, entries: Collection[Entry]) -> int:
+        return sum(entry.size for entry in entries if entry.id not in self._here)
+
+    def _room_on_disk(self, needed: int) -> bool:
+        free = self._machine.disk
+        return not needed or not free or needed * DISK_MARGIN + DISK_RESERVE <= free
+
+    def _speed(self, entry: Entry) -> float:
+        return speed(entry, self._machine, self._starter, context=self._context)
+
+
+def _sets(
+    chat: _Candidate, beside: Mapping[Role, Sequence[_Candidate]], least: float
+) -> Iterator[tuple[dict[Role, _Candidate], float]]:
+    """Yield who else there could be, with what the set is worth but for its download.
+
+    Only where that may be more than `least`; who is no better than the one to talk to isn't needed.
+    """
+    alone = {
+        role: worth(chat.entry, role, chat.speed) - WEIGHTS[role] * _MISSING for role in _OPTIONAL
+    }
+    better = [[one for one in beside[role] if one.worth > alone[role]] for role in _OPTIONAL]
+    most = (max((one.worth for one in ones), default=-math.inf) for ones in better)
+    bound = sum(max(pair) for pair in zip(most, alone.values(), strict=True))
+    if chat.worth + bound <= least:
+        return
+    for rest in product(*([None, *ones] for ones in better)):
+        others = {r: one for r, one in zip(_OPTIONAL, rest, strict=True) if one is not None}
+        whole = chat.worth
+        whole += sum(others[role].worth if role in others else alone[role] for role in _OPTIONAL)
+        is_tight = any(one.fit is Fit.TIGHT for one in (chat, *others.values()))
+        yield others, whole - _TIGHT * is_tight
+
+
+def _basis(machine: Machine) -> Machine:
+    """Return the machine with something left to the system and to what the person has open."""
+    most = machine.memory - RESERVE + SPARE  # judge() takes SPARE off again
+    return replace(machine, available=max(0, min(machine.available, most)))
+
+
+def _lasting(measured: float | None, machine: Machine) -> float:
+    """Return how fast the starter is when it counts: a machine that is busy now won't stay so.
+
+    Near what is usual it is that, so that the same machine is recommended the same each time.
+    """
+    usual = assumed(machine)
+    return min(max(usual, measured / _MORE), _CROWD * measured) if measured else usual
+
+
+def _why(machine: Machine, verdict: Verdict, more: bool, measured: float | None) -> str:
+    """Say what the machine has that decided, and what else must be known."""
+    said = [_has(machine)]
+    if more:
+        said.append(f"only {show_size(machine.available)} are free now, else larger ones would fit")
+    elif verdict.fit is Fit.TIGHT:
+        said.append("little is left for other programs")
+    if measured and measured < _BUSY * assumed(machine):
+        said.append("slow just now, perhaps since it is busy")
+    if machine.on_battery:
+        said.append("on battery, so slower than plugged in")
+    return "; ".join(said) + "."
+
+
+def _why_not(machine: Machine, more: bool) -> str:
+    has = _has(machine)
+    if more:
+        return f"{has}, but only {show_size(machine.available)} are free now: close other programs."
+    if 0 < machine.disk < 2 * DISK_RESERVE:
+        free = show_size(machine.disk)
+        return f"{has}, but only {free} on the disk: too little to fetch a model."
+    return f"{has}: too little for more than the starter model."
+
+
+def _has(machine: Machine) -> str:
+    cores = f"{machine.cores} core{'s' * (machine.cores != 1)}"
+    each = Counter(f"{gpu.name} with {show_memory(gpu.total)}" for gpu in machine.gpus)
+    cards = ", ".join(f"{count} x {card}" if count > 1 else card for card, count in each.items())
+    return f"{show_memory(machine.memory)}, {cores}, {cards or 'no GPU'}"

@@ -1,0 +1,56 @@
+"""Reads the header of a file on this machine, and no more of it than need be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from baton.core.errors import ModelFileError
+from baton.core.sanitiser import one_line
+from baton.gguf.header import Cut, Header, Malformed, read
+from baton.models.store.ordinary_file import ordinary
+
+FIRST = 1 << 20
+"""How many bytes are read at first; large vocabularies need up to sixteen times as many."""
+
+MOST = 1 << 27
+"""No header is longer, in bytes."""
+
+
+def header_of(path: Path) -> Header:
+    """Return a file's header. Raises ModelFileError; a pipe is never waited for.
+
+    What goes wrong is told with the path as it was given.
+    """
+    name = one_line(str(path), 300)
+    try:
+        with ordinary(path) as file:
+            return _read(file, os.fstat(file.fileno()).st_size)
+    except Malformed as error:
+        raise ModelFileError(
+            f"{name} is no model that can be used: {one_line(str(error))}.",
+            "Baton runs GGUF files: look for one of that kind, or get this one anew.",
+        ) from error
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelFileError(f"There is no file {name}.", "Check its path.") from None
+    except OSError as error:
+        raise ModelFileError(
+            f"{name} can't be read: {error.strerror or error}.",
+            "Check its owner and permissions, and its folder's.",
+        ) from error
+
+
+def _read(file: BinaryIO, size: int) -> Header:
+    # Not mapped into memory: a file that another program cuts short would end this process.
+    if not size:
+        raise Malformed("it is empty")
+    data, wanted = b"", FIRST
+    while True:
+        data += file.read(wanted - len(data))
+        try:
+            return read(data, size)
+        except Cut as cut:
+            if len(data) < wanted or wanted == MOST:
+                raise Malformed("its header goes on beyond its end") from cut
+            wanted = min(MOST, cut.needed)

@@ -1,0 +1,158 @@
+"""What is recorded of a model: a small file beside it, always whole, read with suspicion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
+from baton.models.model_types import Record
+from baton.models.store.ordinary_file import ordinary
+from baton.models.store.safe_names import RECORD, check_file, check_id, is_id, is_plain, is_sha256
+
+SCHEMA = 1
+"""Which kind of records these are; one of a higher number is a later Baton's."""
+
+LARGEST = 1 << 16
+"""How many bytes a record may have."""
+
+T = TypeVar("T")
+
+_HUGE = 1 << 50
+
+
+class Unreadable(Exception):
+    """A record can't be used; the text is a part of a sentence saying why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    schema: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    record: Record
+
+
+def load(folder: Path) -> Record | None:
+    """Return what is recorded in a model's folder, None if nothing is. Raises Unreadable."""
+    data = read_small(folder / RECORD, LARGEST)
+    if data is None:
+        return None
+    record = _decode(data)
+    if record.id != folder.name:
+        raise Unreadable(f"it is the record of {one_line(record.id, 80)!r}")
+    return record
+
+
+def survey(folder: Path) -> Iterator[tuple[Path, Record | str | None]]:
+    """Yield each folder of the models folder with its record, by name.
+
+    In a record's place stands a part of a sentence where it can't be used, None where there is
+    none.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError:
+        return
+    for name in names:
+        model = folder / name
+        try:
+            if model.is_symlink():
+                yield model, "it is a link to somewhere else"
+            else:
+                yield model, load(model) if is_id(name) else None
+        except Unreadable as error:
+            yield model, str(error)
+
+
+def read_small(path: Path, limit: int) -> bytes | None:
+    """Return an ordinary file's contents, None where there is none. Raises Unreadable.
+
+    A link isn't followed, and a pipe never waited for.
+    """
+    try:
+        with ordinary(path, itself=True) as file:
+            data = file.read(limit + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise Unreadable(error.strerror or str(error)) from error
+    if len(data) > limit:
+        raise Unreadable("it is too large")
+    return data
+
+
+def _decode(data: bytes) -> Record:
+    if parse(data, _Outline).schema != SCHEMA:
+        raise Unreadable("it was written by another version of Baton")
+    record = parse(data, _Kept).record
+    try:
+        check(record)
+    except ConfigError as error:
+        raise Unreadable(error.message.rstrip(".")) from error
+    return record
+
+
+def parse(data: bytes, form: type[T]) -> T:
+    """Return what JSON says, of that form. Raises Unreadable."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(data, type=form)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # bytes that aren't UTF-8
+        raise Unreadable(f"it isn't what it should be ({one_line(str(error), 120)})") from error
+
+
+def encode(record: Record) -> bytes:
+    """Return a record as it is kept. Raises ConfigError if it can't be."""
+    return write_json({"schema": SCHEMA, "record": record})
+
+
+def write_json(content: Mapping[str, Any]) -> bytes:
+    """Return something as JSON for people. Raises ConfigError where a text isn't one."""
+    import msgspec
+
+    try:
+        return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "A name isn't text that can be written down.", "Rename the file or its folder."
+        ) from error
+
+
+def tidied(record: Record) -> Record:
+    """Return a record whose outside texts fit one line of a terminal."""
+    return replace(
+        record,
+        name=one_line(record.name, 120) or record.id,
+        licence=one_line(record.licence, 120),
+        wrong=one_line(record.wrong, 400),
+    )
+
+
+def check(record: Record) -> None:
+    """Raise ConfigError where a record could lead out of the folder, or can't be true."""
+    check_id(record.id)
+    if not record.link:
+        check_file(record.file)
+    elif not is_plain(record.file):
+        raise ConfigError(
+            f"A model's file can't be named {one_line(record.file, 80)!r} here.",
+            "Rename it, or link it under another name.",
+        )
+    elif not (Path(record.link).is_absolute() and record.link.isprintable()):
+        raise ConfigError(
+            f"{one_line(record.link, 80)!r} can't be linked.", "Name the file with its whole path."
+        )
+    if record.sha256 and not is_sha256(record.sha256):
+        raise ConfigError(f"{one_line(record.sha256, 80)!r} is no sha256.", "It has 64 hex digits.")
+    sizes = (record.size, record.stamp.size if record.stamp is not None else 0)
+    if not all(0 <= size < _HUGE for size in sizes):
+        raise ConfigError(f"No model has {sizes[0]} bytes.", "Look at its source again.")

@@ -1,0 +1,9 @@
+"""Money under its ceilings, and the log of everything that left this machine, in SQLite.
+
+`Ledger` is the façade; `calls` and `reading` beside it hold plain functions over a connection, each
+run by the ledger inside one transaction on its one background thread.
+"""
+
+from baton.money.ledger import Ledger
+
+__all__ = ["Ledger"]

@@ -1,0 +1,491 @@
+"""What can happen to a call's money; each function is run inside one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+
+from baton.core.errors import BudgetExceeded, ConfigError, MoneyHeld, StoreError
+from baton.core.hold_decision import MOST, decide, overcharge, without_holds
+from baton.core.ledger_types import Bill, Hold, Room, Scope, Standing, Status
+from baton.core.prices import Used
+from baton.money.rows import price_of, price_text
+from baton.money.schema import SUMS
+from baton.platform.process_owner import Owner
+from baton.platform.sqlite import Connection, Row, clean
+
+_DAY = timedelta(days=1)
+
+_ENOUGH_CALLS, _LATEST_CALLS = 50, 500
+"""So many settled calls of a worker say how long it thinks; the latest count."""
+
+_FIRST_YEAR, _LAST_YEAR = 1900, 9998
+"""Before 1000 a year has fewer than four digits in a date, and after 9999 there is no date."""
+
+_LATE_SECONDS = 5
+"""So much later than it said a call may still wait, on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """This moment in this process: ceilings with a key above `since` are newer than its own.
+
+    `reread` are the settings' ceilings as they were once the ledger was open: a ceiling that was
+    lowered while this process started counts too. `bounds` are those of this process's environment,
+    with the names of their variables: none of these ceilings is ever higher.
+    """
+
+    now: float
+    owner: Owner
+    since: int
+    reread: Mapping[Scope, int]
+    bounds: Mapping[Scope, tuple[int, str]]
+
+
+def hold(connection: Connection, bill: Bill, here: Here) -> Hold:
+    """Set money aside for a call. Raises BudgetExceeded."""
+    granted = _decided(connection, bill, here, _rooms_of(connection, bill, here))
+    granted = replace(granted, call=os.urandom(6).hex())
+    day, month = _dates(here.now)
+    values = {
+        "id": granted.call,
+        "at": here.now,
+        "changed": here.now,
+        "day": day,
+        "month": month,
+        "run": clean(bill.run),
+        "root": clean(bill.root) or None,
+        "session": clean(bill.session),
+        "worker": clean(bill.worker),
+        "provider": clean(bill.provider),
+        "model": clean(bill.model),
+        "purpose": bill.purpose.value,
+        "status": Status.HELD.value,
+        "held": granted.amount,
+        "price": price_text(bill.price),
+        "keep": bill.keep,
+        "owner": here.owner.pid,
+        "started": here.owner.started,
+    }
+    columns, marks = ", ".join(values), ", ".join("?" * len(values))
+    connection.execute(f"INSERT INTO calls ({columns}) VALUES ({marks})", [*values.values()])
+    return granted
+
+
+def quote(connection: Connection, bill: Bill, here: Here) -> Hold:
+    """Return what would be held, once it may wait for it. Raises BudgetExceeded."""
+    try:
+        return _decided(connection, bill, here, _rooms_of(connection, bill, here))
+    except MoneyHeld:
+        rooms = without_holds(_rooms_of(connection, bill, here))
+        return _decided(connection, bill, here, rooms)
+
+
+def _decided(connection: Connection, bill: Bill, here: Here, rooms: Sequence[Room]) -> Hold:
+    reason, workers = _freezes(connection)
+    if bill.price.is_free and clean(bill.worker) not in workers:
+        reason = ""  # it can't spend, whatever went wrong elsewhere
+    return decide(_with_thoughts(connection, bill), rooms, reason)
+
+
+def _rooms_of(connection: Connection, bill: Bill, here: Here) -> list[Room]:
+    return _rooms(connection, bill.ceilings, _names_of(bill), here)
+
+
+def _names_of(bill: Bill) -> dict[Scope, str]:
+    return {Scope.RUN: clean(bill.root or bill.run), Scope.SESSION: clean(bill.session)}
+
+
+def hold_in_turn(connection: Connection, bill: Bill, here: Here, ticket: int) -> Hold | int:
+    """Set money aside, or return the ticket (0: none yet) with which the call waits for it.
+
+    In order of arrival; but a run that holds money never waits. Raises BudgetExceeded.
+    """
+    ahead = _ahead(connection, bill, here, ticket)
+    if ahead is None:
+        try:
+            held = hold(connection, bill, here)
+        except MoneyHeld as busy:
+            scope = Scope(busy.scope)
+            ahead = (scope.value, _all_names(bill, here)[scope])
+        else:
+            leave_queue(connection, ticket)
+            return held
+    if ticket:
+        return ticket
+    values = [*ahead, here.now + bill.patience, here.owner.pid, here.owner.started]
+    added = connection.execute(
+        "INSERT INTO queue (scope, name, until, owner, started) VALUES (?, ?, ?, ?, ?)", values
+    )
+    return int(added.lastrowid or 0)
+
+
+def is_turn(connection: Connection, bill: Bill, here: Here, ticket: int) -> bool:
+    """Tell whether a call that waits need wait no more: it gets its money, or is refused."""
+    if _ahead(connection, bill, here, ticket) is not None:
+        return False
+    try:
+        _decided(connection, bill, here, _rooms_of(connection, bill, here))
+    except MoneyHeld:
+        return False
+    except BudgetExceeded:
+        return True
+    return True
+
+
+def leave_queue(connection: Connection, ticket: int) -> None:
+    """Wait no more."""
+    connection.execute("DELETE FROM queue WHERE key = ?", [ticket])
+
+
+def _ahead(connection: Connection, bill: Bill, here: Here, ticket: int) -> tuple[str, str] | None:
+    """Return the scope and its name of a call that came before and waits for the same money."""
+    rooms = _rooms_of(connection, bill, here)
+    if bill.price.is_free or any(room.held for room in rooms if room.scope is Scope.RUN):
+        return None
+    limited = {room.scope for room in rooms if room.ceiling is not None}
+    rows = connection.execute(
+        "SELECT scope, name FROM queue WHERE (key < ? OR ? = 0) AND until >= ? ORDER BY key",
+        [ticket, ticket, here.now - _LATE_SECONDS],
+    ).fetchall()
+    names = {(s.value, name) for s, name in _all_names(bill, here).items() if s in limited}
+    return next((pair for row in rows if (pair := (row[0], row[1])) in names), None)
+
+
+def _all_names(bill: Bill, here: Here) -> dict[Scope, str]:
+    day, month = _dates(here.now)
+    return {**_names_of(bill), Scope.DAY: day, Scope.MONTH: month}
+
+
+def _with_thoughts(connection: Connection, bill: Bill) -> Bill:
+    """Return the bill with the 99th percentile of what its worker's calls really came to.
+
+    Thoughts count as text in `tokens_out`, so that is never too little for them.
+    """
+    if not bill.thinking:
+        return bill
+    rows = connection.execute(
+        "SELECT tokens_out FROM calls WHERE worker = ? AND model = ? AND status = 'settled' "
+        "ORDER BY key DESC LIMIT ?",
+        [clean(bill.worker), clean(bill.model), _LATEST_CALLS],
+    ).fetchall()
+    if len(rows) < _ENOUGH_CALLS:
+        return bill
+    counts = sorted(row["tokens_out"] for row in rows)
+    return replace(bill, thinking=max(1, counts[-(-99 * len(counts) // 100) - 1]))
+
+
+def standing(
+    connection: Connection,
+    ceilings: Mapping[Scope, int],
+    session: str | None,
+    run: str | None,
+    here: Here,
+) -> Standing:
+    """Return how the scopes stand."""
+    asked = {Scope.RUN: run, Scope.SESSION: session}
+    names = {scope: clean(name) for scope, name in asked.items() if name is not None}
+    rooms = _rooms(connection, ceilings, names, here)
+    return Standing(tuple(rooms), frozen_by(connection))
+
+
+def _dates(now: float) -> tuple[str, str]:
+    today = _today(now)
+    return str(today), f"{today:%Y-%m}"
+
+
+def _today(now: float) -> date:
+    """Return the day it is here. Raises StoreError for a clock that is centuries off."""
+    with suppress(ValueError, OverflowError, OSError):
+        today = date.fromtimestamp(now)
+        if _FIRST_YEAR <= today.year <= _LAST_YEAR:
+            return today
+    raise StoreError(
+        f"This machine's clock is not between the years {_FIRST_YEAR} and {_LAST_YEAR}, so Baton "
+        "can't say what was spent today; nothing was sent.",
+        "Set the clock.",
+    )
+
+
+def _rooms(
+    connection: Connection, ceilings: Mapping[Scope, int], names: Mapping[Scope, str], here: Here
+) -> list[Room]:
+    day, month = _dates(here.now)
+    names = {**names, Scope.DAY: day, Scope.MONTH: month}
+    lowest = {s: min(ceilings.get(s, amount), amount) for s, amount in here.reread.items()}
+    rules = {**ceilings, **lowest, **_newer_ceilings(connection, here.since)}
+    rooms = []
+    for scope, name in names.items():
+        row = connection.execute(
+            "SELECT settled, held, unconfirmed FROM totals WHERE scope = ? AND name = ?",
+            [scope.value, name],
+        ).fetchone()
+        amounts = zip(row or (0, 0, 0), _dated_otherwise(connection, scope, here.now), strict=True)
+        ceiling, variable = _bounded(rules.get(scope), here.bounds.get(scope))
+        settled, held, unconfirmed = map(sum, amounts)
+        rooms.append(Room(scope, ceiling, settled, held, unconfirmed, variable))
+    return rooms
+
+
+def _bounded(ceiling: int | None, bound: tuple[int, str] | None) -> tuple[int | None, str]:
+    """Return the lower of a ceiling and the environment's, and the variable if that one rules."""
+    if bound is None or (ceiling is not None and ceiling < bound[0]):
+        return ceiling, ""
+    return bound
+
+
+def _dated_otherwise(connection: Connection, scope: Scope, now: float) -> Sequence[int]:
+    """Return the sums of calls of this day or month that have another date.
+
+    Another time zone gave it to them, or a clock that was up to a day ahead: neither is another
+    day's money.
+    """
+    if scope not in (Scope.DAY, Scope.MONTH):
+        return (0, 0, 0)
+    today = _today(now)
+    if scope is Scope.DAY:
+        begin, end = today, today + _DAY
+        # Two zones are at most 26 hours apart.
+        names = [str(today + days * _DAY) for days in (-2, -1, 1, 2, 3)]
+    else:
+        begin = today.replace(day=1)
+        end = (begin + 31 * _DAY).replace(day=1)
+        names = [f"{day:%Y-%m}" for day in (begin - _DAY, end)]
+    row: Row = connection.execute(
+        f"SELECT {SUMS} FROM calls WHERE {scope.value} IN ({', '.join('?' * len(names))}) "
+        "AND at >= ? AND at < ?",
+        [*names, _midnight(begin), _midnight(end + _DAY)],
+    ).fetchone()
+    return [amount or 0 for amount in row]
+
+
+def _midnight(day: date) -> float:
+    return datetime.combine(day, datetime.min.time()).timestamp()
+
+
+def _newer_ceilings(connection: Connection, since: int) -> dict[Scope, int | None]:
+    """Return the ceilings that somebody set since this process knows its own."""
+    rows = connection.execute(
+        "SELECT scope, amount FROM ceilings WHERE key > ? ORDER BY key", [since]
+    )
+    return {Scope(row["scope"]): row["amount"] for row in rows}
+
+
+def frozen_by(connection: Connection) -> str:
+    """Return why the cloud is frozen, or ""."""
+    return _freezes(connection)[0]
+
+
+def _freezes(connection: Connection) -> tuple[str, set[str]]:
+    """Return why the cloud is frozen, or "", and the workers that were meant to be free."""
+    rows = connection.execute(
+        """SELECT reason, worker FROM freezes
+        WHERE key > coalesce((SELECT max(key) FROM freezes WHERE reason = ''), 0) ORDER BY key"""
+    ).fetchall()
+    return (rows[-1]["reason"] if rows else "", {row["worker"] for row in rows})
+
+
+def settle(connection: Connection, call: str, used: Used, now: float) -> int:
+    """Charge what the provider counted; freeze the cloud if that is more than was held.
+
+    A count is charged however late it comes: after the call was taken for lost, or released.
+    """
+    row = _call(connection, call)
+    status = Status(row["status"])
+    is_open = status in (Status.HELD, Status.UNCONFIRMED, Status.RELEASED)
+    if not is_open and not _was_taken_over(row, Status.VOID):
+        raise _twice(row)
+    price = price_of(row["price"])
+    cost = min(price.cost(used), MOST)
+    if cost > row["held"]:
+        free = row["worker"] if price.is_free else ""
+        why = overcharge(row["worker"], cost, row["held"]).message
+        freeze(connection, why, now, free)
+    settled = Status.SETTLED
+    if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
+        cost, settled = max(cost, row["charged"]), status
+    tokens = (_count(used.tokens_in), _count(used.tokens_out))
+    _move(connection, call, settled, cost, now, tokens)
+    return cost
+
+
+def leave(connection: Connection, call: str, now: float, most: Used | None = None) -> int:
+    """Charge what the call costs at most, or all that was held; unconfirmed.
+
+    More than was held freezes the cloud: the answer passed its cap. Nothing is charged if the call
+    was taken for lost unsent.
+    """
+    row = _call(connection, call)
+    status, cost, tokens = Status(row["status"]), int(row["held"]), (0, 0)
+    if _was_taken_over(row, Status.VOID):
+        return 0
+    if status is not Status.HELD and not _was_taken_over(row, Status.RELEASED, Status.UNCONFIRMED):
+        raise _twice(row)
+    if most is not None:
+        tokens = (_count(most.tokens_in), _count(most.tokens_out))
+        cost = min(price_of(row["price"]).most(*tokens), MOST)
+    if cost > row["held"]:
+        freeze(connection, overcharge(row["worker"], cost, row["held"]).message, now)
+    if status is Status.UNCONFIRMED:  # it was taken for lost: nothing is lowered now
+        cost = max(cost, row["charged"])
+    _move(connection, call, Status.UNCONFIRMED, cost, now, tokens)
+    return cost
+
+
+def void(connection: Connection, call: str, now: float) -> None:
+    """Give back what was held."""
+    row = _call(connection, call)
+    if _was_taken_over(row, Status.VOID, Status.RELEASED):
+        return
+    if row["status"] != Status.HELD and not _was_taken_over(row, Status.UNCONFIRMED):
+        raise _twice(row)
+    _move(connection, call, Status.VOID, 0, now)
+
+
+def release(connection: Connection, call: str, now: float) -> int:
+    """Take an unconfirmed charge back, at the person's word; return it. Raises ConfigError."""
+    typed = clean(call.strip().lower())
+    rows = connection.execute(
+        "SELECT * FROM calls WHERE id >= ? AND id < ? LIMIT 2", [typed, typed + "\U0010ffff"]
+    ).fetchall()
+    if not typed or not rows:
+        raise ConfigError(f"There is no call {call!r} in the ledger.", _UNCONFIRMED)
+    if len(rows) > 1:
+        raise ConfigError(f"More than one call begins with {typed!r}.", "Type more of it.")
+    [row] = rows
+    if row["status"] != Status.UNCONFIRMED:
+        raise ConfigError(f"Call {row['id']} is {row['status']}, not unconfirmed.", _UNCONFIRMED)
+    _move(connection, row["id"], Status.RELEASED, 0, now)
+    charged: int = row["charged"]
+    return charged
+
+
+def release_all(connection: Connection, now: float) -> int:
+    """Take all unconfirmed charges back, at the person's word; return their sum."""
+    rows = connection.execute("SELECT id FROM calls WHERE status = 'unconfirmed'").fetchall()
+    return sum(release(connection, row["id"], now) for row in rows)
+
+
+_UNCONFIRMED = "`baton budget release` lists the unconfirmed ones."
+
+
+def sent(connection: Connection, call: str, destination: str, body: bytes, now: float) -> None:
+    """Record what is about to be sent: once, since a hold is for one request.
+
+    Raises StoreError if its money is no longer held.
+    """
+    row = _call(connection, call)
+    if row["status"] != Status.HELD:
+        if row["owner"] is not None:
+            raise _twice(row)
+        raise StoreError(
+            "Another Baton took this call for lost and gave its money back; nothing was sent.",
+            "Try again.",
+        )
+    if connection.execute("SELECT 1 FROM egress WHERE call = ?", [call]).fetchone():
+        raise LookupError(f"call {call} was sent before; another request needs a hold of its own")
+    connection.execute(
+        "INSERT INTO egress (call, at, destination, size, sha256, body) VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            call,
+            now,
+            clean(destination),
+            len(body),
+            hashlib.sha256(body).hexdigest(),
+            body if row["keep"] else None,
+        ],
+    )
+
+
+def set_ceiling(connection: Connection, scope: Scope, amount: int | None, now: float) -> None:
+    """Set a ceiling for every Baton that runs, or take it away."""
+    connection.execute(
+        "INSERT INTO ceilings (at, scope, amount) VALUES (?, ?, ?)", [now, scope.value, amount]
+    )
+
+
+def freeze(connection: Connection, reason: str, now: float, worker: str = "") -> None:
+    """Refuse all that costs money, and the worker that was meant to be free, until a thaw."""
+    connection.execute(
+        "INSERT INTO freezes (at, reason, worker) VALUES (?, ?, ?)", [now, clean(reason), worker]
+    )
+
+
+def thaw(connection: Connection, now: float) -> bool:
+    """Lift a freeze; return whether there was one."""
+    frozen = bool(frozen_by(connection))
+    if frozen:
+        freeze(connection, "", now)
+    return frozen
+
+
+def forget(connection: Connection, runs: list[str]) -> None:
+    """Remove what these runs sent; its size and hash stay."""
+    connection.executemany(
+        "UPDATE egress SET body = NULL WHERE body IS NOT NULL "
+        "AND call IN (SELECT id FROM calls WHERE run = ?)",
+        [[clean(run)] for run in runs],
+    )
+
+
+def owners(connection: Connection) -> list[Owner]:
+    """Return the processes that have calls on their way, or waiting."""
+    rows = connection.execute(
+        """SELECT owner, started FROM calls WHERE status = 'held'
+        UNION SELECT owner, started FROM queue"""
+    )
+    return [Owner(*row) for row in rows]
+
+
+def take_over(connection: Connection, owner: Owner, now: float) -> None:
+    """End the calls of a process that is gone: unconfirmed if anything was sent, else void."""
+    connection.execute(
+        """UPDATE calls SET owner = NULL, changed = ?,
+            status = CASE WHEN id IN (SELECT call FROM egress) THEN 'unconfirmed' ELSE 'void' END,
+            charged = (id IN (SELECT call FROM egress)) * held
+        WHERE status = 'held' AND owner = ? AND started = ?""",
+        [now, owner.pid, owner.started],
+    )
+    connection.execute(
+        "DELETE FROM queue WHERE owner = ? AND started = ?", [owner.pid, owner.started]
+    )
+
+
+def _call(connection: Connection, call: str) -> Row:
+    row: Row | None = connection.execute("SELECT * FROM calls WHERE id = ?", [call]).fetchone()
+    if row is None:
+        raise LookupError(f"the ledger has no call {call!r}")
+    return row
+
+
+def _was_taken_over(row: Row, *statuses: Status) -> bool:
+    """Tell whether another Baton took the call for lost, and it now stands as one of these."""
+    return row["owner"] is None and row["status"] in statuses
+
+
+def _twice(row: Row) -> LookupError:
+    return LookupError(f"call {row['id']} isn't held any more, it is {row['status']}")
+
+
+def _move(
+    connection: Connection,
+    call: str,
+    status: Status,
+    charged: int,
+    now: float,
+    tokens: tuple[int, int] = (0, 0),
+) -> None:
+    connection.execute(
+        "UPDATE calls SET status = ?, charged = ?, changed = ?, tokens_in = ?, tokens_out = ? "
+        "WHERE id = ?",
+        [status.value, charged, now, *tokens, call],
+    )
+
+
+def _count(tokens: int) -> int:
+    """A count as it can be kept, whatever a provider says."""
+    return max(0, min(tokens, MOST))

@@ -1,0 +1,344 @@
+"""The ledger: an asyncio façade over one connection on one background thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TypeVar
+
+from baton.core.errors import ConfigError, StoreError
+from baton.core.hold_decision import MOST
+from baton.core.ledger_types import Bill, Charge, Egress, Hold, Scope, Standing, UsageRow
+from baton.core.prices import Used
+from baton.money import call_funds, queries
+from baton.money.call_funds import Here
+from baton.money.ledger_file import LEDGER, is_mounted, is_there, open_ledger
+from baton.money.loss_detection import Memory, Progress, progress_of
+from baton.money.queries import By
+from baton.platform.process_owner import Owner, is_alive, this_process
+from baton.platform.sqlite import Connection, Damaged, explained, stamp, transaction
+
+T = TypeVar("T")
+
+_PAGE = 100
+
+
+class Ledger:
+    """Money under its ceilings and what left this machine, in one SQLite file for all Batons.
+
+    Every method returns only when its change is on disk. Methods raise StoreError when the disk
+    won't have it, ConfigError for what a person typed wrong, and LookupError for a call that isn't
+    on its way: settling twice is a bug. Work is done in the order of the calls; the event loop
+    never waits for the disk.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        records: Path | None = None,
+        history: Path | None = None,
+        reread: Callable[[], Mapping[Scope, int]] = dict,
+        bounds: Mapping[Scope, tuple[int, str]] = {},
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._memory = None if path is None else Memory(path, records, history)
+        self._thread = ThreadPoolExecutor(1, "baton-ledger")
+        self._opened = self._thread.submit(open_ledger, self._memory)
+        self._bounds = bounds
+        self._reread = self._thread.submit(reread)
+        self._thread.submit(self._recover)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | None,
+        clock: Callable[[], float] = time.time,
+        *,
+        records: Path | None = None,
+        history: Path | None = None,
+        reread: Callable[[], Mapping[Scope, int]] = dict,
+        bounds: Mapping[Scope, tuple[int, str]] = {},
+    ) -> Ledger:
+        """Begin to open the ledger at this path (None: in memory, forgotten at the end).
+
+        Returns at once. What goes wrong is raised by whatever is called first. A ceiling that is
+        set once the ledger is open, by any Baton, rules over those that bills bring along. Before
+        that it is in the settings, which `reread` returns: the lower of both rules. `bounds`
+        are the environment's ceilings and their variables, which nothing raises. A folder of
+        `records` and the `history` remember a ledger that is lost or set back.
+        """
+        return cls(path, clock, records=records, history=history, reread=reread, bounds=bounds)
+
+    @property
+    def warning(self) -> str:
+        """What the person must know about the opening, in a sentence, or "". Waits for it."""
+        return self._opened.result().warning
+
+    async def _do(self, work: Callable[[Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._explain, work)
+
+    def _explain(self, work: Callable[[Connection], T]) -> T:
+        connection = self._opened.result().connection
+        try:
+            with explained(self._path, LEDGER):
+                return work(connection)
+        except Damaged:
+            if self._path is not None:
+                stamp(self._path).unlink(missing_ok=True)  # the next start looks closely
+            raise
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        def reads(connection: Connection) -> T:
+            with transaction(connection, "DEFERRED"):
+                return work(connection)
+
+        return await self._do(reads)
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        return await self._do(partial(self._commit, work))
+
+    def _commit(self, work: Callable[[Connection], T], connection: Connection) -> T:
+        """Change the ledger, then record beside it how far it has come."""
+        with transaction(connection):
+            self._must_have_grown(connection)
+            done = work(connection)
+            progress = progress_of(connection)
+        self._progress = progress  # not before the commit, which a full disk refuses
+        if self._memory is not None:
+            self._memory.record(self._progress)
+        return done
+
+    # What a call needs (core.ports.Ledger)
+
+    async def hold(self, bill: Bill) -> Hold:
+        """Set the most a call can cost aside, before anything is sent. Raises BudgetExceeded."""
+
+        def work(connection: Connection) -> Hold:
+            self._must_be_there()
+            self._take_over(connection)
+            return self._commit(lambda c: call_funds.hold(c, bill, self._here()), connection)
+
+        return await self._do(work)
+
+    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+        """Set money aside, or return the ticket with which the call waits for other runs' money.
+
+        Ask again with it, now and then, until the money is held or `leave_queue` is called. Raises
+        BudgetExceeded.
+        """
+
+        def work(connection: Connection) -> Hold | int:
+            self._must_be_there()
+            self._take_over(connection)
+            if ticket:
+                with transaction(connection, "DEFERRED"):
+                    if not call_funds.is_turn(connection, bill, self._here(), ticket):
+                        return ticket
+            return self._commit(
+                lambda c: call_funds.hold_in_turn(c, bill, self._here(), ticket), connection
+            )
+
+        return await self._do(work)
+
+    async def leave_queue(self, ticket: int) -> None:
+        """Wait no more with a ticket."""
+        await self._write(lambda c: call_funds.leave_queue(c, ticket))
+
+    async def quote(self, bill: Bill) -> Hold:
+        """Return what `hold` would set aside now, and set nothing aside. Raises BudgetExceeded.
+
+        What other runs hold counts as there where the call may wait for it.
+        """
+
+        def work(connection: Connection) -> Hold:
+            self._take_over(connection)
+            with transaction(connection, "DEFERRED"):
+                return call_funds.quote(connection, bill, self._here())
+
+        return await self._do(work)
+
+    async def settle(self, call: str, used: Used) -> int:
+        """Charge what the provider counted at a genuine end; return that cost.
+
+        More than was held is charged too, and freezes the cloud. What was left or taken for lost
+        before stays unconfirmed, and is charged no less.
+        """
+        return await self._write(lambda c: call_funds.settle(c, call, used, self._clock()))
+
+    async def leave(self, call: str, most: Used | None = None) -> int:
+        """Charge what the call costs at most, or all that was held; unconfirmed. Return it.
+
+        More than was held, which only an answer past its cap can cost, freezes the cloud.
+        """
+        return await self._write(lambda c: call_funds.leave(c, call, self._clock(), most))
+
+    async def void(self, call: str) -> None:
+        """Give back what was held: nothing was sent, or it was refused at no cost."""
+        await self._write(lambda c: call_funds.void(c, call, self._clock()))
+
+    async def sent(self, call: str, destination: str, body: bytes) -> None:
+        """Record exactly what is about to be sent for a call, keys removed. Then send it, once."""
+
+        def work(connection: Connection) -> None:
+            self._must_be_there()
+            call_funds.sent(connection, call, destination, body, self._clock())
+
+        await self._write(work)
+
+    async def standing(
+        self, ceilings: Mapping[Scope, int], session: str | None = None, run: str | None = None
+    ) -> Standing:
+        """Return how the scopes stand now, under this process's ceilings or newer ones.
+
+        `run` is the first of the runs that go on with each other, and share one ceiling.
+        """
+
+        def work(connection: Connection) -> Standing:
+            self._take_over(connection)
+            with transaction(connection, "DEFERRED"):
+                return call_funds.standing(connection, ceilings, session, run, self._here())
+
+        return await self._do(work)
+
+    # What a person decides
+
+    async def set_ceiling(self, scope: Scope, amount: int | None) -> None:
+        """Set a ceiling for all Batons that run now (None: none). Raises ConfigError."""
+        if scope is Scope.RUN:
+            raise ConfigError("A prompt's ceiling is its own.", "Use --budget with the prompt.")
+        if amount is not None and not 0 <= amount <= MOST:
+            raise ConfigError(
+                "A ceiling is from 0 to 1000000 dollars.", "For example: `baton budget set day 2`."
+            )
+        await self._write(lambda c: call_funds.set_ceiling(c, scope, amount, self._clock()))
+
+    async def release(self, call: str) -> int:
+        """Take an unconfirmed charge back, by (the beginning of) its call's id; return it.
+
+        Raises ConfigError for anything else.
+        """
+        return await self._write(lambda c: call_funds.release(c, call, self._clock()))
+
+    async def release_all(self) -> int:
+        """Take all unconfirmed charges back; return their sum."""
+        return await self._write(lambda c: call_funds.release_all(c, self._clock()))
+
+    async def thaw(self) -> bool:
+        """Lift a freeze; return whether there was one."""
+        return await self._write(lambda c: call_funds.thaw(c, self._clock()))
+
+    async def forget(self, runs: Sequence[str]) -> None:
+        """Remove what these runs sent so that nothing of it remains; charges and hashes stay."""
+        await self._write(lambda c: call_funds.forget(c, list(runs)))
+        await self._do(self._wipe)
+
+    def _wipe(self, connection: Connection) -> None:
+        """Let go of the copies that the log and backups from before a migration hold."""
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        if self._path is not None:
+            for backup in self._path.parent.glob(f"{self._path.name}.before-*"):
+                backup.unlink(missing_ok=True)
+
+    # What front ends show
+
+    async def unconfirmed(self) -> list[Charge]:
+        """Return the calls that nobody knows the cost of, newest first."""
+        return await self._read(queries.unconfirmed)
+
+    async def charges(self, run: str | None = None, limit: int = 200) -> list[Charge]:
+        """Return the newest calls, newest first; of the runs whose id begins so, if given."""
+        return await self._read(lambda c: queries.charges(c, run, limit))
+
+    async def usage(self, by: By, since: float | None = None) -> list[UsageRow]:
+        """Return what calls came to: days in their order, workers and purposes dearest first."""
+        return await self._read(lambda c: queries.usage(c, by, since))
+
+    async def egress(self, run: str | None = None, limit: int = 200) -> list[Egress]:
+        """Return what left last, newest first; of the runs whose id begins so, if given."""
+        return await self._read(lambda c: queries.egress(c, run, limit))
+
+    async def egress_one(self, key: int) -> Egress:
+        """Return one request that left. Raises ConfigError."""
+        return await self._read(lambda c: queries.egress_one(c, key))
+
+    async def every_egress(self) -> AsyncIterator[Egress]:
+        """Yield everything that ever left, oldest first."""
+        last = 0
+        while page := await self._read(partial(queries.egress_after, key=last, limit=_PAGE)):
+            for one in page:
+                yield one
+            last = page[-1].key
+
+    async def aclose(self) -> None:
+        """Close the file. Nothing may be called afterwards."""
+        self._thread.submit(self._close)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    # On the background thread
+
+    @cached_property
+    def _progress(self) -> Progress:
+        return self._opened.result().progress
+
+    @cached_property
+    def _owner(self) -> Owner:
+        return this_process()
+
+    def _here(self) -> Here:
+        since, reread = self._opened.result().since, self._reread.result()
+        return Here(self._clock(), self._owner, since, reread, self._bounds)
+
+    def _must_be_there(self) -> None:
+        """Spend nothing that the next Baton wouldn't know of. Raises StoreError."""
+        files = self._opened.result().files
+        if not all(is_there(path, file) for path, file in files.items()):
+            raise StoreError(
+                "The ledger, or the log beside it, was moved away while it was in use, so nothing "
+                "was sent.",
+                "Start Baton again.",
+            )
+        if self._path is not None and self._path.stat().st_nlink > 1:
+            raise StoreError(
+                f"The ledger {self._path} has another name as well (a hard link): what is spent "
+                "under one name is not known under the other, so nothing was sent.",
+                "Remove the other name.",
+            )
+        if self._path is not None and is_mounted(self._path):
+            raise StoreError(
+                f"The ledger {self._path} is mounted by itself: what is spent where it comes from "
+                "is not known here, so nothing was sent.",
+                "Mount its whole folder.",
+            )
+
+    def _must_have_grown(self, connection: Connection) -> None:
+        """Write nothing into a file that forgot what this process wrote. Raises StoreError."""
+        if progress_of(connection).rows < self._progress.rows:
+            raise StoreError(
+                "The ledger was replaced by an older one while it was in use, so nothing more was "
+                "sent or recorded.",
+                "Start Baton again.",
+            )
+
+    def _recover(self) -> None:
+        """End what killed processes left on its way; what goes wrong shows at the next call."""
+        if self._opened.exception() is None:
+            self._explain(self._take_over)
+
+    def _take_over(self, connection: Connection) -> None:
+        """End the calls of processes that are gone. Until then they count as held."""
+        for owner in call_funds.owners(connection):
+            if owner != self._owner and not is_alive(owner):
+                self._commit(
+                    partial(call_funds.take_over, owner=owner, now=self._clock()), connection
+                )
+
+    def _close(self) -> None:
+        if self._opened.exception() is None:
+            self._opened.result().connection.close()

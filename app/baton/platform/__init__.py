@@ -1,0 +1,1 @@
+"""This machine: settings, keys, files, hardware, SQLite, signals."""

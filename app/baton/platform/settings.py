@@ -1,0 +1,520 @@
+"""One frozen tree of settings: defaults < config.toml < environment < typed flags.
+
+Read once, in `cli`; everybody else receives plain arguments. Secrets never stand here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from baton.core.errors import ConfigError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.money import parse_usd
+from baton.core.plan.plan import KINDS, Kind
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import PRIVATE_FILE, make_folder, read_ordinary, replace_file
+from baton.platform.secrets import hide, is_no_key, key_variables
+from baton.platform.settings_sources import (
+    DOLLARS,
+    MOST_BYTES,
+    Source,
+    checked,
+    read_environment,
+    read_file,
+    unknown_variables,
+    wrong_amount,
+    wrong_value,
+)
+
+Mode = Literal["auto", "local", "mini", "ultra"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+Effort = Literal["none", "low", "medium", "high"]
+Theme = Literal["dark", "light", "high-contrast"]
+Tokens = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+Threads = Annotated[int, msgspec.Meta(ge=0, le=1024)]
+Layers = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
+Skill = Annotated[float, msgspec.Meta(ge=1, le=5)]
+Slots = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Temperature = Annotated[float, msgspec.Meta(ge=0, le=5)]
+TopK = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Penalty = Annotated[float, msgspec.Meta(ge=0.1, le=10)]
+Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+Scale = Annotated[float, msgspec.Meta(ge=-10, le=10)]
+Kv = Literal["f16", "q8_0"]
+Dollars = Annotated[str, msgspec.Meta(description=DOLLARS)]
+
+_PATIENCE = 10.0
+"""How many seconds another Baton may take to change the file; it needs a few milliseconds."""
+
+KindName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(KINDS)})$")]
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ceilings in US dollars, kept as text so that they stay exact; the file may have numbers.
+
+    One that is "" sets no limit of its own, one that is "0" lets nothing through. Cloud stays off
+    until one is above 0. `policy` says when to spend: ask each time, once for a conversation, not
+    at all ("budget": within the ceilings), or never. `pace` says how much help must gain to be
+    worth its price: frugal, balanced, or best. `wait` is how many seconds a call waits for money
+    that other prompts hold.
+    """
+
+    session: Dollars = ""
+    day: Dollars = ""
+    month: Dollars = ""
+    policy: Policy = Policy.ASK
+    pace: Thrift = Thrift.BALANCED
+    wait: Seconds = 30
+
+    @property
+    def ceilings(self) -> dict[Scope, int]:
+        """The ceilings that are set, in nano-dollars. Raises ConfigError."""
+        scopes = {Scope.SESSION: self.session, Scope.DAY: self.day, Scope.MONTH: self.month}
+        return {scope: parse_usd(amount) for scope, amount in scopes.items() if amount}
+
+
+class Cloud(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How texts leave this machine, where they may.
+
+    `redact` hides keys, addresses and numbers before that, and the person's own `words` as well.
+    `effort` is how much a model may think. `proxy` is used besides HTTPS_PROXY, and before it.
+    """
+
+    redact: bool = True
+    words: tuple[str, ...] = ()
+    effort: Effort = "low"
+    proxy: str = ""
+
+
+class PriceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """US dollars per million tokens. "" in the cache's rates is the input's."""
+
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars = ""
+    cache_write: Dollars = ""
+
+
+class _WorkerStruct(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True
+):
+    """What all entries of `[[workers]]` share: `kind` tells them apart.
+
+    `skills` says how difficult a task of a kind may be for the worker, from 1 to 5 ({code = 4}).
+    """
+
+    skills: dict[Kind, Skill] = {}
+
+
+class CloudWorker(_WorkerStruct, frozen=True, tag="cloud"):
+    """A worker that costs money: `model` is a provider and its model, "openai/gpt-5-mini".
+
+    `base_url` is another address that speaks the provider's protocol. `api_key_env` names the
+    variable with the key; without it the provider's own is used, but not at another address.
+    `context` and `max_output` are in tokens; `price` overrules the one that Baton knows; `slots` is
+    how many requests may be on their way at once.
+    """
+
+    id: str
+    model: str
+    system: str | None = None
+    base_url: str = ""
+    api_key_env: str = ""
+    price: PriceSettings | None = None
+    context: Tokens | None = None
+    max_output: Tokens = 4096
+    temperature: float | None = None
+    slots: Slots = 4
+
+
+class ServerWorker(_WorkerStruct, frozen=True, tag="server"):
+    """Somebody's OpenAI-compatible engine at `base_url`: Ollama, LM Studio, llama-server, vLLM.
+
+    How far texts travel follows from the address unless `privacy` is set. `price` must be given for
+    whatever isn't on this machine.
+    """
+
+    id: str
+    model: str
+    base_url: str
+    system: str | None = None
+    api_key_env: str = ""
+    privacy: Label | None = None
+    price: PriceSettings | None = None
+    context: Tokens | None = None
+    max_output: Tokens = 4096
+    temperature: float | None = None
+    slots: Slots = 4
+
+
+class LocalWorker(_WorkerStruct, frozen=True, tag="local"):
+    """A worker on this machine: `model` is a GGUF file's path, `smollm2-135m` or a model's id.
+
+    None in `context` (tokens), `threads`, `gpu_layers` and `kv` means as in `[local]`; in
+    `max_output` (tokens), `system` and how it chooses its words (`temperature`, `top_p`, `top_k`,
+    `min_p`, `repeat_penalty`) what suits the model; in `seed` chance. `thinking` says whether it
+    writes thoughts before its answers; None: only if it can't do otherwise. `adapter` is a LoRA
+    adapter's GGUF file, put on with the strength `adapter_scale`. Workers that load the same model
+    in the same way share it in memory. With `force` it is loaded however little memory is free.
+    """
+
+    id: str
+    model: str = "smollm2-135m"
+    system: str | None = None
+    context: Tokens | None = None
+    max_output: Tokens | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    top_k: TopK | None = None
+    min_p: Share | None = None
+    repeat_penalty: Penalty | None = None
+    seed: Seed | None = None
+    thinking: bool | None = None
+    threads: Threads | None = None
+    gpu_layers: Layers | None = None
+    kv: Kv | None = None
+    adapter: str = ""
+    adapter_scale: Scale = 1.0
+    force: bool = False
+
+
+Worker = LocalWorker | CloudWorker | ServerWorker
+KINDS_OF_WORKERS: Mapping[str, type[Worker]] = {
+    "local": LocalWorker,
+    "cloud": CloudWorker,
+    "server": ServerWorker,
+}
+BUILT_IN = LocalWorker("small")
+"""The starter model's worker, which is always there; an entry with its id replaces it."""
+
+
+class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How local models run.
+
+    `threads` 0 is one per physical core; `gpu_layers` -1 is as many as fit; `context` is in tokens;
+    `kv` is how the context is kept: "q8_0" takes half the memory of "f16", and rounds. `memory_gb`
+    0 is four fifths of this machine's; a model that has been idle for `idle_minutes` is unloaded
+    (0: never).
+    """
+
+    threads: Threads = 0
+    gpu_layers: Layers = -1
+    context: Tokens = 8192
+    kv: Kv = "f16"
+    memory_gb: Amount = 0
+    idle_minutes: Amount = 10
+
+
+class Screen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the app looks; `mouse` off leaves selecting to the terminal."""
+
+    theme: Theme = "dark"
+    mouse: bool = True
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set.
+
+    `worker` is the id of the default worker, `conductor` of the one that draws plans ("": the one
+    that comes with Baton; "rule": no model, only templates and the rule). `prefer` names the
+    worker for tasks of a kind ({code = "qwen2.5-coder-7b"}). With `tools` off, nothing is computed
+    or executed besides the models.
+    """
+
+    mode: Mode = "auto"
+    offline: bool = False
+    worker: str = "small"
+    conductor: str = ""
+    prefer: dict[KindName, str] = {}
+    tools: bool = True
+    budget: Budget = Budget()
+    cloud: Cloud = Cloud()
+    workers: tuple[Worker, ...] = ()
+    local: Local = Local()
+    screen: Screen = Screen()
+    keys: dict[str, str] = {}
+
+    @property
+    def roster(self) -> tuple[Worker, ...]:
+        """The built-in workers and the person's own; the same id replaces."""
+        return tuple({w.id: w for w in (BUILT_IN, *self.workers)}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where Baton keeps its things. Folders are made when something is first written to them."""
+
+    config: Path
+    data: Path
+    state: Path
+    cache: Path
+
+    @property
+    def config_file(self) -> Path:
+        """The settings a person edits."""
+        return self.config / "config.toml"
+
+    @property
+    def database(self) -> Path:
+        """History and traces."""
+        return self.data / "baton.db"
+
+    @property
+    def ledger(self) -> Path:
+        """Money, and what left this machine."""
+        return self.data / "ledger.db"
+
+    @property
+    def ledger_records(self) -> Path:
+        """How far each ledger had come: tells of one that is lost or older than it was."""
+        return self.state / "ledgers"
+
+    @property
+    def models(self) -> Path:
+        """The models that were fetched, each in a folder of its own."""
+        return self.data / "models"
+
+    @property
+    def keys_file(self) -> Path:
+        """Keys as plain text, where there is no keyring and the person said yes to that."""
+        return self.config / "keys.toml"
+
+    @property
+    def logs(self) -> Path:
+        """Crash reports and the children's own prints."""
+        return self.state / "log"
+
+
+def find_paths(environ: Mapping[str, str] = os.environ) -> Paths:
+    """Return Baton's folders: all under BATON_HOME if that is set, else where the system wants.
+
+    Raises ConfigError for a BATON_HOME in the home of a person who isn't there.
+    """
+    if home := environ.get("BATON_HOME"):
+        try:
+            root = Path(home).expanduser().absolute()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"BATON_HOME is {one_line(home)!r}, and there is no such home.", "Write it whole."
+            ) from error
+        return Paths(root / "config", root / "data", root / "state", root / "cache")
+    from platformdirs import PlatformDirs
+
+    dirs = PlatformDirs("baton", appauthor=False)
+    return Paths(
+        dirs.user_config_path, dirs.user_data_path, dirs.user_state_path, dirs.user_cache_path
+    )
+
+
+def keyless_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment for a program of the person's: all but keys, also workers' own."""
+    kept = dict(environ)
+    named: set[str] = set()
+    with suppress(OSError):
+        text = read_ordinary(find_paths(environ).config_file, MOST_BYTES)
+        named = key_variables(text.decode("utf-8", "replace"))
+    hide(kept, *named)
+    return kept
+
+
+def load(
+    file: Path, environ: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None
+) -> Settings:
+    """Read all sources and return the settings; a missing file is an empty one.
+
+    `flags` holds only what was typed. Raises ConfigError, naming the source and the nearest key.
+    """
+    return _combined(
+        read_file(file),
+        read_environment(environ, Settings),
+        Source("the command line", dict(flags or {})),
+    )
+
+
+def ceiling_variables(environ: Mapping[str, str] = os.environ) -> dict[Scope, tuple[int, str]]:
+    """Return the ceilings that the environment sets, each with its variable.
+
+    Variables that can't be read set none: nothing is spent under them, since `load` refuses them.
+    """
+    try:
+        ceilings = _combined(read_environment(environ, Settings)).budget.ceilings
+    except ConfigError:
+        return {}
+    return {scope: (most, f"BATON_BUDGET__{scope.upper()}") for scope, most in ceilings.items()}
+
+
+def ignored_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the variables that begin like settings and are none.
+
+    Raises ConfigError for one that looks like a misspelt safety switch.
+    """
+    return unknown_variables(environ, Settings)
+
+
+def write(file: Path, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Change settings in the file, where all else stays as it is, comments too.
+
+    `changes` is a tree like the file's, {"budget": {"day": "2"}}; None takes a setting out. The
+    file is replaced as a whole, and not at all if the settings would be wrong. Returns the changes
+    that take these back. Raises ConfigError.
+    """
+    import tomlkit
+
+    with _alone(file):
+        read_file(file)  # says what is wrong with it better than tomlkit does
+        document = tomlkit.parse(file.read_bytes() if file.exists() else b"")
+        inverse = _inverse(document.unwrap(), changes)
+        _change(document, changes)
+        text = tomlkit.dumps(document)
+        _combined(Source(str(file), document.unwrap(), text))
+        _replace(file, text)
+    return inverse
+
+
+def replace_text(file: Path, before: bytes, text: bytes) -> bool:
+    """Replace the file's text if it still is the one before; return whether it was.
+
+    Raises ConfigError.
+    """
+    with _alone(file):
+        try:
+            if read_ordinary(file, MOST_BYTES) != before:
+                return False
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _unwritable(file, error) from error
+        _replace(file, text)
+    return True
+
+
+def _replace(file: Path, text: str | bytes) -> None:
+    try:
+        mode = file.stat().st_mode & 0o777 if file.exists() else PRIVATE_FILE
+        replace_file(file, text, mode=mode)
+    except OSError as error:
+        raise _unwritable(file, error) from error
+
+
+def _inverse(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes that take these back; a table that they make stays, empty."""
+    inverse: dict[str, Any] = {}
+    for key, value in changes.items():
+        found = tree.get(key)
+        if isinstance(value, Mapping) and isinstance(found, Mapping | None):
+            found = _inverse(found or {}, value)
+        inverse[key] = found
+    return inverse
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keep others from changing the file between its reading and its writing. Raises ConfigError.
+
+    Two models that arrive at once, in one Baton or two, would lose one of their roles.
+    """
+    from filelock import FileLock, Timeout
+
+    path = file.with_name(f".{file.name}.lock")
+    lock = FileLock(path, mode=0o600, poll_interval=0.01)
+    try:
+        make_folder(file.parent)
+        lock.acquire(timeout=_PATIENCE)
+    except Timeout as error:
+        raise ConfigError(
+            f"Another Baton has kept {file} locked for {_PATIENCE:.0f} seconds; it is as it was.",
+            "Wait for it, or end it, and try again.",
+        ) from error
+    except OSError as error:
+        raise _unwritable(file, error) from error
+    try:
+        yield
+    finally:
+        # Who waits for it notices that it is nobody's any more, and makes a new one. Where what is
+        # open can't be deleted, it stays.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
+
+
+def _unwritable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"{file} can't be written: {error.strerror}; it is as it was.",
+        "Check its owner, and that the disk isn't full.",
+    )
+
+
+def _change(table: Any, changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            if not isinstance(table.get(key), Mapping):
+                table[key] = {}
+            _change(table[key], value)
+        elif value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+
+def _combined(*sources: Source) -> Settings:
+    trees = [checked(source, Settings, KINDS_OF_WORKERS) for source in sources]
+    raw: dict[str, Any] = {}
+    for tree in trees:
+        _merge(raw, tree)
+    raw["offline"] = any(tree.get("offline") for tree in trees)
+    try:
+        settings = msgspec.convert(raw, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise wrong_value(str(error), sources, Settings, KINDS_OF_WORKERS) from error
+    _check_workers(sources)
+    for scope in Scope.SESSION, Scope.DAY, Scope.MONTH:
+        try:
+            parse_usd(getattr(settings.budget, scope) or "0")
+        except ConfigError as error:
+            raise wrong_amount(sources, ("budget", str(scope)), error) from error
+    return settings
+
+
+def _merge(into: dict[str, Any], source: Mapping[str, Any]) -> None:
+    for key, value in source.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = dict(value) if isinstance(value, dict) else value
+
+
+def _check_workers(sources: Sequence[Source]) -> None:
+    """Refuse entries that would be another worker than the person thinks."""
+    for source in sources:
+        seen: set[str] = set()
+        for number, entry in enumerate(source.tree.get("workers", ())):
+            id, place = entry["id"], source.place(("workers", number))
+            if not id.strip():
+                raise ConfigError(f"A worker has no id (in {place}).", "Give it one.")
+            if id in seen:
+                raise ConfigError(
+                    f"There are two workers {id!r} (in {place}).", "Give one of them another id."
+                )
+            seen.add(id)
+            if is_no_key(variable := entry.get("api_key_env", "")):
+                raise ConfigError(
+                    f"The variable {variable} holds no key, and would be sent as one"
+                    f" (in {source.place(('workers', number, 'api_key_env'))}).",
+                    'Name the variable with the key, for example api_key_env = "LAB_KEY".',
+                )
+            if "model" not in entry and id != BUILT_IN.id:
+                raise ConfigError(
+                    f"The worker {id!r} names no model (in {place}).",
+                    'Add a line with it, for example model = "~/models/some-model.gguf".',
+                )

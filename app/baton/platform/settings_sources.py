@@ -1,0 +1,380 @@
+"""Where settings come from: the file and the environment, checked value by value.
+
+A safety switch fails closed: a value that is neither yes nor no is an error, and so is a variable
+that looks like a misspelt switch. Every mistake names its source, in the file with the line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import EnumMeta
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from baton.core.errors import ConfigError
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import read_ordinary
+
+YES = frozenset({"1", "true", "yes", "on", "y"})
+NO = frozenset({"0", "false", "no", "off", "n"})
+
+DOLLARS = "US dollars"
+"""The description of a text type that also takes a number: an amount of money."""
+
+PREFIX = "BATON_"
+NO_SETTINGS = frozenset({"BATON_HOME", "BATON_BINARY", "BATON_COMPLETE"})
+"""Where Baton's folders are, which file the packaged binary's launcher is, a shell's completion."""
+
+SAFETY = (
+    *("offline", "network", "private", "privacy", "history", "redact"),
+    *("budget", "policy", "ceiling", "limit", "session", "day", "month"),
+)
+"""A variable with a name like these is meant to hold something back, and must not be ignored."""
+
+_ALIKE = 0.75
+"""From this likeness on (difflib's ratio, 0 to 1) a word is taken for a misspelt one."""
+
+MOST_BYTES = 4 * 10**6
+"""How large a file of settings may be."""
+
+Kinds = Mapping[str, type[msgspec.Struct]]
+Where = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of settings: its tree, and the text that it was parsed from if it has lines."""
+
+    name: str
+    tree: dict[str, Any]
+    text: str = ""
+
+    def place(self, where: Where = ()) -> str:
+        """Return the source's name, with the line on which a setting stands."""
+        line = line_of(self.text, where)
+        return f"{self.name}, line {line}" if line else self.name
+
+    def holds(self, where: Where) -> bool:
+        """Return whether this source sets what stands there."""
+        node: Any = self.tree
+        for key in where:
+            try:
+                node = node[key]
+            except (KeyError, IndexError, TypeError):
+                return False
+        return True
+
+
+def read_file(file: Path) -> Source:
+    """Read a TOML file; a missing one is empty, but not what a link fails to lead to.
+
+    Raises ConfigError.
+    """
+    try:
+        text = read_ordinary(file, MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
+    except FileNotFoundError as error:
+        if file.is_symlink():
+            what = f"{file} is a link to a file that isn't there."
+            raise ConfigError(what, "Bring that file back, or remove the link.") from error
+        return Source(str(file), {})
+    except OSError as error:
+        raise ConfigError(f"{file} can't be read: {error.strerror}.", "Check its owner.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8 text.", "Save it as UTF-8.") from error
+    import tomllib
+
+    try:
+        return Source(str(file), tomllib.loads(text), text)
+    except ValueError as error:  # also for a number with thousands of digits
+        raise ConfigError(f"{file} is not valid TOML: {error}.", "`baton config edit`.") from error
+    except RecursionError as error:
+        what = f"{file} is not valid TOML: it is nested too deeply."
+        raise ConfigError(what, "`baton config edit`.") from error
+
+
+def read_environment(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> Source:
+    """Turn BATON_LOCAL__THREADS=2 into {"local": {"threads": "2"}}.
+
+    An empty variable is none: BATON_BUDGET__DAY="$LIMIT" must not lift a ceiling. An unknown one
+    is left out, unless it looks like a safety switch, in capitals or not: then ConfigError is
+    raised.
+    """
+    tree: dict[str, Any] = {}
+    known = {name: where for name, where in _variables(environ) if _is_known(where, struct)}
+    for name, value in environ.items():
+        if value and name not in known and name not in NO_SETTINGS and not _is_key(name):
+            _refuse_misspelt_switch(name, struct)
+    for name, where in known.items():
+        value = environ[name]
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise ConfigError(
+                f"The variable {name} is not UTF-8 text.", "Set it again or unset it."
+            )
+        node = tree
+        for parent in where[:-1]:
+            node = node.setdefault(parent, {})
+        node[where[-1]] = value
+    return Source("the environment", tree)
+
+
+def unknown_variables(environ: Mapping[str, str], struct: type[msgspec.Struct]) -> list[str]:
+    """Return the BATON_ variables that set nothing. Raises ConfigError as `read_environment`."""
+    read_environment(environ, struct)
+    return [name for name, where in _variables(environ) if not _is_known(where, struct)]
+
+
+def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the variables that begin like settings, with the setting's place.
+
+    A name that isn't in capitals has none: two spellings of one switch could contradict each other.
+    """
+    for name, value in environ.items():
+        if name.startswith(PREFIX) and value and name not in NO_SETTINGS and not _is_key(name):
+            where = name.removeprefix(PREFIX)
+            yield name, where.lower().split("__") if where == where.upper() else [name]
+
+
+def _is_key(name: str) -> bool:
+    return name.endswith("_API_KEY")
+
+
+def _is_known(where: Sequence[str], struct: type[msgspec.Struct]) -> bool:
+    fields = _fields(struct)
+    kind = fields.get(where[0])
+    if len(where) == 1:
+        return kind is not None
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _is_known(where[1:], kind)
+    return get_origin(kind) is dict and len(where) == 2
+
+
+_OURS = re.compile(r"baton([^a-z0-9]*)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def _refuse_misspelt_switch(name: str, struct: type[msgspec.Struct]) -> None:
+    """Raise ConfigError for a name that begins with "baton" and goes on like a safety switch."""
+    ours = _OURS.fullmatch(name)
+    if ours is None:
+        return
+    words = [word for word in re.split(r"[\W_]+", ours[2].lower()) if word]
+    candidates = {"".join(words), *(words if ours[1] else ())}
+    if not any(difflib.get_close_matches(word, SAFETY, n=1, cutoff=_ALIKE) for word in candidates):
+        return
+    known = [f"{PREFIX}{'__'.join(where).upper()}" for where in _leaves(struct)]
+    near = difflib.get_close_matches(name.upper(), known, n=1)
+    raise ConfigError(
+        f"There is no setting {one_line(name)} (in the environment), and it looks like one that"
+        " protects you.",
+        f"Did you mean {near[0]}? Else unset it." if near else "Unset it.",
+    )
+
+
+def _leaves(struct: type[msgspec.Struct]) -> Iterator[tuple[str, ...]]:
+    for name, kind in _fields(struct).items():
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield from ((name, *rest) for rest in _leaves(kind))
+        else:
+            yield (name,)
+
+
+def checked(source: Source, struct: type[msgspec.Struct], kinds: Kinds) -> dict[str, Any]:
+    """Return a source's tree with switches as bools and amounts of money as text.
+
+    `kinds` are the structs of the entries of lists, by their `kind` ("local" where none is given).
+    Raises ConfigError for an unknown key, an unknown kind and an unreadable switch.
+    """
+    return _checked(source.tree, struct, kinds, source, ())
+
+
+def _checked(
+    tree: Mapping[str, Any],
+    struct: type[msgspec.Struct],
+    kinds: Kinds,
+    source: Source,
+    where: Where,
+) -> dict[str, Any]:
+    fields = _fields(struct)
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        here = (*where, key)
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            known = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(fields)}."
+            place = source.place(here)
+            raise ConfigError(f"There is no setting {one_line(key)!r} (in {place}).", known)
+        kind = fields[key]
+        if isinstance(value, dict) and (inner := _struct_in(kind)) is not None:
+            found[key] = _checked(value, inner, kinds, source, here)
+        elif isinstance(value, list) and get_origin(kind) is tuple:
+            found[key] = [
+                _entry(item, kinds, source, (*here, n)) if isinstance(item, dict) else item
+                for n, item in enumerate(value)
+            ]
+        else:
+            found[key] = _plain(value, kind, source, here)
+    return found
+
+
+def _entry(entry: dict[str, Any], kinds: Kinds, source: Source, where: Where) -> dict[str, Any]:
+    kind = entry.get("kind", "local")
+    if not isinstance(kind, str) or kind not in kinds:
+        place = source.place((*where, "kind"))
+        raise ConfigError(
+            f"There is no kind of worker {one_line(repr(kind), 60)} (in {place}).",
+            f"It is one of: {', '.join(kinds)}.",
+        )
+    rest = {name: given for name, given in entry.items() if name != "kind"}
+    return {"kind": kind, **_checked(rest, kinds[kind], kinds, source, where)}
+
+
+def _plain(value: object, kind: Any, source: Source, where: Where) -> object:
+    if bool in (kind, *get_args(kind)):
+        return _switch(value, source, where)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return format(Decimal(repr(value)), "f") if number and _is_money(kind) else value
+
+
+def _switch(value: object, source: Source, where: Where) -> bool:
+    said = str(value).strip().lower()
+    if said in YES:
+        return True
+    if said in NO:
+        return False
+    name = ".".join(map(str, where))
+    raise ConfigError(
+        f"The setting {name!r} is neither on nor off (in {source.place(where)}):"
+        f" {one_line(repr(value), 60)}.",
+        "Write true or false; 1, yes, on, 0, no and off do as well.",
+    )
+
+
+def wrong_value(
+    said: str, sources: Sequence[Source], struct: type[msgspec.Struct], kinds: Kinds
+) -> ConfigError:
+    """Return the error for what msgspec says of a merged tree, with place and allowed values."""
+    what, _, path = said.partition(" - at `")
+    if path.startswith("key` in `$."):
+        where = _where(path.removeprefix("key` in ").rstrip("`"))
+        return ConfigError(
+            f"A name in the setting {'.'.join(map(str, where))!r} is wrong: no task is of that kind"
+            f" (in {_blamed(sources, where)}).",
+            f"The kinds are {', '.join(_choices(_key_type(struct, where)))}.",
+        )
+    path = path.rstrip("`")
+    where, name = _where(path), path.removeprefix("$.")
+    place, allowed = _blamed(sources, where), _choices(_type_at(struct, where, kinds))
+    if "enum value" in what and allowed:
+        value = what.removeprefix("Invalid enum value").strip()
+        return ConfigError(
+            f"The setting {name!r} can't be {one_line(value, 60)} (in {place}).",
+            f"It is one of: {', '.join(allowed)}.",
+        )
+    return ConfigError(
+        f"The setting {name!r} is wrong (in {place}): {one_line(what)}.",
+        "`baton config edit` opens the file.",
+    )
+
+
+def wrong_amount(sources: Sequence[Source], where: Where, error: ConfigError) -> ConfigError:
+    """Return the error for what is no amount of money, with its place."""
+    what = f"The setting {'.'.join(map(str, where))!r} is wrong (in {_blamed(sources, where)})"
+    return ConfigError(f"{what}: {error.message}", error.hint)
+
+
+def _blamed(sources: Sequence[Source], where: Where) -> str:
+    """Return the place of the last source that sets it: the last one rules."""
+    for source in reversed(sources):
+        if source.holds(where):
+            return source.place(where)
+    return ", ".join(source.name for source in sources if source.tree)
+
+
+def _where(path: str) -> Where:
+    """Turn msgspec's "$.workers[0].top_p" into ("workers", 0, "top_p")."""
+    parts = re.findall(r"\.(\w+)|\[(\d+)\]", path)
+    return tuple(int(number) if number else name for name, number in parts)
+
+
+def _type_at(struct: type[msgspec.Struct], where: Where, kinds: Kinds) -> Any:
+    kind: Any = struct
+    for key in where:
+        if isinstance(key, int):
+            continue
+        owner = _struct_in(kind)
+        owners = [owner] if owner is not None else list(kinds.values())
+        kind = next((_fields(one)[key] for one in owners if key in _fields(one)), None)
+    return kind
+
+
+def _key_type(struct: type[msgspec.Struct], where: Where) -> Any:
+    kind = _type_at(struct, where, {})
+    return get_args(kind)[0] if get_origin(kind) is dict else None
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the values that a type allows, if they can be listed."""
+    if get_origin(kind) is Literal:
+        return list(map(str, get_args(kind)))
+    if isinstance(kind, EnumMeta):
+        return [str(member.value) for member in kind]  # type: ignore[var-annotated]
+    if pattern := _meta(kind, "pattern"):
+        return re.findall(r"\w+", pattern)
+    return [choice for inner in get_args(kind) for choice in _choices(inner)]
+
+
+def _is_money(kind: Any) -> bool:
+    return _meta(kind, "description") == DOLLARS or any(map(_is_money, get_args(kind)))
+
+
+def _meta(kind: Any, name: str) -> Any:
+    found = (getattr(note, name, None) for note in getattr(kind, "__metadata__", ()))
+    return next((value for value in found if value is not None), None)
+
+
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
+    for one in (kind, *get_args(kind)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct):
+            return one
+    return None
+
+
+def _fields(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(struct)}
+
+
+_HEADER = re.compile(r"(\[{1,2})([^\[\]]+)\]{1,2}\s*(?:#.*)?")
+_KEY = re.compile(r"((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
+
+
+def line_of(text: str, where: Where) -> int:
+    """Return the line, from 1, on which a TOML text sets something; 0 where none is found.
+
+    Lines within texts of several lines are read like others, which a message can live with.
+    """
+    table: Where = ()
+    counts: dict[Where, int] = {}
+    best, depth = 0, 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line.strip()):
+            table = _parts(header[2])
+            if len(header[1]) == 2:
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            key = table
+        elif pair := _KEY.match(line.strip()):
+            key = (*table, *_parts(pair[1]))
+        else:
+            continue
+        if len(key) > depth and where[: len(key)] == key:
+            best, depth = number, len(key)
+    return best
+
+
+def _parts(dotted: str) -> Where:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))

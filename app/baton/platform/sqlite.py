@@ -1,0 +1,465 @@
+"""SQLite as Baton uses it: one way to open a file, one kind of transaction, one table of errors.
+
+Migrations are our own ten lines rather than sqlite-utils': those cost 0.3 s to import, and look
+what is pending outside of the transaction, so that two Batons at their first start would run into
+each other.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.core.errors import StoreError
+from baton.platform.durable_files import make_folder, open_private
+
+if TYPE_CHECKING:
+    import sqlite3 as sqlite3
+else:
+    try:
+        import pysqlite3 as sqlite3
+    except ImportError:  # never silently: `weakness` tells, and no file is opened
+        import sqlite3
+
+Connection = sqlite3.Connection
+Row = sqlite3.Row
+
+SOUND = (3, 51, 3)
+"""The first SQLite in which two writers can't damage a database in WAL mode."""
+
+BUSY_SECONDS = 10
+
+SMALLEST_BYTES = 512
+CHECK_ALWAYS_BYTES = 1 << 20
+CHECK_EVERY_SECONDS = 24 * 3600
+_SIDE_FILES = ("", "-wal", "-shm")
+
+_PRAGMAS = (
+    "synchronous = FULL",  # in WAL mode, NORMAL may lose the last commits with the power
+    "foreign_keys = ON",
+    "secure_delete = ON",  # always: a growing answer leaves copies of itself in freed pages
+    "cell_size_check = ON",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a database is to a person: what it is called, how to mend it, how to do without."""
+
+    name: str
+    mend: str
+    without: str
+
+
+HISTORY = Subject(
+    "history",
+    "Start Baton again: it keeps the file aside and recovers what can be read.",
+    "use --no-history",
+)
+
+
+class Damaged(StoreError):
+    """The database file itself is broken."""
+
+    def __init__(self, what: str, subject: Subject = HISTORY) -> None:
+        super().__init__(
+            f"The {subject.name} file seems to be damaged ({what}).",
+            subject.mend,
+        )
+
+
+def sqlite_version() -> str:
+    """Return the version of the SQLite in use."""
+    return sqlite3.sqlite_version
+
+
+def weakness(subject: Subject = HISTORY) -> str:
+    """Say in a sentence what is wrong with the SQLite in use, or return ""."""
+    if sqlite3.sqlite_version_info >= SOUND:
+        return ""
+    return (
+        f"SQLite {sqlite3.sqlite_version} can damage the {subject.name} when two Batons write at "
+        f"once: Baton needs the package pysqlite3 with SQLite {'.'.join(map(str, SOUND))} or newer."
+    )
+
+
+def connect(path: Path | None, mode: str = "rw") -> Connection:
+    """Open a database (None: in memory) for this thread; it is never made. Raises sqlite3.Error."""
+    name = ":memory:" if path is None else f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(name, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
+    connection.row_factory = sqlite3.Row
+    # A flipped bit in a text must not make the rest of the text unreadable.
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    _use_wal(connection)
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def _use_wal(connection: Connection) -> None:
+    """Change to WAL mode; two that do so at the same new file get in each other's way at once."""
+    try:
+        _patiently(connection, "PRAGMA journal_mode = WAL")
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _patiently(connection: Connection, statement: str) -> None:
+    """Run a statement as soon as nobody else is in its way.
+
+    SQLite's own waiting sleeps longer each time, up to 0.1 s, so that of two that write a lot one
+    comes to nothing for seconds.
+    """
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute(statement)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(random.uniform(0.0002, 0.001))
+
+
+def _begin(connection: Connection, kind: str) -> None:
+    if kind != "IMMEDIATE":
+        connection.execute(f"BEGIN {kind}")
+        return
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        _patiently(connection, "BEGIN IMMEDIATE")
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+
+
+@contextmanager
+def transaction(connection: Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """Do all or nothing. Writers take the lock first (IMMEDIATE), so that none fails halfway."""
+    _begin(connection, kind)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+_DBMOVED = 1032
+"""SQLITE_READONLY_DBMOVED, which pysqlite3 doesn't name."""
+
+_DENIED = (
+    "The {name} at {path} can't be written.",
+    "Check the owner and the permissions of the file and its folder, or {without}.",
+)
+_BUSY = (
+    f"Another program has kept the {{name}} locked for {BUSY_SECONDS} seconds, so the last change "
+    "was not kept; everything before it was.",
+    "Try again.",
+)
+_BY_CODE = {
+    sqlite3.SQLITE_FULL: (
+        "The disk is full, so the last change was not kept; everything before it was.",
+        "Make room on the disk of {path}, then try again.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "The disk refused to read or write the {name}, so the last change was not kept; "
+        "everything before it was.",
+        "Check the disk of {path}, and that it isn't full.",
+    ),
+    sqlite3.SQLITE_NOMEM: ("There is not enough memory for the {name}.", "Close something."),
+    sqlite3.SQLITE_TOOBIG: ("A text is too large for the {name}.", "Split it."),
+    sqlite3.SQLITE_READONLY: _DENIED,
+    _DBMOVED: (
+        "The {name} file was moved away while it was in use, so the last change was not kept.",
+        "Start Baton again.",
+    ),
+    sqlite3.SQLITE_CANTOPEN: _DENIED,
+    sqlite3.SQLITE_PERM: _DENIED,
+    sqlite3.SQLITE_AUTH: _DENIED,
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_PROTOCOL: _BUSY,
+}
+_OTHER = ("The {name} at {path} could not be used: {error}.", "Try again.")
+_DAMAGE = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_FORMAT,
+    # Our SQL and our schema fit together, so these too mean that the file isn't as we made it.
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+}
+
+
+@contextmanager
+def explained(path: Path | None, subject: Subject = HISTORY) -> Iterator[None]:
+    """Turn SQLite's and the system's errors into a StoreError that a person can act upon."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None:
+            raise  # the module's own complaints (a closed connection) are bugs
+        if _means_damage(code, path):
+            raise Damaged(str(error), subject) from error
+        message, hint = _BY_CODE.get(code, _BY_CODE.get(_primary(code), _OTHER))
+        words = {"name": subject.name, "without": subject.without}
+        words |= {"path": str(path or "memory"), "error": str(error)}
+        raise StoreError(message.format(**words), hint.format(**words)) from error
+    except UnicodeDecodeError as error:
+        # Texts are decoded leniently, so this was a message that quotes a broken schema.
+        raise Damaged("its schema is unreadable", subject) from error
+    except OSError as error:
+        message = f"The {subject.name} at {path} can't be used: {error.strerror}."
+        raise StoreError(message, _DENIED[1].format(without=subject.without)) from error
+
+
+def _primary(code: int) -> int:
+    return code & 0xFF  # the upper bits only refine it
+
+
+def _means_damage(code: int, path: Path | None) -> bool:
+    if code == sqlite3.SQLITE_READONLY and path is not None:
+        # With the rights to write, it is a flipped bit in the header that forbids it.
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return _primary(code) in _DAMAGE
+
+
+def clean(text: str) -> str:
+    """Return the text as SQLite can keep it: halves of UTF-16 pairs joined, lone ones replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema: it happens as a whole or not at all, and never changes again."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+def version(connection: Connection) -> int:
+    """Return how many migrations the database has had."""
+    number: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return number
+
+
+def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
+    """Apply what is missing in one transaction: nobody ever meets a schema that is half there."""
+    with transaction(connection):
+        for number, migration in enumerate(migrations, start=1):
+            if version(connection) >= number:
+                continue  # also when another Baton was faster
+            for statement in migration.statements:
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO migrations VALUES (?, ?)", (migration.name, time.time())
+            )
+            connection.execute(f"PRAGMA user_version = {number}")
+
+
+def create(path: Path) -> None:
+    """Make sure that the file is there, and was at no moment readable by others."""
+    make_folder(path.parent)
+    os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)  # SQLite gives its side files the same mode
+
+
+def open_file(
+    path: Path,
+    migrations: Sequence[Migration],
+    subject: Subject = HISTORY,
+    proof: Callable[[Connection], None] | None = None,
+) -> Connection:
+    """Open a file that is there: connect, migrate, and look for damage where that is due.
+
+    `proof` is what must hold of the contents besides. Raises Damaged, and StoreError for everything
+    else.
+    """
+    with explained(path, subject):
+        if 0 < path.stat().st_size < SMALLEST_BYTES:
+            raise Damaged("it is cut short", subject)  # SQLite would take it for an empty one
+        connection = connect(path)
+        try:
+            fresh = _prepare(connection, path, migrations, subject)
+            closely = _must_check(path, fresh)
+            if closely is not None:
+                _check(connection, migrations if closely else (), subject)
+                if proof is not None:
+                    proof(connection)
+            _mark_sound(path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _prepare(
+    connection: Connection, path: Path, migrations: Sequence[Migration], subject: Subject
+) -> bool:
+    """Bring the schema up to date; return whether the database was empty."""
+    number: int
+    with transaction(connection, "DEFERRED"):  # another Baton may migrate between two looks
+        number, tables = connection.execute(
+            "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version"
+        ).fetchone()
+        if number == len(migrations):
+            return False
+        if number > 0 or tables > 0:
+            applied = connection.execute("SELECT count(*) FROM migrations").fetchone()[0]
+            if applied != number:
+                raise Damaged("its version and its contents disagree", subject)
+    if number > len(migrations):
+        raise StoreError(
+            f"The {subject.name} at {path} was written by a newer Baton; nothing was changed.",
+            f"Update Baton, or {subject.without}.",
+        )
+    if number > 0:
+        _back_up(connection, path, migrations[number].name)
+    migrate(connection, migrations)
+    return number == 0
+
+
+def _back_up(connection: Connection, path: Path, migration: str) -> None:
+    """Copy the database as it is before a migration, for the case that the migration is wrong.
+
+    Under the write lock, so that of two Batons that start at once only one writes the copy; through
+    a connection of its own, since SQLite doesn't copy from one that holds that lock.
+    """
+    part = path.with_name(f"{path.name}.part")
+    seen = version(connection)
+    with transaction(connection):
+        if version(connection) > seen:
+            return  # the other one has made the copy, and the migration too
+        part.unlink(missing_ok=True)
+        os.close(open_private(part, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        with closing(connect(path)) as source, closing(sqlite3.connect(part)) as copy:
+            source.backup(copy)
+        part.replace(path.with_name(f"{path.name}.before-{migration}"))
+
+
+def stamp(path: Path) -> Path:
+    """Return the file whose time tells when the database was last found sound.
+
+    Without it, the next start looks closely, at the search index too.
+    """
+    return path.with_name(f"{path.name}-checked")
+
+
+def _must_check(path: Path, fresh: bool) -> bool | None:
+    """Tell whether to look for damage, and then whether closely."""
+    age = _age(path)
+    if fresh or (_is_recent(age) and path.stat().st_size > CHECK_ALWAYS_BYTES):
+        return None
+    return age is None
+
+
+def _age(path: Path) -> float | None:
+    try:
+        return time.time() - stamp(path).stat().st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def _is_recent(age: float | None) -> bool:
+    return age is not None and 0 <= age < CHECK_EVERY_SECONDS
+
+
+def _mark_sound(path: Path) -> None:
+    if not _is_recent(_age(path)):
+        os.close(open_private(stamp(path), os.O_WRONLY | os.O_CREAT))
+        os.utime(stamp(path))
+
+
+def _check(connection: Connection, migrations: Sequence[Migration], subject: Subject) -> None:
+    """Check all but the words in a search index, which takes ten times as long.
+
+    With `migrations`, closely: those too, and whether the schema is as they make it.
+    """
+    if migrations:
+        _must_be_ok(connection.execute("PRAGMA integrity_check").fetchone(), subject)
+        _check_schema(connection, migrations, subject)
+        return
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage")
+    for row in tables.fetchall():
+        name = row["name"].replace("'", "''")
+        found = connection.execute(f"PRAGMA integrity_check('{name}')").fetchone()
+        _must_be_ok(found, subject)
+
+
+def _check_schema(
+    connection: Connection, migrations: Sequence[Migration], subject: Subject
+) -> None:
+    # Writing what stands there already: a header can forbid it, which nothing else would show.
+    connection.execute(f"PRAGMA user_version = {len(migrations)}")
+    with closing(connect(None)) as reference:
+        migrate(reference, migrations)
+        if _schema(connection) != _schema(reference):
+            raise Damaged("its schema is not as Baton made it", subject)
+
+
+def _must_be_ok(row: tuple[str] | None, subject: Subject) -> None:
+    if row is not None and row[0] != "ok":
+        raise Damaged(row[0].splitlines()[0], subject)
+
+
+def _schema(connection: Connection) -> list[tuple[str, ...]]:
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%'"
+    return sorted(tuple(map(str, row)) for row in connection.execute(query))
+
+
+def has_past(path: Path) -> bool:
+    """Tell whether there was a database at this path before, whatever is there now.
+
+    An empty file alone is no sign of one: a first start that is killed leaves it.
+    """
+    left = (
+        found
+        for kind in ("broken", "before")
+        for found in path.parent.glob(f"{path.name}.{kind}-*")
+    )
+    return stamp(path).exists() or any(left) or has_lost_log(path)
+
+
+def has_lost_log(path: Path) -> bool:
+    """Tell whether the log of a database is there without the database: SQLite would delete it.
+
+    The log is looked at first, since a new database has its first page before it has a log.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    return not is_empty(log) and is_empty(path)
+
+
+def is_empty(path: Path) -> bool:
+    """Tell whether there is no file at this path, or one without a byte."""
+    try:
+        return not path.stat().st_size
+    except FileNotFoundError:
+        return True
+
+
+def set_aside(path: Path) -> Path:
+    """Give a file and what belongs to it another name, and return that: nothing is deleted."""
+    base = f"{path.name}.broken-{time.strftime('%Y%m%d-%H%M%S')}"
+    aside, number = path.with_name(base), 2
+    while aside.exists():
+        aside, number = path.with_name(f"{base}-{number}"), number + 1
+    for suffix in _SIDE_FILES:
+        side = path.with_name(path.name + suffix)
+        if side.exists():
+            side.rename(aside.with_name(aside.name + suffix))
+    return aside

@@ -1,0 +1,360 @@
+"""What was fitted on questions with known outcomes: small matrices, and what they come to.
+
+Every set of questions has heads of its own for the workers that answered it, because what an
+outcome means differs between sets. How much a new question is like each of them decides what they
+have to say. Where a question is like nothing that was seen they yield: to what a worker reaches on
+the whole, and to length, which was no worse on unseen tasks than anything that was ever fitted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from baton.core.routing_types import Candidate
+from baton.routing.child import RouterFileError
+from baton.routing.child.encoder import WIDTH
+from baton.routing.child.features import NAMES
+from baton.routing.child.trees import Trees
+from baton.routing.child.unseen_models import Abilities
+
+Floats = NDArray[np.float64]
+
+FORMAT = 2
+"""Raised whenever a file of an older one can't be used."""
+
+ARRAYS, WORDS = "heads.npz", "heads.json"
+
+LENGTH = 1 + WIDTH + NAMES.index("length")
+"""The column of a design that says how long a text is."""
+
+SHARP_VECTORS, SHARP_FIGURES = 1.5, 1.0
+"""How fast likeness falls with the distance of two texts' vectors, and of their figures."""
+
+_UNMET = 0.05
+"""What a set says of two workers that didn't both answer it, beside one that they did."""
+
+_APART = 0.4
+"""Length tells between two workers as if they were at least so far apart on the whole."""
+
+_BEYOND = 0.25
+"""Log-odds up to which a worker counts as one of those that are most like it."""
+
+_ALWAYS = 0.015
+"""What a standard deviation of length adds to a gain, however well a text is known.
+
+Nothing else carries over to tasks that were never seen: there it is worth .01 to .02 of APGR, on
+known ones it costs .003."""
+
+_SURE = 2.0
+"""How much surer than it is the head that tells sets apart is taken to be."""
+
+_NEIGHBOURS = 30
+
+_POINTS = ("vectors", "figures", "origin", "outcomes")
+
+_STEP = 32.0
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Makes of a text's vector and figures what the heads are linear in."""
+
+    centre: Floats
+    scale: Floats
+
+    def design(self, vectors: Floats, figures: Floats) -> Floats:
+        """Return a row for each text; the first column is 1."""
+        usual = np.clip((figures - self.centre) / self.scale, -4.0, 4.0)
+        ones = np.ones((len(vectors), 1))
+        return np.hstack([ones, vectors * np.sqrt(vectors.shape[1]), usual])
+
+
+@dataclass(frozen=True)
+class Points:
+    """Some of the questions, as 8-bit integers: a new text is compared with each."""
+
+    vectors: NDArray[np.int8]
+    figures: NDArray[np.int8]
+    origin: NDArray[np.int8]
+    """The place of the set that each is from."""
+    outcomes: NDArray[np.uint8]
+    """How good the set's workers were, in their order, from 0 to 255."""
+
+    @classmethod
+    def of(cls, design: Floats, origin: NDArray[np.int64], outcomes: Floats) -> Points:
+        """Take the rows of a design."""
+        vectors, figures = design[:, 1 : 1 + WIDTH], design[:, 1 + WIDTH :]
+        largest = np.abs(vectors).max(axis=1, keepdims=True) + 1e-9
+        return cls(
+            np.round(vectors / largest * 127).astype(np.int8),
+            np.round(np.clip(figures, -3.9, 3.9) * _STEP).astype(np.int8),
+            origin.astype(np.int8),
+            np.round(np.clip(outcomes, 0.0, 1.0) * 255).astype(np.uint8),
+        )
+
+    @cached_property
+    def _vectors(self) -> NDArray[np.float32]:
+        exact = self.vectors.astype(np.float32)
+        return np.asarray(exact / np.maximum(np.linalg.norm(exact, axis=1, keepdims=True), 1e-9))
+
+    @cached_property
+    def _figures(self) -> NDArray[np.float32]:
+        return self.figures.astype(np.float32) / np.float32(_STEP)
+
+    @cached_property
+    def _squares(self) -> NDArray[np.float32]:
+        return np.asarray((self._figures**2).sum(axis=1))
+
+    def alike(self, design: Floats) -> tuple[Floats, Floats]:
+        """Return how alike each text is to each point (from 0 to 1), and the cosines."""
+        vectors = (design[:, 1 : 1 + WIDTH] / np.sqrt(WIDTH)).astype(np.float32)
+        figures = design[:, 1 + WIDTH :].astype(np.float32)
+        cosines = vectors @ self._vectors.T
+        apart = (figures**2).sum(axis=1)[:, None] + self._squares - 2 * figures @ self._figures.T
+        apart *= SHARP_FIGURES / figures.shape[1]
+        return np.exp(2 * SHARP_VECTORS * (cosines - 1) - apart).astype(np.float64), cosines
+
+
+@dataclass(frozen=True)
+class Block:
+    """The heads of one set: what a design, the points and trees are worth for each worker."""
+
+    name: str
+    workers: tuple[str, ...]
+    linear: Floats
+    near: Floats
+    trees: Trees
+
+    def table(self, design: Floats, alike: Floats, inputs: Floats) -> Floats:
+        """Return the quality of each worker's answer to each text."""
+        told = self.trees.row(inputs[0])[None] if len(inputs) == 1 else self.trees.table(inputs)
+        return np.clip(design @ self.linear + alike @ self.near + told, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the heads see in texts: each set's table of qualities, and how much it has to say.
+
+    The last of the shares is that of what none of them knows; `length` is near 0 for a usual one.
+    `likest` are the places of the points that are most alike, `nearness` how much each counts.
+    """
+
+    tables: tuple[Floats, ...]
+    shares: Floats
+    length: Floats
+    likest: NDArray[np.int64]
+    nearness: Floats
+
+
+@dataclass(frozen=True)
+class Heads:
+    """All that was fitted."""
+
+    basis: Basis
+    axes: Floats
+    points: Points
+    blocks: tuple[Block, ...]
+    member: Floats
+    """What tells the sets apart: a column for each."""
+    tokens: Floats
+    known: tuple[float, float]
+    """Whose likest point is no more alike than the first is new, than the second is known."""
+    slope: float
+    """By what part of itself a gain grows with a standard deviation of length, where all is new."""
+    ways: Mapping[str, tuple[float, float, float]]
+    """By set what each way of telling was found to be worth: regression, likeness, trees."""
+    abilities: Abilities
+
+    def inputs(self, design: Floats) -> Floats:
+        """Return what the trees ask for: the main directions of the vectors, and the figures."""
+        return np.hstack([design[:, 1 : 1 + WIDTH] @ self.axes, design[:, 1 + WIDTH :]])
+
+    def read(self, design: Floats) -> Reading:
+        """Return what the heads see in texts."""
+        parts = [
+            self._read(design[at : at + _AT_ONCE]) for at in range(0, len(design), _AT_ONCE)
+        ] or [self._read(design)]
+        return Reading(
+            tuple(np.vstack(tables) for tables in zip(*(p.tables for p in parts), strict=True)),
+            np.vstack([part.shares for part in parts]),
+            np.concatenate([part.length for part in parts]),
+            np.vstack([part.likest for part in parts]),
+            np.vstack([part.nearness for part in parts]),
+        )
+
+    def _read(self, design: Floats) -> Reading:
+        alike, cosines = self.points.alike(design)
+        inputs = self.inputs(design)
+        member = np.clip(design @ self.member, 1e-3, None) ** _SURE
+        member *= self._known(cosines) / member.sum(axis=1, keepdims=True)
+        new = np.clip(1.0 - member.sum(axis=1), 0.0, 1.0)
+        tables = tuple(block.table(design, alike, inputs) for block in self.blocks)
+        count = min(_NEIGHBOURS, cosines.shape[1])
+        likest = np.argpartition(-cosines, max(0, count - 1), axis=1)[:, :count]
+        nearness = np.exp(10.0 * np.take_along_axis(cosines, likest, axis=1).astype(np.float64))
+        nearness /= np.maximum(nearness.sum(axis=1, keepdims=True), 1e-12)
+        shares = np.column_stack([member, new])
+        return Reading(tables, shares, design[:, LENGTH], likest.astype(np.int64), nearness)
+
+    def _known(self, cosines: Floats) -> Floats:
+        """Return how far each set knows what is like each text, from 0 to 1."""
+        low, high = self.known
+        likest = np.repeat(cosines.max(axis=1, initial=-1.0)[:, None], len(self.blocks), axis=1)
+        for place in range(len(self.blocks)):
+            own = self.points.origin == place
+            if own.any():  # what may not be shipped is judged by the others
+                likest[:, place] = cosines[:, own].max(axis=1)
+        return np.asarray(np.clip((likest - low) / (high - low), 0.0, 1.0), np.float64)
+
+    def quality(self, reading: Reading, candidate: Candidate) -> Floats:
+        """Return the chance of a good answer by a worker to each text."""
+        level = self.level(candidate)
+        plain = np.clip(level - self.slope * (1.0 - level) * reading.length, 0.0, 1.0)
+        total = reading.shares[:, -1] * plain
+        for place in range(len(self.blocks)):
+            total += reading.shares[:, place] * self._told(reading, place, candidate)
+        return np.clip(total, 0.0, 1.0)
+
+    def _told(self, reading: Reading, place: int, candidate: Candidate) -> Floats:
+        """Return what a set says of a worker: what those of it do that are most like it.
+
+        Where they are all abler, or less able, so much less or more.
+        """
+        workers = self.blocks[place].workers
+        weights = self.abilities.nearest(candidate, workers)
+        column = np.array([weights.get(worker, 0.0) for worker in workers])
+        told = np.asarray(reading.tables[place] @ column)
+        beyond = self.abilities.beyond(candidate, workers)
+        if abs(beyond) < _BEYOND:
+            return told
+        odds = np.clip(told, 0.02, 0.98)
+        return np.asarray(1.0 / (1.0 + (1.0 / odds - 1.0) * np.exp(-beyond)))
+
+    def gain(self, reading: Reading, local: Candidate, other: Candidate) -> Floats:
+        """Return how much likelier a good answer by another worker is than by the local one.
+
+        Not just the difference: sets that both of them answered have the most to say.
+        """
+        here, there = self.level(local), self.level(other)
+        apart = there - here
+        # Who is outside is asked because it should know more, though it may look the same.
+        sign = float(np.sign(apart) if local.outside == other.outside else other.outside * 2 - 1)
+        length = sign * np.clip(reading.length, -3.0, 3.0)
+        longer = self.slope * length * max(abs(apart), _APART)
+        total = reading.shares[:, -1] * (apart + longer) + _ALWAYS * length
+        weights, gains = [], []
+        for place, block in enumerate(self.blocks):
+            near = [self.abilities.nearest(one, block.workers) for one in (local, other)]
+            met = all(len(one) == 1 for one in near)
+            weights.append(reading.shares[:, place] * (1.0 if met else _UNMET))
+            first, second = (self._told(reading, place, one) for one in (local, other))
+            gains.append(second - first)
+        held = np.array(weights)
+        known = 1.0 - reading.shares[:, -1]
+        held *= known / np.maximum(held.sum(axis=0), 1e-12)
+        total += (held * np.array(gains)).sum(axis=0)
+        return np.asarray(np.clip(total, -1.0, 1.0), np.float64)
+
+    def nearby(self, reading: Reading, candidate: Candidate) -> Floats:
+        """Return the quality of a worker's answers to the questions most like each text."""
+        told = np.full(len(self.points.origin), self.level(candidate))
+        for place, block in enumerate(self.blocks):
+            weights = self.abilities.nearest(candidate, block.workers)
+            column = np.array([weights.get(worker, 0.0) for worker in block.workers])
+            own = self.points.origin == place
+            told[own] = self.points.outcomes[own, : len(column)] / 255.0 @ column
+        if not len(told):
+            return np.full(len(reading.shares), self.level(candidate))
+        return np.asarray((told[reading.likest] * reading.nearness).sum(axis=1))
+
+    def level(self, candidate: Candidate) -> float:
+        """Return what a worker reaches on the sets on average."""
+        hard = np.array([self.abilities.level[block.name] for block in self.blocks])
+        odds = np.clip(self.abilities.of(candidate) - hard, -30.0, 30.0)
+        return float((1.0 / (1.0 + np.exp(-odds))).mean())
+
+    def length(self, design: Floats) -> Floats:
+        """Return how many tokens an answer to each text likely has."""
+        return np.expm1(np.clip(design @ self.tokens, 0.7, 9.0))
+
+    def save(self, folder: Path) -> None:
+        """Write both files."""
+        arrays: dict[str, Any] = {
+            "centre": self.basis.centre, "scale": self.basis.scale, "axes": self.axes,
+            "member": self.member, "tokens": self.tokens,
+        }  # fmt: skip
+        for place, block in enumerate(self.blocks):
+            arrays[f"linear{place}"], arrays[f"near{place}"] = block.linear, block.near
+            arrays[f"cuts{place}"], arrays[f"values{place}"] = block.trees.cuts, block.trees.values
+        arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+        for place, block in enumerate(self.blocks):
+            arrays[f"columns{place}"] = block.trees.columns.astype(np.int16)
+        for name in _POINTS:
+            arrays[f"point_{name}"] = getattr(self.points, name)
+        np.savez(folder / ARRAYS, **arrays)
+        words = {
+            "format": FORMAT,
+            "figures": list(NAMES),
+            "known": self.known,
+            "slope": self.slope,
+            "ways": self.ways,
+            "blocks": [{"name": b.name, "workers": list(b.workers)} for b in self.blocks],
+            "abilities": self.abilities.numbers(),
+        }
+        (folder / WORDS).write_text(json.dumps(words, indent=1) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Heads:
+        """Read both files. Raises RouterFileError."""
+        try:
+            words = json.loads((folder / WORDS).read_text("utf-8"))
+            if words["format"] != FORMAT or words["figures"] != list(NAMES):
+                raise RouterFileError(f"{folder / WORDS} is of another format.")
+            with (folder / ARRAYS).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            return cls._of(words, arrays)
+        except RouterFileError:
+            raise
+        except Exception as error:  # numpy and json raise whatever they stumble over
+            raise RouterFileError(f"{folder}: {error}") from error
+
+    @classmethod
+    def _of(cls, words: Mapping[str, Any], arrays: Mapping[str, Any]) -> Heads:
+        points = Points(*(arrays[f"point_{name}"] for name in _POINTS))
+        exact = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+        if not all(np.isfinite(array).all() for array in exact.values()):
+            raise RouterFileError("Some numbers are missing.")
+        low, high = map(float, words["known"])
+        ways = words["ways"].items()
+        heads = cls(
+            Basis(exact["centre"], exact["scale"]),
+            exact["axes"],
+            points,
+            tuple(_block(place, one, arrays, exact) for place, one in enumerate(words["blocks"])),
+            exact["member"],
+            exact["tokens"],
+            (low, high),
+            float(words["slope"]),
+            {str(name): (float(a), float(b), float(c)) for name, (a, b, c) in ways},
+            Abilities.from_numbers(words["abilities"]),
+        )
+        heads.quality(heads.read(np.zeros((1, 1 + WIDTH + len(NAMES)))), Candidate("any"))
+        return heads
+
+
+def _block(
+    place: int, one: Mapping[str, Any], arrays: Mapping[str, Any], exact: Mapping[str, Floats]
+) -> Block:
+    columns = np.asarray(arrays[f"columns{place}"], np.int64)
+    trees = Trees(columns, exact[f"cuts{place}"], exact[f"values{place}"])
+    own = (exact[f"linear{place}"], exact[f"near{place}"])
+    return Block(str(one["name"]), tuple(map(str, one["workers"])), *own, trees)

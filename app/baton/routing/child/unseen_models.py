@@ -1,0 +1,298 @@
+"""Where a worker stands that nobody measured: read from its name, its size and its price.
+
+One number says how able a worker is: on the questions of any set, the log-odds of a good answer are
+its ability less how hard that set is. The abilities of the workers that were measured are fitted
+together with what size, age and tuning make of one, which then stands in for all the others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from baton.core.model_names import canonical, match, plain, read
+from baton.core.routing_types import Candidate
+
+Floats = NDArray[np.float64]
+
+
+# What that makes of it
+
+_MADE = {
+    "chatqa": ((1.5, 24.35),),
+    "nemotron": ((3, 24.35), (3.1, 24.8), (3.3, 25.2)),
+    "codellama": ((0, 23.65),),
+    "tinyllama": ((0, 24.0),),
+    "llama": (
+        (1, 23.15), (2, 23.55), (3, 24.3), (3.1, 24.55), (3.2, 24.75), (3.3, 24.9), (4, 25.3)
+    ),
+    "codegemma": ((1, 24.25),),
+    "gemma": ((1, 24.15), (2, 24.5), (3, 25.2)),
+    "gemini": ((1, 23.95), (1.5, 24.4), (2, 24.95), (2.5, 25.3), (3, 25.9)),
+    "qwq": ((0, 25.1),),
+    "qwen": ((1, 23.7), (1.5, 24.1), (2, 24.45), (2.5, 24.7), (3, 25.3), (3.5, 26.0)),
+    "mathstral": ((0, 24.55),),
+    "codestral": ((0, 24.4),),
+    "ministral": ((0, 24.8),),
+    "magistral": ((0, 25.45),),
+    "mixtral": ((0, 23.95),),
+    "mistral": ((0.1, 23.75), (0.2, 23.95), (0.3, 24.4), (2, 24.55), (3, 25.2)),
+    "mistral-nemo": ((0, 24.55),),
+    "phi": ((1, 23.7), (2, 23.95), (3, 24.3), (3.5, 24.65), (4, 24.95)),
+    "command": ((0, 24.2),),
+    "claude": ((2, 23.55), (3, 24.2), (3.5, 24.6), (3.7, 25.15), (4, 25.4), (4.5, 25.75)),
+    "gpt-oss": ((0, 25.6),),
+    "gpt": ((3.5, 23.2), (4, 23.8), (4.1, 25.3), (5, 25.6)),
+    "gpt-o": ((4, 24.4),),
+    "gpt-mini-o": ((4, 24.55),),
+    "grok": ((1, 23.9), (2, 24.6), (3, 25.1), (4, 25.5)),
+    "reka": ((0, 24.3),),
+    "smollm": ((1, 24.55), (2, 24.85), (3, 25.5)),
+    "granite": ((3, 24.8), (4, 25.7)),
+    "olmo": ((1, 24.1), (2, 24.9), (3, 25.9)),
+    "glm": ((3, 23.8), (4, 24.45), (4.5, 25.6)),
+    "deepseek": ((1, 24.0), (2, 24.5), (2.5, 24.7), (3, 25.0)),
+    "deepseek-r": ((1, 25.05),),
+    "yi": ((1, 23.85), (1.5, 24.35)),
+    "o": ((1, 24.7), (3, 25.3), (4, 25.3)),
+}  # fmt: skip
+"""When a family's versions came out, in years since 2000. A later one does more with its size."""
+
+_UNDATED = 24.5
+_YEARS = (23.0, 26.0)
+
+_SIZES = {
+    "phi-mini": 3.8, "phi-small": 7.0, "phi-medium": 14.0, "mistral-nemo": 12.0,
+    "mistral-small": 22.0, "mistral-large": 123.0, "gpt-3.5-turbo": 30.0,
+    "command-r": 35.0, "command-plus-r": 104.0,
+    "mathstral": 7.0, "codestral": 22.0, "mixtral": 19.8, "deepseek": 236.0, "qwq": 32.0,
+}  # fmt: skip
+_TIERS = {
+    "nano": 5.0, "mini": 15.0, "lite": 10.0, "flash": 25.0, "haiku": 20.0,
+    "small": 20.0, "medium": 70.0, "core": 67.0, "sonnet": 150.0, "pro": 150.0, "plus": 100.0,
+    "large": 120.0, "opus": 300.0, "max": 300.0,
+}  # fmt: skip
+_FRONTIER = {"gpt", "claude", "gemini", "grok", "o"}
+_THINKS = re.compile(
+    r"(?<![a-z])(?:o[134](?![a-z0-9])|r1|qwq|magistral|thinking|reason)|gpt-?oss|gpt-5"
+)
+
+
+def size_of(candidate: Candidate) -> float:
+    """Return how many billions of parameters a worker likely has, or its like."""
+    seen = read(candidate.model or candidate.id)
+    if seen.billions or candidate.billions > 0:
+        return seen.billions or min(candidate.billions, 2000.0)
+    tiers = [_TIERS[word] for word in seen.variant.split("-") if word in _TIERS]
+    named = (f"{seen.family}-{seen.version:g}-{seen.variant}", f"{seen.family}-{seen.variant}")
+    known = next((_SIZES[name] for name in (*named, seen.family) if name in _SIZES), 0.0)
+    if known or tiers:
+        return known or min(tiers)
+    if candidate.dollars > 0:
+        return 25.0 * math.pow(min(candidate.dollars, 200.0), 0.75)
+    return 200.0 if candidate.outside or seen.family in _FRONTIER else 3.0
+
+
+def year_of(candidate: Candidate) -> float:
+    """Return when a worker likely came out, in years since 2000."""
+    seen = read(candidate.model or candidate.id)
+    made = _MADE.get(f"{seen.family}-{seen.variant}") or _MADE.get(seen.family)
+    if made is None:
+        return _UNDATED
+    # Who names no version is of the first.
+    return max((v, year) for v, year in (*made, (0.0, made[0][1])) if v <= seen.version)[1]
+
+
+SIGHTS = 6
+"""How many numbers `sight` gives."""
+
+
+def sight(candidate: Candidate) -> Floats:
+    """Return what of a worker bears on its ability, each near 0 for a usual one."""
+    name = candidate.model or candidate.id
+    seen, size = read(name), max(0.05, size_of(candidate))
+    year = min(max(year_of(candidate), _YEARS[0]), _YEARS[1])
+    log = math.log2(size / 8.0)
+    narrow = "coder" in seen.variant or seen.family in ("codegemma", "codellama", "chatqa")
+    return np.array([
+        1.0,
+        log,
+        min(log, 0.0),  # a small one loses more by each halving
+        year - 24.5,
+        float(bool(_THINKS.search(plain(name)))),
+        float(not seen.tuned) + float(narrow),
+    ])  # fmt: skip
+
+
+_MOST_KNOWN = 1000
+"""So many answers about workers are remembered."""
+
+_TINY = 1.2
+"""What each halving below a billion parameters costs besides; nobody so small was measured here.
+
+SmolLM2's own card has 1.4 % of GSM8K for 135M and 7 % for 360M, where the line of the larger ones
+would come to 40 % and more."""
+
+_ABILITY_AT_3, _ABILITY_A_LEVEL = 0.4, 0.9
+"""What the levels of a card come to: 3 is what models of 8 billion master (core/plan)."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What was fitted: the abilities of those measured, and what `sight` is worth for the others.
+
+    `level` says by set of questions how hard it is; `error` is how far the ability of a worker is
+    missed when it is left out of the fit (root mean square, in log-odds).
+    """
+
+    workers: Mapping[str, float]
+    worth: Floats
+    level: Mapping[str, float]
+    error: float = 1.0
+    _near: dict[tuple[Candidate, tuple[str, ...]], Mapping[str, float]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was told of workers, who are the same ones from prompt to prompt."""
+
+    def prior(self, candidate: Candidate) -> float:
+        """Return what ability to expect of a worker by its name, size, price and card alone."""
+        seen = float(sight(candidate) @ self.worth)
+        seen -= _TINY * max(0.0, -math.log2(max(0.05, size_of(candidate))))
+        told = [level for level in candidate.skills.values() if math.isfinite(level)]
+        if told:
+            mean = sum(min(5.0, max(1.0, level)) for level in told) / len(told)
+            seen = (seen + _ABILITY_AT_3 + _ABILITY_A_LEVEL * (mean - 3.0)) / 2.0
+        return min(6.0, max(-6.0, seen))
+
+    def of(self, candidate: Candidate) -> float:
+        """Return a worker's ability: as measured, else as expected."""
+        known = self.known(candidate)
+        return self.workers[known] if known else self.prior(candidate)
+
+    def known(self, candidate: Candidate) -> str | None:
+        """Return which measured worker it is, or None."""
+        names = [candidate.model, candidate.id] if candidate.model else [candidate.id]
+        return next((found for name in names if (found := match(name, self.workers))), None)
+
+    def nearest(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
+        """Return how much each of some measured workers tells of it; that makes 1 together.
+
+        The closer its ability, the more; one of its family more still. It alone, if it is there.
+        """
+        asked = candidate, tuple(among)
+        if asked not in self._near:
+            if len(self._near) >= _MOST_KNOWN:
+                self._near.clear()
+            self._near[asked] = self._nearest(candidate, among)
+        return self._near[asked]
+
+    def _nearest(self, candidate: Candidate, among: Sequence[str]) -> Mapping[str, float]:
+        if known := match(candidate.model or candidate.id, among):
+            return {known: 1.0}
+        target, family = self.of(candidate), read(candidate.model or candidate.id).family
+        weights = {}
+        for worker in among:
+            gap = self.of(Candidate(worker)) - target
+            kin = 2.0 if family and read(worker).family == family else 1.0
+            weights[worker] = kin * math.exp(-0.5 * (gap / 0.5) ** 2) + 1e-9
+        total = sum(weights.values())
+        return {worker: weight / total for worker, weight in weights.items()}
+
+    def beyond(self, candidate: Candidate, among: Sequence[str]) -> float:
+        """Return by how much a worker is abler, in log-odds, than what `nearest` makes of them."""
+        nearest = self.nearest(candidate, among).items()
+        return self.of(candidate) - sum(
+            weight * self.of(Candidate(worker)) for worker, weight in nearest
+        )
+
+    def numbers(self) -> dict[str, object]:
+        """Return all of it as plain values, for a JSON file."""
+        return {
+            "workers": {worker: round(a, 4) for worker, a in sorted(self.workers.items())},
+            "worth": [round(float(value), 4) for value in self.worth],
+            "level": {name: round(a, 4) for name, a in sorted(self.level.items())},
+            "error": round(self.error, 4),
+        }
+
+    @classmethod
+    def from_numbers(cls, numbers: Mapping[str, object]) -> Abilities:
+        """Return what `numbers` gave. Raises KeyError, TypeError, ValueError."""
+        workers, worth = numbers["workers"], numbers["worth"]
+        level, error = numbers["level"], numbers["error"]
+        if not (isinstance(workers, dict) and isinstance(level, dict) and isinstance(worth, list)):
+            raise TypeError("No abilities.")
+        found = cls(
+            {str(worker): float(a) for worker, a in workers.items()},
+            np.array([float(value) for value in worth]),
+            {str(name): float(a) for name, a in level.items()},
+            float(str(error)),
+        )
+        if found.worth.shape != (SIGHTS,) or not np.isfinite(found.worth).all():
+            raise ValueError("No abilities.")
+        return found
+
+
+# Fitting
+
+
+def fit(scores: Mapping[str, Mapping[str, tuple[float, int]]]) -> Abilities:
+    """Fit abilities on what workers reached: by set and worker the mean quality and on how many."""
+    cells = [
+        (name, canonical(worker), quality, count)
+        for name, workers in sorted(scores.items())
+        for worker, (quality, count) in sorted(workers.items())
+        if count
+    ]
+    # The names as they are written there, since one may say more than what it comes to.
+    written = {canonical(worker): worker for workers in scores.values() for worker in workers}
+    workers, worth, level = _solve(cells, written)
+    missed = []
+    for worker, ability in workers.items():
+        rest = [cell for cell in cells if cell[1] != worker]
+        if len({cell[1] for cell in rest}) > SIGHTS:
+            _, without, other = _solve(rest, written)
+            shift = np.mean([level[name] - other[name] for name in other])  # the scale may move
+            missed.append(float(sight(Candidate(written[worker])) @ without) + shift - ability)
+    error = float(np.sqrt(np.mean(np.square(missed)))) if missed else 1.0
+    return Abilities(workers, worth, level, error)
+
+
+_Cell = tuple[str, str, float, int]
+
+
+def _solve(
+    cells: Sequence[_Cell], written: Mapping[str, str]
+) -> tuple[dict[str, float], Floats, dict[str, float]]:
+    """Return abilities, what each sight is worth, and the sets' levels: one ridge regression."""
+    names = sorted({cell[0] for cell in cells})
+    workers = sorted({cell[1] for cell in cells})
+    seen = {worker: sight(Candidate(written[worker])) for worker in workers}
+    size = SIGHTS + len(workers) + len(names)
+    design, target, weight = (
+        np.zeros((len(cells), size)),
+        np.zeros(len(cells)),
+        np.zeros(len(cells)),
+    )
+    for row, (name, worker, quality, count) in enumerate(cells):
+        design[row, :SIGHTS] = seen[worker]
+        design[row, SIGHTS + workers.index(worker)] = 1.0
+        design[row, SIGHTS + len(workers) + names.index(name)] = -1.0
+        smooth = (quality * count + 1.0) / (count + 2.0)
+        target[row] = math.log(smooth / (1.0 - smooth))
+        weight[row] = min(count, 500) / 500.0
+    penalty = np.concatenate([
+        [1e-3] + [0.3] * (SIGHTS - 1), np.full(len(workers), 0.5), np.full(len(names), 1e-2)
+    ])  # fmt: skip
+    weighted = design * weight[:, None]
+    found = np.linalg.solve(weighted.T @ design + np.diag(penalty), weighted.T @ target)
+    worth = np.asarray(found[:SIGHTS], np.float64)
+    own = {
+        worker: float(seen[worker] @ worth + found[SIGHTS + place])
+        for place, worker in enumerate(workers)
+    }
+    return own, worth, dict(zip(names, found[SIGHTS + len(workers) :].tolist(), strict=True))

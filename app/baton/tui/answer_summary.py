@@ -1,0 +1,279 @@
+"""What is told of an answer beside its text: who wrote it where, for how much, and what was not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from baton.core.events import Called, Decision, Offered
+from baton.core.hold_decision import at_least, overcharge
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
+
+Roster = Mapping[str, Card]
+"""The workers there are, by their ids."""
+
+FROZEN = "That froze the cloud: compare your provider's bill, then lift it in /budget."
+UNCONFIRMED = (
+    "{names} did not confirm what a call cost, so {cost} is charged, the most it can be. If the "
+    "provider's bill does not show it, /budget release gives it back."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an answer; `afar` is who wrote it elsewhere, and for how much ("": local)."""
+
+    text: str
+    afar: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of an answer, and its place among its versions.
+
+    `steps` says of each step that was begun where it was done: local, network or cloud. `afar` is
+    who wrote the answer elsewhere, and for how much; where several wrote it, `parts` say who wrote
+    what. `notes` are quiet lines under it, `warnings` are about its charges. `withdrawn` is whether
+    the person decided not to send the prompt, `interrupted` after what a run ended that can be gone
+    on with; nothing of it was done if it is `unplayed`.
+    """
+
+    seconds: float | None = None
+    tokens_per_second: float | None = None
+    failure: str = ""
+    steps: tuple[str, ...] = ()
+    cost: int = 0
+    afar: str = ""
+    parts: tuple[Part, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    withdrawn: bool = False
+    interrupted: str = ""
+    unplayed: bool = False
+    version: int = 1
+    versions: int = 1
+
+    def among(self, version: int, versions: int) -> Facts:
+        """Return the facts with the turn's place among its versions."""
+        return replace(self, version=version, versions=versions)
+
+    @property
+    def told_steps(self) -> str:
+        """The steps in words, where there are several: "3 steps · 2 local, 1 cloud"."""
+        if len(self.steps) < 2:
+            return ""
+        places = ", ".join(f"{count} {place}" for place, count in Counter(self.steps).items())
+        return f"{len(self.steps)} steps · {places}"
+
+
+def facts_of(run: RunView, roster: Roster) -> Facts:
+    """Return what a run tells about its answer, as far as it is."""
+    author, parts = author_of(run), parts_of(run, roster)
+    begun = [step for step in run.steps if step.status not in ("waiting", "skipped")]
+    facts = Facts(
+        steps=tuple(place_of(step.worker, run, roster) for step in begun),
+        cost=run.cost,
+        afar=_afar(author, run, roster) if author else "",
+        parts=parts if len(parts) > 1 else (),
+        notes=tuple(_notes(run, roster)),
+        warnings=charge_warnings(run, roster),
+    )
+    if run.status == "running":
+        return facts
+    failure = run.failure and f"{run.failure.message} {run.failure.hint}".strip()
+    calls = [call for call in run.calls if author and call.step == author.number]
+    speed = _speed(calls[-1]) if calls and len(begun) == 1 else None
+    return replace(
+        facts,
+        seconds=None if run.unplayed or run.status == "lost" else run.worked,
+        tokens_per_second=speed,
+        failure=failure or "",
+        withdrawn=run.withdrawn,
+        interrupted=interrupted(run),
+        unplayed=run.unplayed,
+    )
+
+
+def parts_of(run: RunView, roster: Roster) -> tuple[Part, ...]:
+    """Return the answer so far, cut where its author changes between here and elsewhere."""
+    parts: list[Part] = []
+    for number in run.plan.answer if run.plan else ():
+        step = run.steps[number - 1]
+        if not step.text:
+            continue
+        part = Part(step.text, _afar(step, run, roster))
+        if parts and not part.afar and not parts[-1].afar:
+            part = Part(f"{parts.pop().text}\n\n{part.text}")
+        parts.append(part)
+    if not parts and (author := author_of(run)) is not None and author.text:
+        parts.append(Part(author.text, _afar(author, run, roster)))  # a draft
+    return tuple(parts)
+
+
+def interrupted(run: RunView) -> str:
+    """Say after which step a run ended that can be gone on with, or return ""."""
+    if run.status in ("running", "finished") or run.withdrawn or len(run.steps) < 2:
+        return ""
+    if all(step.status == "waiting" for step in run.steps):
+        return f"This plan of {len(run.steps)} steps was not played."
+    done = [step.number for step in run.steps if step.status == "done"]
+    if not done or len(done) == len(run.steps):
+        return ""
+    if done == list(range(1, len(done) + 1)):
+        return f"Interrupted after step {done[-1]} of {len(run.steps)}."
+    return f"Interrupted with {len(done)} of {len(run.steps)} steps done."
+
+
+def author_of(run: RunView) -> StepView | None:
+    """Return the step that wrote what stands there: the draft's until its successor has a word."""
+    wrote = {call.step for call in run.calls if call.tokens_out}
+    wrote |= {step.number for step in run.steps if step.text}
+    answering = [run.steps[n - 1] for n in (run.plan.answer if run.plan else ()) if n in wrote]
+    if answering:
+        return answering[-1]
+    drafts = [step for step in run.steps if step.step.is_direct and step.number in wrote]
+    if drafts and (run.before or run.status != "running"):
+        return next((draft for draft in drafts if draft.text == run.before), drafts[-1])
+    return run.steps[0] if len(run.steps) == 1 else None
+
+
+def name_of(worker: str, roster: Roster) -> str:
+    """Return a worker's name for people; its id, if it is gone."""
+    return roster[worker].name if worker in roster else worker
+
+
+def place_of(worker: str, run: RunView, roster: Roster) -> str:
+    """Say where a worker works: local, network or cloud."""
+    card = roster.get(worker)
+    if card is None:
+        away = {sent.worker for sent in run.sent} | {offer.worker for offer in run.offers}
+        return "cloud" if worker in away else "local"
+    if not card.remote:
+        return "local"
+    return "network" if card.privacy is Label.LAN else "cloud"
+
+
+def _afar(author: StepView, run: RunView, roster: Roster) -> str:
+    """Return who wrote the answer elsewhere, and for how much; nothing before the first word."""
+    worker = author.worker
+    wrote = author.text or any(c.tokens_out for c in run.calls if c.step == author.number)
+    if not wrote or place_of(worker, run, roster) == "local":
+        return ""
+    name = name_of(worker, roster)
+    calls = [call for call in run.calls if call.step == author.number]
+    cost = sum(call.cost for call in calls)
+    if not cost:
+        return name
+    doubt = "" if all(call.confirmed for call in calls) else " unconfirmed"
+    return f"{name} · {show_usd(cost)}{doubt}"
+
+
+def _notes(run: RunView, roster: Roster) -> list[str]:
+    if run.status == "running":
+        return _waiting(run, roster)
+    notes = []
+    if run.failure is None:
+        direct = run.status == "cancelled"
+        told = (told_offer(offer, name_of(offer.worker, roster), direct) for offer in run.offers)
+        notes += [line for line in (*told, run.lack) if line]
+        notes += [line for step in run.steps if (line := _lacking(step, run, roster))]
+    return notes
+
+
+def charge_warnings(run: RunView, roster: Roster) -> tuple[str, ...]:
+    """Say which calls cost more than was held for them, and what was charged unconfirmed."""
+    over = [
+        f"{overcharge(name_of(call.worker, roster), call.cost, call.held).message} {FROZEN}"
+        for call in run.overcharged
+    ]
+    calls = [call for call in run.calls if call.cost and not call.confirmed]
+    if not calls:
+        return tuple(over)
+    names = ", ".join(dict.fromkeys(name_of(call.worker, roster) for call in calls))
+    cost = show_usd(sum(call.cost for call in calls))
+    return (*over, UNCONFIRMED.format(names=names, cost=cost))
+
+
+def without_released(run: RunView, released: Collection[str]) -> RunView:
+    """Return a run as it stands after the charges of these calls were given back."""
+    return replace(
+        run,
+        calls=tuple(replace(c, cost=0) if c.call in released else c for c in run.calls),
+    )
+
+
+def _lacking(step: StepView, run: RunView, roster: Roster) -> str:
+    """Tell of a step that the answer had to do without, unless an offer tells of it."""
+    name = name_of(step.worker, roster)
+    if step.status == "skipped" and all(offer.worker != step.worker for offer in run.offers):
+        most = f"; it could have cost {at_least(step.most)}" if step.most else ""
+        return f"Step {step.number} was left out: {step.why.rstrip('.')}{most}."
+    if step.status != "failed":
+        return ""
+    author = author_of(run)
+    if author is not None and not _afar(author, run, roster) and author.number < step.number:
+        return f"{name} could not help, so the local answer stays: {step.why}"
+    return f"Step {step.number} failed: {step.why}"
+
+
+def _waiting(run: RunView, roster: Roster) -> list[str]:
+    """Say that a draft is what stands there, as long as that is so; before it, how far it is."""
+    current, author = run.current, author_of(run)
+    begun = len(run.steps) > 1 and any(step.began is not None for step in run.steps)
+    if begun and (author is None or not author.text):
+        return [_far(step) for step in run.steps]
+    if author is None or not author.text or run.plan is None:
+        return []
+    if author.number in run.plan.answer:
+        replaceable = run.draft and author.is_over
+        return ["This is a draft: it may still be replaced."] if replaceable else []
+    if current is None or current.number <= author.number:
+        return []
+    if len(run.steps) > 2:
+        return ["This is a draft; the next steps will replace it."]
+    name = name_of(current.worker, roster)
+    return [f"This is the local draft; {name} was asked and will replace it."]
+
+
+def _far(step: StepView) -> str:
+    """Say how far a step is, and what it is, until the answer has a word."""
+    status = "working" if step.began is not None and not step.is_over else step.status
+    return f"{step.number}  {one_line(step.step.subtask, 56)} · {status}"
+
+
+def told_offer(offer: Offered, name: str, direct: bool) -> str:
+    """Tell in one quiet line what was not sent, why, and what it could have cost.
+
+    `direct` is whether the prompt was for that worker alone, so that there is no local answer.
+    """
+    price = f"; it could have cost {at_least(offer.most)}" if offer.most else ""
+    match offer.decision:
+        case Decision.KEPT:
+            why = "nothing was sent" if direct else "you kept the local answer"
+            return f"{name} was not asked: {why}{price}."
+        case Decision.EDIT:
+            return f"{name} was not asked: the prompt is to be changed first."
+        case Decision.CEILING:
+            why = _first_sentence(offer.message)
+            why = why[:1].lower() + why[1:]
+            return f"{name} was not asked: {why}{price}. /budget changes that."
+        case Decision.NEVER:
+            return f"{_first_sentence(offer.message)}{price}. /budget changes that."
+        case Decision.SENT:
+            return ""
+
+
+def _first_sentence(message: str) -> str:
+    """Leave out what to do about it on the command line."""
+    return message.partition(". ")[0].rstrip(".")
+
+
+def _speed(call: Called) -> float | None:
+    """Return the tokens per second of a call, counted from its first word (None: too few)."""
+    writing = call.seconds - (call.first_token or 0)
+    return (call.tokens_out - 1) / writing if call.tokens_out > 1 and writing > 0.05 else None

@@ -1,0 +1,84 @@
+"""What is typed after `/budget`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from baton.core.errors import ConfigError
+from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.money import parse_usd
+from baton.tui.money_text import POLICIES
+
+_SCOPES = (Scope.SESSION, Scope.DAY, Scope.MONTH)
+_HOW = "For example: /budget day 2, /budget month none, /budget policy once, /budget pace frugal."
+
+
+@dataclass(frozen=True, slots=True)
+class SetCeiling:
+    """A ceiling is to be `amount` nano-dollars, typed as `text` (None and "": no ceiling)."""
+
+    scope: Scope
+    amount: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetPolicy:
+    """When money may be spent from now on; only in this conversation, if `here`."""
+
+    policy: Policy
+    here: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetPace:
+    """How much help must gain from now on."""
+
+    thrift: Thrift
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The unconfirmed charges are to be taken back."""
+
+
+Order = SetCeiling | SetPolicy | SetPace | Release
+
+
+def parse(words: str) -> Order:
+    """Read what was typed after `/budget`. Raises ConfigError."""
+    match words.lower().replace("=", " ").split():
+        case ["release"]:
+            return Release()
+        case ["policy"]:
+            return SetPolicy(_policy(""))
+        case ["policy", name, *rest] if rest in ([], ["here"]):
+            return SetPolicy(_policy(name), bool(rest))
+        case ["pace", *rest] if len(rest) < 2:
+            return SetPace(_pace("".join(rest)))
+        case [scope, amount] if scope in _SCOPES:
+            if amount in ("none", "off", "-"):
+                return SetCeiling(Scope(scope), None, "")
+            return SetCeiling(Scope(scope), parse_usd(amount), amount.removeprefix("$"))
+        case ["run", *_]:
+            raise ConfigError("A prompt has no ceiling of its own in the app.", _HOW)
+        case _:
+            raise ConfigError(f"/budget {words} is not understood.", _HOW)
+
+
+def _policy(name: str) -> Policy:
+    try:
+        return Policy(name)
+    except ValueError:
+        known = ", ".join(f"{policy} ({words})" for policy, words in POLICIES.items())
+        what = f"There is no policy {name!r}." if name else "Which policy?"
+        raise ConfigError(what, f"There are: {known}.") from None
+
+
+def _pace(name: str) -> Thrift:
+    try:
+        return Thrift(name)
+    except ValueError:
+        known = ", ".join(f"{pace} ({pace.told})" for pace in Thrift)
+        what = f"There is no pace {name!r}." if name else "Which pace?"
+        raise ConfigError(what, f"There are: {known}.") from None

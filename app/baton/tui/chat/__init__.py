@@ -1,0 +1,1 @@
+"""The conversation: its screen, and what can be done on it."""

@@ -1,0 +1,239 @@
+"""Every key of the app, by where it works: what the help shows is what the widgets bind.
+
+A person's `[keys]` settings replace keys by the ids given here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from textual.binding import Binding, BindingType
+from textual.keys import format_key
+
+from baton.core.errors import ConfigError
+
+
+def _key(
+    name: str,
+    keys: str,
+    action: str,
+    words: str,
+    more: str = "",
+    *,
+    show: bool = False,
+    first: bool = False,
+) -> Binding:
+    """Bind keys under an id.
+
+    `words` stand in the footer (if `show`), `more` in the help where they don't say enough; `first`
+    is for keys that a widget would otherwise take for itself.
+    """
+    return Binding(keys, action, words, show=show, id=name, priority=first, tooltip=more or words)
+
+
+APP: list[BindingType] = [
+    _key("app.palette", "ctrl+p", "command_palette", "more", "everything there is", show=True),
+    _key("app.help", "f1", "help", "help", "this help"),
+    _key("app.answer", "ctrl+g", "answer", "answer", "to the question that waits"),
+    _key("app.interrupt", "ctrl+c", "interrupt", "copy a selection; stop; twice: quit"),
+    _key("app.quit", "ctrl+q", "quit", "quit", first=True),
+]
+CHAT: list[BindingType] = [
+    _key("chat.answer", "tab", "to_question", "choose", "to the question", show=True),
+    _key("chat.focus", "tab", "app.focus_next", "to the next part of the screen"),
+    _key("chat.default", "escape", "take_default", "leave it", "leave a question", show=True),
+    _key("chat.stop", "escape", "stop", "stop", "stop the answer", show=True),
+    _key("chat.take_back", "escape", "take_back", "take back", "take back what waits", show=True),
+    _key(
+        "chat.leave_edit", "escape", "leave_edit", "leave it", "leave an edited prompt", show=True
+    ),
+    _key("chat.switch", "escape", "switch", "messages", "to the messages, and back", show=True),
+    _key("chat.new", "ctrl+n", "new", "new conversation"),
+    _key("chat.conversations", "ctrl+s", "conversations", "conversations and search"),
+    _key("chat.models", "ctrl+l", "models", "models"),
+    _key("chat.rename", "ctrl+r", "rename", "rename the conversation"),
+    _key("chat.editor", "ctrl+o", "editor", "write in your editor"),
+]
+PROMPT: list[BindingType] = [
+    _key("prompt.complete", "tab", "complete", "complete", show=True, first=True),
+    _key("prompt.send", "enter", "send", "send", show=True, first=True),
+    _key("prompt.line", "ctrl+j,shift+enter", "line", "line", "new line", show=True, first=True),
+    _key("prompt.recall", "up", "recall", "earlier prompts, from the first line"),
+    _key("prompt.forget", "down", "forget", "later prompts, then your draft"),
+]
+TRANSCRIPT: list[BindingType] = [
+    _key("turn.copy", "y", "screen.copy", "copy", "copy the message", show=True),
+    _key("turn.code", "u", "screen.copy_code", "code", "copy the next code block", show=True),
+    _key("turn.why", "w", "screen.why", "why", "how the answer came about", show=True),
+    _key("turn.edit", "e", "screen.edit", "edit", "change the prompt, as a new version", show=True),
+    _key("turn.again", "r", "screen.regenerate", "again", "answer again, as a new version"),
+    _key("turn.go_on", "c", "screen.go_on", "go on", "go on with an interrupted answer", show=True),
+    _key("turn.stronger", "s", "screen.stronger", "ask a stronger worker"),
+    _key("turn.take_back", "x", "screen.take_back", "take back the prompt that waits"),
+    _key("turn.branch_before", "[,left", "screen.branch(-1)", "the version before"),
+    _key("turn.branch_after", "],right", "screen.branch(1)", "the version after"),
+    _key("turn.down", "j,down", "move(1)", "next message"),
+    _key("turn.up", "k,up", "move(-1)", "message before"),
+    _key("turn.top", "g,home", "top", "first message"),
+    _key("turn.end", "G,end", "end", "newest message"),
+    _key("turn.help", "?", "app.help", "help", show=True),
+    _key("turn.good", "plus", "screen.good", "good", "a good answer; again: unmark", show=True),
+    _key("turn.bad", "minus", "screen.bad", "bad", "a bad answer; again: unmark", show=True),
+]
+QUESTION: list[BindingType] = [
+    _key("question.choose", "enter", "choose", "choose", show=True),
+    _key("question.next", "right,down", "step(1)", "next choice"),
+    _key("question.before", "left,up", "step(-1)", "choice before"),
+    _key("question.read_on", "pagedown", "page(1)", "read on in what would be sent"),
+    _key("question.read_back", "pageup", "page(-1)", "read back in it"),
+]
+_ANSWER = _key("app.answer", "ctrl+g", "app.answer", "answer", show=True, first=True)
+PALETTE: list[BindingType] = [_ANSWER]
+ABOVE: list[BindingType] = [
+    _key("app.help", "f1", "app.help", "help", "this help"),
+    _key("app.interrupt", "ctrl+c", "app.interrupt", "stop; twice: quit"),
+    _ANSWER,
+]
+"""What works on a screen above the conversation, too, where the app's own keys don't reach."""
+
+OVERLAY: list[BindingType] = [
+    _key("screen.close", "escape", "close", "back", show=True),
+]
+RENAME: list[BindingType] = [
+    _key("rename.rename", "enter", "rename", "rename", "give it that title", show=True, first=True),
+    *OVERLAY,
+]
+WORKFLOW: list[BindingType] = [
+    _key("workflow.open", "enter", "open", "read it", "read all of a step", show=True, first=True),
+    _key(
+        "workflow.egress", "e", "egress", "what was sent", "see what left this machine", show=True
+    ),
+    _key("workflow.down", "j,down", "move(1)", "next step", first=True),
+    _key("workflow.up", "k,up", "move(-1)", "step before", first=True),
+    _key("workflow.read_on", "pagedown", "page(1)", "read on about the step", first=True),
+    _key("workflow.read_back", "pageup", "page(-1)", "read back", first=True),
+    *OVERLAY,
+    _key("workflow.close", "w", "close", "back"),
+]
+STEP: list[BindingType] = [
+    *OVERLAY,
+    _key("step.close", "enter,w", "close", "back to the steps"),
+]
+MONEY: list[BindingType] = [
+    _key("money.release", "r", "release", "release", "release an unconfirmed charge", show=True),
+    _key(
+        "money.thaw", "t", "thaw", "lift the freeze", "let cloud workers be asked again", show=True
+    ),
+    _key("money.pace", "p", "pace", "pace", "spend more freely, or less", show=True),
+    _key("money.egress", "e", "egress", "what was sent", "see what left this machine", show=True),
+    *OVERLAY,
+]
+EGRESS: list[BindingType] = [
+    _key(
+        "egress.open",
+        "enter",
+        "open",
+        "show it",
+        "show exactly what was sent",
+        show=True,
+        first=True,
+    ),
+    *OVERLAY,
+]
+MODELS: list[BindingType] = [
+    _key("models.choose", "enter", "choose", "answer with it", show=True, first=True),
+    _key("models.fetch", "enter", "fetch", "download", "download it", show=True, first=True),
+    _key(
+        "models.link",
+        "enter",
+        "link",
+        "use it",
+        "use another program's file",
+        show=True,
+        first=True,
+    ),
+    _key("models.pause", "p", "pause", "pause", "pause a download", show=True),
+    _key("models.go_on", "p", "go_on", "go on", "go on with a download", show=True),
+    _key("models.role", "r", "role", "role", "choose what it does", show=True),
+    _key("models.verify", "v", "verify", "verify", "read its file through", show=True),
+    _key("models.remove", "d,delete", "remove", "remove", "remove it from this machine", show=True),
+    _key("models.whole", "a", "whole", "all", "all of the catalogue, or what fits", show=True),
+    *OVERLAY,
+]
+CONVERSATIONS: list[BindingType] = [
+    _key("conversations.open", "enter", "open", "open", show=True, first=True),
+    _key("conversations.rename", "ctrl+r", "rename", "rename", show=True, first=True),
+    _key("conversations.delete", "ctrl+d", "delete", "delete", show=True, first=True),
+    _key("conversations.undo", "ctrl+z", "undo", "undo", "undo deleting", show=True, first=True),
+    _key("conversations.export", "ctrl+e", "export", "export", "save as Markdown", first=True),
+    _key("conversations.down", "down", "move(1)", "next", first=True),
+    _key("conversations.up", "up", "move(-1)", "before", first=True),
+    *OVERLAY,
+]
+
+GROUPS: dict[str, list[BindingType]] = {
+    "Everywhere": APP,
+    "Conversation": CHAT,
+    "Writing a prompt": PROMPT,
+    "A question": QUESTION,
+    "Messages (Tab or Esc from the prompt)": TRANSCRIPT,
+    "Conversations": CONVERSATIONS,
+    "Its title": RENAME,
+    "Models": MODELS,
+    "Why this way": WORKFLOW,
+    "A step's text": STEP,
+    "Money": MONEY,
+    "What left this machine": EGRESS,
+}
+"""What the help shows, in this order."""
+
+_GROUPED = [binding for group in GROUPS.values() for binding in group]
+BY_ID = {b.id: b for b in _GROUPED if isinstance(b, Binding) and b.id is not None}
+_LAST = ("chat.", "screen.", "app.")
+
+
+def rank(binding: Binding) -> tuple[int, int]:
+    """Return where a binding stands in the footer: a waiting question, what can be done, ways out.
+
+    What doesn't fit is left out from the end.
+    """
+    name = binding.id or ""
+    if name == "app.answer":
+        return 0, -1
+    place = next((place for place, part in enumerate(_LAST, 1) if name.startswith(part)), 0)
+    return place, list(BY_ID).index(name) if name in BY_ID else 0
+
+
+def shown(binding: Binding, keymap: Mapping[str, str]) -> str:
+    """Write all keys of a binding for people, as the person has set them."""
+    return " ".join(show(key) for key in keymap.get(binding.id or "", binding.key).split(","))
+
+
+def check(keys: Mapping[str, str]) -> None:
+    """Refuse a keymap with an unknown id: raises ConfigError with the nearest known one."""
+    for name in keys:
+        if name not in BY_ID:
+            near = difflib.get_close_matches(name, BY_ID, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else "`F1` in the app lists the keys."
+            raise ConfigError(f"There is no key {name!r} (in [keys]).", hint)
+
+
+_NAMES = {
+    "escape": "Esc",
+    "ctrl": "Ctrl",
+    "shift": "Shift",
+    "enter": "Enter",
+    "tab": "Tab",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+}
+
+
+def show(key: str) -> str:
+    """Write a key for people: `ctrl+j` as Ctrl+J, `question_mark` as ?."""
+    *modifiers, last = key.split("+") if key != "+" else ("plus",)
+    name = _NAMES.get(last) or format_key(last)
+    if modifiers or len(name) > 1:
+        name = name[0].upper() + name[1:]
+    return "+".join([*(_NAMES.get(word, word.title()) for word in modifiers), name])

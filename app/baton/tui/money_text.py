@@ -1,0 +1,123 @@
+"""How money is written for people: no widget is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from baton.core.hold_decision import at_least, at_most
+from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Status
+from baton.core.money import show_usd
+
+FROZEN = "cloud frozen"
+WHOSE = {
+    Scope.RUN: "this prompt",
+    Scope.SESSION: "this conversation",
+    Scope.DAY: "today",
+    Scope.MONTH: "this month",
+}
+LEFT = {
+    Scope.RUN: "left for this prompt",
+    Scope.SESSION: "left in this conversation",
+    Scope.DAY: "left today",
+    Scope.MONTH: "left this month",
+}
+POLICIES = {
+    Policy.ASK: "ask each time",
+    Policy.ONCE: "ask once in a conversation",
+    Policy.BUDGET: "within the ceilings, without asking",
+    Policy.NEVER: "never",
+}
+_STEPS = (80, 100)
+
+
+def brief(standing: Standing) -> str:
+    """Write for the header what was spent of what: "" while the cloud is off and nothing was."""
+    most = max(standing.rooms, key=lambda room: room.used, default=None)
+    if standing.frozen:
+        return FROZEN
+    if most is None or not (standing.allowed or most.used):
+        return ""
+    room = standing.tightest if standing.allowed else None
+    if room is None or room.ceiling is None:
+        parts = [f"{show_usd(most.used)} spent", "cloud off"]
+        room = most
+    else:
+        parts = [f"{show_usd(room.used)} of {show_usd(room.ceiling)}"]
+    parts += [f"{show_usd(room.held)} held"] if room.held else []
+    parts += [f"{show_usd(room.unconfirmed)} unconfirmed"] if room.unconfirmed else []
+    return " · ".join(parts)
+
+
+def told(room: Room) -> str:
+    """Write out what a scope's use is made of: "charged $0.13, held $0.01"."""
+    parts = [f"charged {show_usd(room.settled)}"]
+    parts += [f"held {show_usd(room.held)}"] if room.held else []
+    parts += [f"unconfirmed {show_usd(room.unconfirmed)}"] if room.unconfirmed else []
+    if room.left is not None:
+        parts.append(f"{at_most(room.left)} left")
+    return ", ".join(parts)
+
+
+def price_line(most: int, left: int | None, scope: str) -> str:
+    """Write what a call may cost, and what is left of the tightest ceiling before it."""
+    cost = f"at most {at_least(most)}" if most else "costs nothing"
+    if left is None or scope not in set(Scope):
+        return cost
+    return f"{cost} · {at_most(left)} {LEFT[Scope(scope)]}"
+
+
+def charge_words(status: Status, held: int, charged: int) -> str:
+    """Say what became of a call's money."""
+    match status:
+        case Status.HELD:
+            return f"{show_usd(held)} held"
+        case Status.SETTLED:
+            return f"{show_usd(charged)} charged"
+        case Status.UNCONFIRMED:
+            return f"{show_usd(charged)} unconfirmed"
+        case Status.RELEASED:
+            return "released"
+        case Status.VOID:
+            return "nothing charged"
+
+
+def sum_of(charges: Sequence[Charge]) -> str:
+    """Write what some charges come to."""
+    count = len(charges)
+    noun = "charge" if count == 1 else "charges"
+    return f"{count} unconfirmed {noun}, {show_usd(sum(c.charged for c in charges))} in all"
+
+
+@dataclass(slots=True)
+class Alarm:
+    """Tells once for each scope that 80 % or all of its ceiling is used.
+
+    What was so when a conversation was opened is in the header already, and isn't told.
+    """
+
+    _passed: dict[tuple[Scope, str | None], int] = field(default_factory=dict)
+
+    def hear(self, standing: Standing, session: str | None, spent: bool) -> list[str]:
+        """Return what is to be told now; `spent` is whether a call has just been made."""
+        lines = []
+        for room in standing.rooms:
+            if not room.ceiling:
+                continue
+            key = (room.scope, session if room.scope is Scope.SESSION else None)
+            used = 100 * (room.settled + room.unconfirmed) // room.ceiling
+            passed = max((step for step in _STEPS if used >= step), default=0)
+            if passed > self._passed.get(key, 0):
+                self._passed[key] = passed
+                if spent:
+                    lines.append(_crossed(room, passed))
+        return lines
+
+
+def _crossed(room: Room, passed: int) -> str:
+    ceiling = show_usd(room.ceiling or 0)
+    name = f"the ceiling of {ceiling} for {WHOSE[room.scope]}"
+    if passed >= 100:
+        return f"All of {name} is used; Baton goes on locally. /budget raises it."
+    charged = show_usd(room.settled + room.unconfirmed)
+    return f"{passed} % of {name} is used ({charged}). /budget raises it."

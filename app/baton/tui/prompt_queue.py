@@ -1,0 +1,225 @@
+"""Playing prompts one after the other, and following each run: no widget is needed for that."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from baton.core.errors import BatonError
+from baton.core.events import Started
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.messages import Prompt
+from baton.core.plan.plan import Plan
+from baton.core.view import RunView, folded
+
+if TYPE_CHECKING:
+    from baton.core.run.run import Run
+
+FRAME_SECONDS = 0.1
+"""How often a running answer is drawn."""
+
+TYPING_FRAME_SECONDS = 0.5
+"""How often it is drawn while the person types, so that keys seldom have to wait for it."""
+
+
+@dataclass(slots=True, eq=False)
+class Chat:
+    """A conversation as the screen knows it. It has no id before its first prompt is stored."""
+
+    id: str | None = None
+    title: str = ""
+    label: Label = Label.CLOUD
+    sent_from: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A prompt on its way: `after` and `again` as in Place; `worker` None is the chosen one.
+
+    With `preview` its plan is shown first; `plan` was shown, and edited; `record` is a run that was
+    interrupted and is gone on with.
+    """
+
+    chat: Chat
+    prompt: Prompt
+    after: str | None = None
+    again: str | None = None
+    worker: str | None = None
+    preview: bool = False
+    plan: Plan | None = None
+    record: RunRecord | None = None
+
+
+Draw = Callable[[RunView], None]
+"""Draws an answer as far as it is."""
+
+
+class Stage(Protocol):
+    """Who is told how the runs go."""
+
+    def begin(self, pending: Pending) -> Run:
+        """Make the run for a prompt. Raises BatonError."""
+        ...
+
+    async def began(self, follower: Follower) -> None:
+        """The prompt is stored; now is the time to say how its answer is drawn."""
+        ...
+
+    def is_typing(self) -> bool:
+        """Tell whether the person is typing just now."""
+        ...
+
+    def changed(self, follower: Follower | None) -> None:
+        """Something else is happening now (None: nothing), or other prompts wait."""
+        ...
+
+    async def ended(self, follower: Follower) -> None:
+        """The run is over."""
+        ...
+
+    async def refused(self, pending: Pending, error: BatonError) -> None:
+        """This prompt could not be played, or not shown."""
+        ...
+
+    def broke(self, error: BaseException) -> None:
+        """A bug ended the playing."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """Follows one run: folds its events and draws its answer, a frame at a time."""
+
+    pending: Pending
+    run: Run
+    stage: Stage
+    view: RunView = field(default_factory=RunView)
+    draw: Draw | None = None
+
+    async def follow(self) -> None:
+        """Play the run to its end."""
+        drawing = asyncio.create_task(self._draw())
+        try:
+            async with self.run as run:
+                async for event in run:
+                    self.view = self.view.apply(event)
+                    if isinstance(event, Started):
+                        self.pending.chat.id = event.conversation
+                        await self.stage.began(self)
+        finally:
+            drawing.cancel()
+            with suppress(asyncio.CancelledError):
+                await drawing
+
+    async def _draw(self) -> None:
+        seen, last = self.view, 0.0
+        while True:
+            await asyncio.sleep(FRAME_SECONDS)
+            waited = time.monotonic() - last
+            if self.stage.is_typing() and waited < TYPING_FRAME_SECONDS:
+                continue
+            if self.view is not seen:
+                seen, last = self.view, time.monotonic()
+                self.stage.changed(self)
+                if self.draw is not None:
+                    self.draw(self.view)
+
+
+class Player:
+    """Plays prompts in the order they were sent, one at a time."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self.is_held = False
+        self.waiting: list[Pending] = []
+        self.current: Follower | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is being written."""
+        return self.current is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was sent is over, with whatever is done at an answer's end."""
+        return self._task is None
+
+    def send(self, pending: Pending, *, first: bool = False) -> None:
+        """Play this prompt, after those that were sent before, or `first`."""
+        self.waiting.insert(0 if first else len(self.waiting), pending)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Play what waits, also after a stop."""
+        self.is_held = False
+        if self._task is None:
+            self._task = asyncio.create_task(self._play())
+            self._task.add_done_callback(self._done)
+        else:
+            self._stage.changed(self.current)
+
+    def take_back(self) -> Pending | None:
+        """Take the prompt that was sent last out of the queue, if one waits."""
+        taken = self.waiting.pop() if self.waiting else None
+        self._stage.changed(self.current)
+        return taken
+
+    def stop(self, *, hold: bool = False) -> None:
+        """Stop the answer that is being written; what there is of it is kept.
+
+        With `hold` what waits stays in `waiting` until `send` or `go_on`.
+        """
+        self.is_held = hold
+        if self.current is not None:
+            self.current.run.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait until all is on disk; what waits stays in `waiting`."""
+        self._closing = True
+        self.stop()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=5)
+
+    async def _play(self) -> None:
+        while self.waiting and not (self._closing or self.is_held):
+            pending = self.waiting.pop(0)
+            try:
+                await self._answer(pending)
+            except BatonError as error:
+                self.current = None
+                await self._stage.refused(pending, error)
+            self._stage.changed(None)
+
+    async def _answer(self, pending: Pending) -> None:
+        self.current = Follower(pending, self._stage.begin(pending), self._stage)
+        self._stage.changed(self.current)
+        await self.current.follow()
+        ended, self.current = self.current, None
+        await self._stage.ended(ended)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = self.current = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._stage.broke(error)
+
+
+def context_used(run: RunView) -> float | None:
+    """Return the part of the worker's context that a conversation takes after this run."""
+    for call in reversed(run.calls):
+        if call.context:
+            return (call.tokens_in + call.tokens_out) / call.context
+    return None
+
+
+def replay(record: RunRecord) -> RunView:
+    """Fold a stored run's events; one that is over without saying so was lost, or imported."""
+    view = folded(record.events)
+    endless = view.status == "running" and record.status != "running"
+    return replace(view, status="lost") if endless else view

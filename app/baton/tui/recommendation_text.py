@@ -1,0 +1,140 @@
+"""What to say of the models that suit a machine, and whether the person put that off."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.core.byte_format import show_memory, show_size
+from baton.core.catalogue_types import Role
+from baton.core.ports import Choice
+from baton.core.sanitiser import one_line
+from baton.platform.durable_files import make_folder
+
+if TYPE_CHECKING:
+    from baton.core.machine import Machine
+    from baton.models.model_types import Foreign
+    from baton.models.recommendation import Pick, Recommendation
+
+DOWNLOAD = Choice("download", "Download in the background")
+CHOOSE = Choice("choose", "Choose")
+LATER = Choice("later", "Later")
+
+STICK = (
+    "Without a network, carry models over on a stick: `baton models export DIR` on a machine that "
+    "has them, `baton models import DIR` here."
+)
+LOOKING = "Looking at this machine, for models that suit it …"
+NONE_FITS = "No model of the catalogue that is better than the one here fits this machine."
+PUT_OFF = "/recommend shows this again, and so do the models (Ctrl+L)."
+
+_FOR = {
+    Role.CHAT: "to chat",
+    Role.CONDUCTOR: "to draw plans",
+    Role.CODER: "to write code",
+    Role.REASONING: "to think hard",
+}
+_LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
+
+
+def show_licence(licence: str) -> str:
+    """Write a licence's name as it is known."""
+    return _LICENCES.get(licence.lower(), one_line(licence, 40))
+
+
+def told_machine(machine: Machine) -> str:
+    """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
+    cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'}"
+    parts = [show_memory(machine.memory), cores, _gpus(machine)]
+    if machine.battery is not None and not machine.plugged:
+        parts.append("on battery")
+    return ", ".join(parts)
+
+
+def _gpus(machine: Machine) -> str:
+    if not machine.gpus:
+        return "no GPU"
+    if len(machine.gpus) > 1:
+        together = sum(gpu.total for gpu in machine.gpus)
+        return f"{len(machine.gpus)} GPUs with {show_memory(together)}"
+    return f"{one_line(machine.gpus[0].name, 40)} with {show_memory(machine.gpus[0].total)}"
+
+
+def missing(found: Recommendation) -> Sequence[Pick]:
+    """Return what would have to be fetched."""
+    return [pick for pick in found.picks if not pick.here]
+
+
+def told(found: Recommendation, machine: Machine, *, alone: bool = False) -> str:
+    """Say what suits the machine, how much of it is to be fetched, and about how fast it is.
+
+    With `alone` there is no model yet that they could be better than.
+    """
+    if not found.picks:
+        return f"{NONE_FITS} {one_line(found.why, 300)}".strip()
+    picks = ", ".join(f"{one_line(pick.entry.name, 40)} {_roles(pick)}" for pick in found.picks)
+    wanted = missing(found)
+    begins = "Better for" if wanted and not alone else "What suits"
+    besides = one_line(found.why.partition("; ")[2].rstrip("."), 200)
+    has = "; ".join(filter(None, (told_machine(machine), besides)))
+    parts = [f"{begins} this machine ({has}): {picks}."]
+    if wanted:
+        licences = dict.fromkeys(show_licence(pick.entry.licence) for pick in wanted)
+        parts.append(f"{show_size(found.download)}, {', '.join(licences)}.")
+    else:
+        parts.append("All of it is here.")
+    parts.append(_speed(found))
+    return " ".join(part for part in parts if part)
+
+
+def _roles(pick: Pick) -> str:
+    return " and ".join(_FOR[role] for role in pick.roles) + (" (here)" if pick.here else "")
+
+
+def _speed(found: Recommendation) -> str:
+    """Say about how fast the one writes that chats, or else the first; "" if nobody knows."""
+    speeds = sorted((Role.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed)
+    if not speeds:
+        return ""
+    speed = speeds[0][1] or 0.0
+    return f"About {speed:.0f} tokens/s." if speed >= 1.5 else "About 1 token/s, or less."
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Join what is enumerated in a sentence."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def told_foreign(found: Sequence[Foreign]) -> str:
+    """Say what other programs have that could be used where it lies, or return ""."""
+    if not found:
+        return ""
+    models = Counter(one_line(model.program, 30) for model in found)
+    counts = list(models.items())
+    first, *others = counts
+    noun = "model" if first[1] == 1 else "models"
+    said = [f"{first[1]} {noun} of {first[0]}", *(f"{count} of {name}" for name, count in others)]
+    return f"Also found: {listed(said)}, {show_size(sum(model.size for model in found))}: Choose."
+
+
+# Put off
+
+
+def _mark(state: Path) -> Path:
+    return state / "models-later"
+
+
+def is_put_off(state: Path | None) -> bool:
+    """Tell whether the person said that models can wait."""
+    return state is not None and _mark(state).exists()
+
+
+def put_off(state: Path | None) -> None:
+    """Remember that models can wait; where that can't be kept, it is asked again."""
+    if state is not None:
+        with suppress(OSError):
+            make_folder(state)
+            _mark(state).touch(0o600)

@@ -1,0 +1,437 @@
+"""The models: who answers, what is on its way, what could come; and all that is done with them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from baton.core.byte_format import show_size
+from baton.core.catalogue_types import Role
+from baton.core.errors import BatonError
+from baton.core.messages import Card
+from baton.core.model_roles import STARTER
+from baton.core.sanitiser import one_line, sanitise
+from baton.gguf.memory_fit import Verdict
+from baton.models.model_types import State
+from baton.tui import background_downloads, key_bindings, model_table
+from baton.tui.model_details import (
+    BAR,
+    READABLE,
+    SHORT_BAR,
+    bar,
+    cost,
+    details,
+    fetchable,
+    shown_card,
+)
+from baton.tui.model_table import Row, Stock
+from baton.tui.screens.confirm_screen import ConfirmScreen
+from baton.tui.screens.overlay import Overlay
+
+if TYPE_CHECKING:
+    from baton.models.library import Library
+    from baton.tui.background_downloads import Coming
+    from baton.tui.chat.model_setup import EquippingScreen
+
+TICK_SECONDS = 0.5
+"""How often what is loaded and what is on its way is looked at again."""
+
+
+class ModelsScreen(Overlay[str]):
+    """Shows a table of models and returns the id of the worker that is to answer."""
+
+    BINDINGS = key_bindings.MODELS
+    HEADING = "Models"
+
+    def __init__(self, chat: EquippingScreen, *, at_best: bool = False) -> None:
+        """Begin at what is recommended, once that is known (`at_best`), or at who answers."""
+        super().__init__()
+        self._chat = chat
+        self._at_best = at_best
+        self._desk = chat.desk
+        self._downloads = chat.downloads
+        self._stock = Stock()
+        self._whole = False
+        self._rows: dict[str, Row] = {}
+        self._lines: dict[str, Content] = {}
+        self._good: dict[str, str] = {}
+        self._verdicts: dict[str, Verdict] = {}
+        self._seen = self._going_on()
+        self._shown: dict[str, Content] = {}
+        self._complaint = ""
+
+    def body(self) -> ComposeResult:
+        """Lay out the table, what is on its way, and the model under the cursor."""
+        yield Static(id="columns", markup=False)
+        yield OptionList(id="table", markup=False)
+        yield Static(id="coming", markup=False)
+        with VerticalScroll(id="details", can_focus=False):
+            yield Static(id="about", markup=False)
+
+    def on_mount(self) -> None:
+        """Show the workers at once, and the rest when it has been read."""
+        self.query_one("#coming").display = False
+        self._stock = Stock(roster=self._roster(), roles=self._desk.roles())
+        self._fill()
+        self._point_at(self._chat.worker)
+        self._load()
+        self.set_interval(TICK_SECONDS, self._tick)
+
+    def on_resize(self) -> None:
+        """Fit the columns to the new width."""
+        self.call_after_refresh(self._fill)
+
+    @property
+    def _library(self) -> Library:
+        """The library; keys that need it work only where there is one."""
+        assert self._desk.library is not None
+        return self._desk.library
+
+    @property
+    def _coming(self) -> dict[str, Coming]:
+        return {} if self._downloads is None else dict(self._downloads.coming)
+
+    @property
+    def _row(self) -> Row | None:
+        """What the cursor is on."""
+        table = self.query_one(OptionList) if self.is_open else None
+        if table is None or table.highlighted is None:
+            return None
+        return self._rows.get(table.get_option_at_index(table.highlighted).id or "")
+
+    def _going_on(self) -> tuple[object, ...]:
+        """Return what changes whenever other models may be here or on their way."""
+        return set(self._coming), 0 if self._downloads is None else self._downloads.ended
+
+    def _roster(self) -> list[Card]:
+        return [card for card in self._desk.orchestra.roster if not card.is_tool]
+
+    # What there is
+
+    @work(exclusive=True, group="load")
+    async def _load(self) -> None:
+        """Read what is here, then look at the machine for what else would suit it."""
+        try:
+            uses = await self._desk.store.use_of_workers()
+            self._read(replace(self._stock, uses=uses, roster=self._roster()))
+            if self._desk.library is None:
+                return
+            held, entries = await asyncio.to_thread(
+                lambda: (self._library.models(), self._library.entries())
+            )
+            self._read(replace(self._stock, held=held, entries=entries, roles=self._desk.roles()))
+            foreign = await asyncio.to_thread(self._library.foreign)
+            self._read(replace(self._stock, foreign=foreign))
+            await self._judge()
+        except BatonError as error:
+            self._complain(error)
+
+    async def _judge(self) -> None:
+        """Find out what of the catalogue would fit; once, since it takes a while."""
+        if self._stock.verdicts:
+            return
+        machine = await self._library.machine()
+        verdicts = self._library.verdicts(machine)
+        found = await self._library.recommend(self._chat.starter_speed)
+        picks = [pick.entry.id for pick in found.picks]
+        starter = self._chat.starter_speed or self._stock.uses.get(STARTER, (None,))[0]
+        self._read(
+            replace(
+                self._stock,
+                verdicts=verdicts,
+                recommended=picks,
+                paces=model_table.paces(self._stock.entries, machine, starter),
+                disk=machine.disk,
+            )
+        )
+
+    def _read(self, stock: Stock) -> None:
+        self._stock = stock
+        self._fill()
+        best = next((key for key, row in self._rows.items() if row.recommended), "")
+        if self._at_best and best and self.is_open:
+            self._at_best = False
+            self._point_at(best)
+        self.refresh_bindings()
+
+    def _tick(self) -> None:
+        """Follow what is loaded and what is on its way."""
+        if (seen := self._going_on()) != self._seen:
+            self._seen = seen
+            self._load()
+        elif self.app.screen is self:
+            self._fill()
+
+    # The table
+
+    def _fill(self) -> None:
+        """Draw what has changed; the cursor stays on its model."""
+        if not self.is_open or not self.size.width:
+            return
+        table, coming = self.query_one(OptionList), self._coming
+        columns = model_table.Columns(table.scrollable_content_region.width - 2)
+        here = model_table.rows_here(self._stock, coming, self._chat.worker, self._resident)
+        groups = {
+            "": here,
+            model_table.OTHERS: model_table.rows_foreign(self._stock, coming),
+            model_table.MORE: model_table.rows_offered(
+                self._stock, [row.key for row in here], whole=self._whole
+            ),
+        }
+        now, lines, rows = time.time(), {}, {}
+        for title, members in groups.items():
+            if title and members:
+                lines[title] = Content.styled(title, "$muted")
+            for row in members:
+                rows[row.key] = row
+                lines[row.key] = columns.line(row, now)
+        self._rows = rows
+        self._draw(table, lines)
+        self._put("#columns", columns.heading().stylize("$muted"))
+        self._show_coming(coming, BAR if columns.wide else SHORT_BAR)
+        memory = self._desk.orchestra.memory
+        self.footer.status = model_table.totals(self._stock, memory, wide=columns.wide)
+        self._describe()
+
+    def _draw(self, table: OptionList, lines: dict[str, Content]) -> None:
+        if list(lines) == list(self._lines):
+            for key, line in lines.items():
+                if line != self._lines[key]:
+                    table.replace_option_prompt(key, line)
+        else:
+            before, top = table.highlighted_option, table.scroll_y
+            place = table.highlighted or 0
+            table.clear_options()
+            table.add_options(
+                Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
+            )
+            key = (before.id if before is not None else None) or self._chat.worker
+            self._point_at(model_table.called_now(self._rows, key), place)
+            table.scroll_to(y=top, animate=False, immediate=True)
+            table.scroll_to_highlight()
+        self._lines = lines
+
+    def _point_at(self, key: str, place: int = 0) -> None:
+        """Put the cursor on a row, or on the one that is nearest to a place."""
+        table = self.query_one(OptionList)
+        places = {name: table.get_option_index(name) for name in self._rows}
+        nearest = min(places.values(), key=lambda index: abs(index - place), default=None)
+        table.highlighted = places.get(key, nearest)
+
+    def _resident(self, worker: str) -> int:
+        return self._desk.orchestra.resident(worker)
+
+    def _show_coming(self, coming: dict[str, Coming], length: int) -> None:
+        """Draw a bar for each model on its way."""
+        bars = [bar(one, length) for one in coming.values()][: background_downloads.SIDE_BY_SIDE]
+        self._put("#coming", Content("\n").join(bars))
+        self.query_one("#coming").display = bool(bars)
+
+    def _put(self, where: str, content: Content) -> None:
+        """Show something, if it isn't shown already."""
+        if self._shown.get(where) != content:
+            self._shown[where] = content
+            self.query_one(where, Static).update(content)
+
+    # The model under the cursor
+
+    @on(OptionList.OptionHighlighted)
+    def _move(self) -> None:
+        self._complaint = ""
+        self._describe()
+        self.refresh_bindings()
+        if (row := self._row) is not None and row.key not in self._good:
+            self._look_closer(row)
+
+    @work(exclusive=True, group="closer")
+    async def _look_closer(self, row: Row) -> None:
+        """Find out what a model is good at, and whether one that is here fits now."""
+        from baton.core.plan.skill_table import in_short
+
+        if (card := shown_card(row)) is None:
+            return
+        try:
+            self._good[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
+            if row.held is not None and row.held.state.usable and self._desk.library is not None:
+                self._verdicts[row.key] = await self._library.verdict(row.key)
+        except BatonError as error:
+            self._complain(error)
+            return
+        self._describe()
+
+    def _describe(self) -> None:
+        """Tell of the model under the cursor."""
+        if not self.is_open:
+            return
+        row, about = self._row, Content("")
+        if row is not None:
+            good, verdict = self._good.get(row.key, ""), self._verdicts.get(row.key)
+            about = details(row, good, verdict, self._desk.orchestra.adapter(row.key))
+        if complaint := self._complaint or self._trouble(row):
+            about = Content.assemble((complaint, "$error"), "\n", about)
+        self._put("#about", about)
+
+    def _trouble(self, row: Row | None) -> str:
+        """Say why this one didn't come, or couldn't be read, if it was tried lately."""
+        if row is None or row.coming is not None or self._downloads is None:
+            return ""
+        error = self._downloads.troubles.get(row.key)
+        return "" if error is None else sanitise(str(error))
+
+    def _complain(self, error: BatonError) -> None:
+        """Say what went wrong, where there is room for a sentence, until the cursor moves."""
+        self._complaint = sanitise(str(error))
+        self._describe()
+
+    # What is done with it
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what can be done with the model under the cursor."""
+        row = self._row
+        held = row.held if row is not None else None
+        match action:
+            case "choose":
+                lost = held is not None and not held.state.usable
+                return row is not None and row.card is not None and not lost
+            case "fetch":
+                return row is not None and fetchable(row)
+            case "link":
+                return row is not None and row.foreign is not None
+            case "pause" | "go_on":
+                goes = row is not None and row.coming is not None
+                coming = held is not None and held.state is State.COMING
+                return coming and goes == (action == "pause")
+            case "verify":
+                usable = held is not None and held.state in READABLE
+                return usable and row is not None and row.coming is None
+            case "remove":
+                return held is not None
+            case "role":
+                return row is not None and row.card is not None and self._desk.library is not None
+            case "whole":
+                return bool(self._stock.verdicts)
+            case _:
+                return True
+
+    def action_choose(self) -> None:
+        """Have this worker answer from here on."""
+        if (row := self._row) is not None and row.card is not None:
+            self.dismiss(row.card.id)
+
+    @on(OptionList.OptionSelected)
+    async def _select(self, event: OptionList.OptionSelected) -> None:
+        """Do with a clicked row what Enter does."""
+        event.stop()
+        for action in ("choose", "fetch", "link"):
+            if self.check_action(action, ()):
+                await self.run_action(action)
+                return
+
+    @work(group="fetch")
+    async def action_fetch(self) -> None:
+        """Download a model of the catalogue, or one whose file is lost."""
+        from baton.tui.screens.pull_dialog import wanted
+
+        row = self._row
+        if row is None or self._downloads is None or not fetchable(row):
+            return
+        try:
+            held = row.held
+            if held is None and row.entry is not None:
+                held = await wanted(self.app, self._library, row.entry.id)
+            if held is not None:
+                await self._downloads.go_on(held)
+        except BatonError as error:
+            self._complain(error)
+
+    def action_link(self) -> None:
+        """Use another program's file where it lies."""
+        row = self._row
+        if row is not None and row.foreign is not None and self._downloads is not None:
+            self._downloads.link(row.foreign.path, row.name, row.size)
+
+    @work(group="change")
+    async def action_pause(self) -> None:
+        """Pause a download."""
+        await self._have_it(pause=True)
+
+    @work(group="change")
+    async def action_go_on(self) -> None:
+        """Go on with a download."""
+        await self._have_it(pause=False)
+
+    async def _have_it(self, *, pause: bool) -> None:
+        row = self._row
+        if row is None or row.held is None or self._downloads is None:
+            return
+        try:
+            if pause:
+                await self._downloads.pause(row.held)
+            else:
+                await self._downloads.go_on(row.held)
+        except BatonError as error:
+            self._complain(error)
+        self._load()
+
+    def action_verify(self) -> None:
+        """Read a model's file through, and see whether it is as it was."""
+        row = self._row
+        if row is not None and row.held is not None and self._downloads is not None:
+            self._downloads.verify(row.held)
+
+    @work(group="change")
+    async def action_remove(self) -> None:
+        """Take a model away, after asking."""
+        row = self._row
+        if row is None or row.held is None:
+            return
+        heading = f"Remove {one_line(row.name, 40)}?"
+        if not await self.app.push_screen_wait(ConfirmScreen(heading, cost(row), "Remove it")):
+            return
+        try:
+            if self._downloads is not None:
+                await self._downloads.stop(row.key)
+            await self._desk.leave(row.key)
+            freed = await asyncio.to_thread(self._library.remove, row.key)
+        except BatonError as error:
+            self._complain(error)
+            return
+        self._chat.follow_default("")
+        self.footer.say(f"removed; {show_size(freed)} freed")
+        self._load()
+
+    @work(group="change")
+    async def action_role(self) -> None:
+        """Choose what a worker does from now on."""
+        from baton.tui.screens.role_screen import RoleScreen
+
+        row = self._row
+        if row is None or row.card is None:
+            return
+        role = await self.app.push_screen_wait(RoleScreen(row.name, self._stock.roles))
+        if role is None:
+            return
+        try:
+            said = await asyncio.to_thread(self._desk.assign, row.card.id, [role])
+        except BatonError as error:
+            self._complain(error)
+            return
+        if role is Role.CHAT:
+            self._chat.use(row.card.id)
+        self.footer.say(said)
+        self._load()
+
+    def action_whole(self) -> None:
+        """Show all of the catalogue, with what won't fit; or only what does."""
+        self._whole = not self._whole
+        self._fill()
+        self.footer.say("all of the catalogue" if self._whole else "what fits this machine")

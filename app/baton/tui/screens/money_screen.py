@@ -1,0 +1,253 @@
+"""Money: what was spent of what, by whom and what for, and what nobody knows the cost of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from textual import work
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from baton.core.errors import BatonError
+from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Thrift, UsageRow
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line, sanitise
+from baton.tui import key_bindings, money_text
+from baton.tui.screens.confirm_screen import ConfirmScreen
+from baton.tui.screens.egress_screen import EgressScreen
+from baton.tui.screens.overlay import Overlay
+
+if TYPE_CHECKING:
+    from baton.core.run.orchestra import Orchestra
+    from baton.money import Ledger
+
+BAR = 24
+NAMES = {
+    Scope.RUN: "This prompt",
+    Scope.SESSION: "This conversation",
+    Scope.DAY: "Today",
+    Scope.MONTH: "This month",
+}
+OFF = "The cloud is off: no ceiling is set. /budget day 2 allows up to $2 a day."
+RELEASE = (
+    "Release it only if your provider's own bill does not show it: it then no longer counts "
+    "against your ceilings."
+)
+THAW = "Cloud workers can be asked again, up to your ceilings. What was charged stays charged."
+
+
+class MoneyScreen(Overlay[None]):
+    """Shows how money stands, and releases what was never charged.
+
+    `set_pace` changes how much help must gain. `policy` is the conversation's own, if it has one.
+    With `releasing` it asks at once whether all unconfirmed charges are to be released.
+    """
+
+    BINDINGS = key_bindings.MONEY
+    HEADING = "Money"
+
+    def __init__(
+        self,
+        orchestra: Orchestra,
+        ledger: Ledger,
+        session: str | None,
+        set_pace: Callable[[Thrift], Awaitable[None]],
+        policy: Policy | None = None,
+        *,
+        releasing: bool = False,
+    ) -> None:
+        super().__init__()
+        self._orchestra = orchestra
+        self._ledger = ledger
+        self._session = session
+        self._set_pace = set_pace
+        self._policy = policy
+        self._releasing = releasing
+        self._frozen = ""
+        self._unconfirmed: list[Charge] = []
+
+    def body(self) -> ComposeResult:
+        """Lay out the sums over the charges that can be released."""
+        with VerticalScroll(can_focus=True):
+            yield Static(id="sums")
+        yield Static(id="unconfirmed-title", classes="title")
+        yield OptionList(id="unconfirmed", markup=False)
+
+    def on_mount(self) -> None:
+        """Fill the screen."""
+        self.query_one(OptionList).display = False
+        self._load()
+
+    @work(exclusive=True, group="load")
+    async def _load(self) -> None:
+        try:
+            await self._fill()
+        except BatonError as error:
+            self.footer.say(str(error), 12)
+            return
+        if self._releasing and self._unconfirmed and self.is_open:
+            self._releasing = False
+            self._release(self._unconfirmed)
+
+    async def _fill(self) -> None:
+        standing = await self._orchestra.standing(self._session)
+        since = _start_of_month()
+        workers = await self._ledger.usage("worker", since)
+        purposes = await self._ledger.usage("purpose", since)
+        self._unconfirmed = await self._ledger.unconfirmed()
+        self._frozen = standing.frozen
+        if not self.is_open:
+            return
+        lines = [*_ceilings(standing), Content(""), *self._rules(standing)]
+        lines += [
+            *_table("This month, by worker, with tokens", workers),
+            *_table("By purpose", purposes),
+        ]
+        self.query_one("#sums", Static).update(Content("\n").join(lines))
+        self._list()
+        self.footer.status = money_text.brief(standing) or "nothing spent"
+        self.refresh_bindings()
+
+    def _list(self) -> None:
+        listing, title = self.query_one(OptionList), self.query_one("#unconfirmed-title", Static)
+        listing.clear_options()
+        listing.add_options(Option(_describe(charge)) for charge in self._unconfirmed)
+        listing.display = title.display = bool(self._unconfirmed)
+        title.update(money_text.sum_of(self._unconfirmed))
+        if self._unconfirmed:
+            listing.highlighted = 0
+            listing.focus()
+
+    def _rules(self, standing: Standing) -> list[Content]:
+        """Say when money is spent, and what keeps it from being."""
+        words = money_text.POLICIES[self._orchestra.terms.policy]
+        if self._policy is not None:
+            words += f" (in this conversation: {money_text.POLICIES[self._policy]})"
+        pace = self._orchestra.pacer.thrift
+        lines = [
+            Content.assemble(("When to spend: ", "$muted"), words),
+            Content.assemble(("Pace: ", "$muted"), f"{pace}, {pace.told}"),
+        ]
+        if not standing.allowed:
+            lines.append(Content(OFF))
+        if self._orchestra.terms.offline:
+            lines.append(Content("Baton is offline, so nothing is sent. /offline off lifts that."))
+        if standing.frozen:
+            why = f"The cloud is frozen: {sanitise(standing.frozen)} t lifts that."
+            lines.append(Content.styled(why, "$error"))
+        return lines
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what there is to do."""
+        match action:
+            case "release":
+                return bool(self._unconfirmed)
+            case "thaw":
+                return bool(self._frozen)
+            case _:
+                return True
+
+    def action_release(self) -> None:
+        """Take back the charge under the cursor, after asking."""
+        index = self.query_one(OptionList).highlighted
+        if index is not None and index < len(self._unconfirmed):
+            self._release([self._unconfirmed[index]])
+
+    @work(group="change")
+    async def _release(self, charges: Sequence[Charge]) -> None:
+        what = "Release" if len(charges) == 1 else "Release them all"
+        text = f"{money_text.sum_of(charges)}.\n{RELEASE}"
+        heading = "Release what was not charged?"
+        if not await self.app.push_screen_wait(ConfirmScreen(heading, text, what)):
+            return
+        given = 0
+        for charge in charges:
+            given += await self._ledger.release(charge.call)
+        self.footer.say(f"released {show_usd(given)}")
+        self._load()
+
+    @work(group="change")
+    async def action_thaw(self) -> None:
+        """Lift a freeze, after asking."""
+        text = f"{self._frozen}\n{THAW}"
+        if await self.app.push_screen_wait(ConfirmScreen("Lift the freeze?", text, "Lift it")):
+            await self._ledger.thaw()
+            self._load()
+
+    @work(group="change")
+    async def action_pace(self) -> None:
+        """Choose the next pace: frugal, balanced, best, and frugal again."""
+        paces = list(Thrift)
+        now = paces.index(self._orchestra.pacer.thrift)
+        try:
+            await self._set_pace(paces[(now + 1) % len(paces)])
+        except BatonError as error:
+            self.footer.say(str(error), 12)
+        self._load()
+
+    def action_egress(self) -> None:
+        """Show what left this machine."""
+        self.app.push_screen(EgressScreen(self._ledger))
+
+
+def _ceilings(standing: Standing) -> list[Content]:
+    lines = []
+    for room in standing.rooms:
+        ceiling = "no ceiling" if room.ceiling is None else f"of {show_usd(room.ceiling)}"
+        amount = f"{show_usd(room.used)} {ceiling}"
+        lines.append(
+            Content.assemble((f"{NAMES[room.scope]:<19}", "bold"), *_bar(room), f"  {amount}")
+        )
+        lines.append(Content.styled(f"{'':<19}{money_text.told(room)}", "$muted"))
+    return lines
+
+
+def _bar(room: Room) -> list[tuple[str, str]]:
+    """Draw a scope's use: each part with a sign of its own, and in words beside it."""
+    if not room.ceiling:
+        return [("·" * BAR, "$rule")]
+    parts, drawn, total = [], 0, 0
+    for amount, sign, colour in (
+        (room.settled, "█", "$primary"),
+        (room.held, "▒", "$accent"),
+        (room.unconfirmed, "░", "$accent"),
+    ):
+        total += amount
+        end = min(BAR, -(-total * BAR // room.ceiling)) if amount else drawn
+        parts.append((sign * (end - drawn), colour))
+        drawn = end
+    return [*parts, ("·" * (BAR - drawn), "$rule")]
+
+
+def _table(title: str, rows: Sequence[UsageRow]) -> list[Content]:
+    if not rows:
+        return []
+    lines = [Content(""), Content.styled(title, "bold")]
+    for row in rows:
+        calls = f"{row.calls:,} {'call' if row.calls == 1 else 'calls'}"
+        tokens = f"{row.tokens_in:,} in, {row.tokens_out:,} out"
+        cost = show_usd(row.charged)
+        if row.unconfirmed:
+            cost += f" ({show_usd(row.unconfirmed)} unconfirmed)"
+        name = f"  {one_line(row.name, 14):<14} {calls:>9}  "
+        lines.append(Content.assemble(name, f"{cost:<10}  ", (tokens, "$muted")))
+    return lines
+
+
+def _describe(charge: Charge) -> Content:
+    at = time.strftime("%d %b %H:%M", time.localtime(charge.at))
+    return Content.assemble(
+        (f"{at}  ", "$muted"),
+        f"{one_line(charge.worker, 16):<16} {one_line(charge.model, 28):<28} ",
+        show_usd(charge.charged),
+    )
+
+
+def _start_of_month() -> float:
+    now = time.localtime()
+    return time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))

@@ -1,0 +1,82 @@
+"""What the app works with, handed in from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from baton.core.run.policy import ANYTHING, Limits
+
+if TYPE_CHECKING:
+    from baton.core.catalogue_types import Role
+    from baton.core.run.orchestra import Orchestra
+    from baton.history import Store
+    from baton.models.library import Library
+    from baton.models.model_types import Held
+    from baton.money import Ledger
+    from baton.routing.personalisation import Tutor
+
+
+def _nothing() -> None:
+    """There is nothing to be warmed."""
+
+
+def _never(_: Callable[[str], object]) -> None:
+    """Nothing turns out later."""
+
+
+def _nobody(_: Held) -> str:
+    """Nobody new answers."""
+    return ""
+
+
+def _as_it_was(_: str, __: Sequence[Role]) -> str:
+    """Roles stay as they are."""
+    return ""
+
+
+async def _stays(_: str) -> None:
+    """Nobody leaves."""
+
+
+def _no_roles() -> Mapping[Role, str]:
+    """Nobody has a role."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Everything behind the screens.
+
+    `config` is the file with the settings; `exports` and `logs` are folders, made when first
+    needed. `warm_cloud` starts what a call elsewhere will need, if there can be one. `tell_later`
+    takes what says something to the person, for what only turns out while prompts are played.
+    `tutor` makes what has the router learn from answers (None: there is none).
+
+    `library` holds the models (None: there are only the workers). `join` makes a model that has
+    arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
+    worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
+    and returns a line, too. `state` is the folder for what the app remembers of what was decided.
+    """
+
+    orchestra: Orchestra
+    store: Store
+    ledger: Ledger
+    config: Path
+    exports: Path
+    logs: Path
+    limits: Limits = ANYTHING
+    worker: str | None = None
+    conversation: str | None = None
+    greeting: str = ""
+    warm_cloud: Callable[[], None] = _nothing
+    tell_later: Callable[[Callable[[str], object]], None] = _never
+    tutor: Callable[[], Tutor] | None = None
+    library: Library | None = None
+    join: Callable[[Held], str] = _nobody
+    leave: Callable[[str], Awaitable[None]] = _stays
+    roles: Callable[[], Mapping[Role, str]] = _no_roles
+    assign: Callable[[str, Sequence[Role]], str] = _as_it_was
+    state: Path | None = None

@@ -1,0 +1,1 @@
+"""What answers: models on this machine, remote models, and tools."""

@@ -1,0 +1,1 @@
+"""The gateway: the process through which every remote call goes."""

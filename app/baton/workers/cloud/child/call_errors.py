@@ -1,0 +1,263 @@
+"""What went wrong with a call, in sentences for people, and whether it can have cost anything.
+
+`declined` is only said where the provider refused the request outright, or never got it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import httpx
+
+from baton.core.messages import about_tokens
+from baton.core.sanitiser import one_line
+from baton.download.child.hub_client import retry_after
+from baton.download.child.hub_errors import in_words
+from baton.ipc.parent_channel import Failure
+from baton.workers.cloud.child.response_limits import ERROR_SECONDS, MAX_ERROR_BYTES, parse
+from baton.workers.cloud.child.stream_parsers import error_sentence, is_own_error
+
+if TYPE_CHECKING:
+    from baton.workers.cloud.child.cloud_call import Call
+
+MAX_SAID_CHARS = 4096
+"""How much of what a provider says about an error is looked at."""
+
+MAX_SHOWN_CHARS = 300
+"""How much of it is shown."""
+
+SHORTEST_ECHO = 8
+"""A part of a key this long is removed from what a provider says."""
+
+KEY_MARK = "[key]"
+"""What a key is replaced with."""
+
+UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.InvalidURL)
+"""After these not a byte of the request was sent."""
+
+_TOO_LONG = re.compile(
+    r"context[ _]length|context window|maximum context|prompt is too long|input is too long"
+    r"|exceed_context_size|exceeds the maximum number of tokens|too many (input )?tokens",
+    re.IGNORECASE,
+)
+_VIOLATION = re.compile(r"usage guidelines|safety_check", re.IGNORECASE)
+"""What xAI says of a prompt for which it charges its fee for violations, besides 403."""
+
+_FORM = re.compile(
+    r"response_?(format|json_?schema)|output_format|text\.format|json_?schema|structured output"
+    r"|schema|grammar",
+    re.IGNORECASE,
+)
+"""What is said of a request whose answer was to have a form, where that is the trouble."""
+
+_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d{3,}")
+
+
+_UNKNOWN = (408, 499, 504, 524)
+"""After these the model may have been at work: a proxy or the server stopped waiting for it."""
+
+
+async def of_response(call: Call, response: httpx.Response) -> Failure:
+    """Return what an answer other than 200 means."""
+    body, is_whole = await _body(response)
+    status = response.status_code
+    error = _parsed(body)
+    said = _shown(error_sentence(error), call.key)
+    own = is_whole and is_own_error(call.dialect, error)
+    declined = status not in _UNKNOWN and (400 <= status < 500 or (500 <= status < 600 and own))
+    if status == 403 and call.provider == "xai" and _VIOLATION.search(said):
+        return Failure(
+            "WorkerError",
+            f"{call.who} refused the text, for which it may charge a fee: {said}",
+            "All that was held stays charged; `baton budget release` lists it.",
+        )
+    if status in (401, 403):
+        return _refused_key(call, said, declined)
+    if status == 429:
+        return _too_often(call, said, in_words(retry_after(response.headers)), declined)
+    if declined and status < 500 and _TOO_LONG.search(said + body.decode("utf-8", "replace")):
+        needed, limit = _sizes(call, said)
+        return Failure("ContextTooLong", "", declined=True, needed=needed, limit=limit)
+    if declined and status < 500:
+        return _refused_request(call, said, status)
+    if 300 <= status < 400:
+        return Failure(
+            "WorkerError",
+            f"{call.who} is elsewhere now (HTTP {status}), and nothing was sent there.",
+            "Check the address.",
+        )
+    told = f": {said}" if said else "."
+    charged = "Nothing was charged. " if declined else ""
+    return Failure(
+        "WorkerUnavailable",
+        f"{call.who} failed (HTTP {status}){told}",
+        f"{charged}Try again later.",
+        declined=declined,
+    )
+
+
+async def _body(response: httpx.Response) -> tuple[bytes, bool]:
+    """Read an error, within bounds; return it, and whether that is all of it."""
+    body, is_whole = b"", False
+    if not is_packed(response):
+        with suppress(httpx.HTTPError, TimeoutError):
+            async with asyncio.timeout(ERROR_SECONDS):
+                async for piece in response.aiter_raw():
+                    body += piece
+                    if len(body) > MAX_ERROR_BYTES:
+                        break
+                else:
+                    is_whole = True
+    return body[:MAX_ERROR_BYTES], is_whole
+
+
+def is_packed(response: httpx.Response) -> bool:
+    """Tell whether an answer is compressed, although none was to be: it may unpack to anything."""
+    said: str = response.headers.get("content-encoding", "")
+    return any(name.strip().lower() not in ("", "identity") for name in said.split(","))
+
+
+def packed(call: Call) -> Failure:
+    """An answer is compressed."""
+    return Failure(
+        "WorkerError",
+        f"{call.who} sends a compressed answer, which Baton doesn't read.",
+        "Choose another worker, or look for a proxy that compresses.",
+    )
+
+
+def of_error(call: Call, error: Exception) -> Failure:
+    """Return what a failed connection means."""
+    kept = " What it had written is kept." if call.reader.wrote else ""
+    if isinstance(error, UNSENT):
+        why = _shown(str(error), call.key) or type(error).__name__
+        return Failure(
+            "WorkerUnavailable",
+            f"{call.who} can't be reached: {why}.",
+            "Check the address and the network; nothing was sent.",
+            declined=True,
+        )
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return Failure("WorkerUnavailable", f"{call.who} stopped answering.{kept}", "Try again.")
+    return Failure(
+        "WorkerUnavailable", f"The connection to {call.who} was cut.{kept}", "Try again."
+    )
+
+
+def endless(call: Call) -> Failure:
+    """An answer goes on beyond everything that its cap allows."""
+    return Failure(
+        "WorkerError",
+        f"{call.who} doesn't come to an end. What it had written is kept.",
+        "Choose another worker.",
+    )
+
+
+def unfinished(call: Call) -> Failure:
+    """The answer stopped without the provider's own end."""
+    kept = " What it had written is kept." if call.reader.wrote else ""
+    if call.reader.error:
+        said = _shown(call.reader.error, call.key)
+        declined = call.reader.is_refusal
+        return Failure(
+            "WorkerUnavailable",
+            f"{call.who} failed: {said}{kept}",
+            "Nothing was charged. Try again later." if declined else "Try again later.",
+            declined=declined,
+        )
+    if call.reader.broken or not call.reader.events:
+        message = f"{call.who} answered in a way that Baton doesn't understand.{kept}"
+        return Failure("WorkerError", message, "Check the address, or choose another worker.")
+    return Failure(
+        "WorkerUnavailable", f"The answer of {call.who} was cut off.{kept}", "Try again."
+    )
+
+
+def no_key(call: Call) -> Failure:
+    """There is no key."""
+    name = call.variable or call.provider
+    return Failure(
+        "SecretMissing",
+        f"There is no key for {call.who}.",
+        f"Enter it with `baton keys set {name}`.",
+    )
+
+
+def _shown(said: str, key: str) -> str:
+    """Return the beginning of what was said, on one line and without the key."""
+    return one_line(without(said[:MAX_SAID_CHARS], key), MAX_SHOWN_CHARS)
+
+
+def without(text: str, key: str) -> str:
+    """Return the text with the key, and any longer part of it, removed."""
+    if len(key) < SHORTEST_ECHO:
+        return text
+    kept, start = "", 0
+    while start < len(text):
+        size = 0
+        while start + size < len(text) and text[start : start + size + 1] in key:
+            size += 1
+        if size >= SHORTEST_ECHO:
+            kept, start = kept + KEY_MARK, start + size
+        else:
+            kept, start = kept + text[start], start + 1
+    return kept
+
+
+def _parsed(body: bytes) -> object:
+    """Return an error as data; None where it is none."""
+    try:
+        return parse(body.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refused_request(call: Call, said: str, status: int) -> Failure:
+    told = f": {said}" if said else f" (HTTP {status})."
+    if call.schema and _FORM.search(said):
+        return Failure(
+            "WorkerError",
+            f"{call.who} can't give an answer in a set form{told}",
+            "Nothing was charged. Choose another worker for that.",
+            declined=True,
+        )
+    return Failure(
+        "WorkerError",
+        f"{call.who} refused the request{told}",
+        "Nothing was charged.",
+        declined=True,
+    )
+
+
+def _refused_key(call: Call, said: str, declined: bool) -> Failure:
+    told = f": {said}" if said else "."
+    if not call.needs_key:
+        message, hint = f"{call.who} wants a key{told}", "Name one with `api_key_env`."
+    else:
+        name = call.variable or call.provider
+        message = f"{call.who} refused the key{told}"
+        hint = f"Enter another with `baton keys set {name}`."
+    return Failure("SecretMissing", message, hint, declined=declined)
+
+
+def _too_often(call: Call, said: str, wait: str, declined: bool) -> Failure:
+    told = f" ({said})" if said else ""
+    return Failure(
+        "WorkerUnavailable",
+        f"{call.who} takes no more requests for now{told}.",
+        f"Try again in {wait}, or choose another worker.",
+        declined=declined,
+    )
+
+
+def _sizes(call: Call, said: str) -> tuple[int, int]:
+    """Return how much was needed and what the limit is, in the provider's own numbers if told."""
+    numbers = sorted({int(n.replace(",", "")) for n in _NUMBER.findall(said)})
+    if len(numbers) >= 2:
+        return numbers[-1], numbers[-2]
+    guess = sum(about_tokens(message["content"]) for message in call.messages) + call.cap
+    limit = numbers[0] if numbers else call.context
+    return max(guess, limit + 1), limit

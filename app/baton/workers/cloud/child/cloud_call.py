@@ -1,0 +1,105 @@
+"""One use of one worker elsewhere, as the gateway knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from baton.workers.cloud.child.response_limits import fewest_tokens
+from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader
+
+MARGIN = 32
+"""Tokens that an answer may have around its text."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """What was asked for, and how far it is.
+
+    `who` is the provider's name for people. `variable` names a worker's own key, `needs_key` is
+    whether it has one at all. `cap` is the most tokens the answer may have, `bound` the most bytes
+    of text the request may have, `context` the worker's, `first` how many seconds it may take to
+    the first word (a model may think that long in silence). `privacy` is the worker's label, `most`
+    the highest prices in dollars per million tokens, for OpenRouter, which asks others whose prices
+    differ. `schema` is the JSON Schema that the answer shall keep to, "" where none can be asked
+    for. `announce` reports to the front what will be sent; nothing is until `go` is set.
+    `ended_well` is whether all of the answer came, or all until it passed its cap;
+    `may_think_unseen` whether the model may have written more than it shows.
+    """
+
+    id: int
+    who: str
+    provider: str
+    model: str
+    base_url: str
+    variable: str
+    needs_key: bool
+    through_library: bool
+    messages: list[dict[str, str]]
+    cap: int
+    bound: int
+    context: int
+    first: float
+    temperature: float | None
+    seed: int | None
+    announce: Callable[[str, bytes], None]
+    privacy: str = "cloud"
+    most: dict[str, float] | None = None
+    schema: str = ""
+    dialect: str = "chat"
+    key: str = ""
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    reader: Reader = field(default_factory=DIALECTS["chat"])
+    ended_well: bool = False
+    may_think_unseen: bool = True
+
+    @property
+    def is_openais(self) -> bool:
+        """Whether it goes to OpenAI, whose projects may store answers or have a dearer tier set."""
+        return (urlsplit(self.base_url).hostname or "").endswith(".openai.com")
+
+    @property
+    def tier(self) -> str | None:
+        """The service tier to ask for."""
+        return "default" if self.is_openais else None
+
+    @property
+    def is_past_cap(self) -> bool:
+        """Whether more came than the provider was allowed to write."""
+        return self.reader.fewest > self.cap
+
+    @property
+    def finish(self) -> str:
+        """Why the answer ended; it is cut where it passed its cap."""
+        return self.reader.finish or "length"
+
+    @property
+    def usage(self) -> Count | None:
+        """The provider's last count, if it can be believed for what went both ways."""
+        count = self.reader.usage if self.reader.at_end else None
+        fewest = sum(fewest_tokens(said["content"]) for said in self.messages)
+        return count if count is not None and count.tokens_in >= fewest else None
+
+    @property
+    def output_bound(self) -> int:
+        """The most tokens that can be charged for the answer, without a count to believe.
+
+        A token stands for a byte at least, but for those around the text. A model that may have
+        thought unseen, one that wrote something else than text, and a provider whose count was
+        implausible, may charge the whole cap. An answer past its cap has no such bound: it has the
+        fewest tokens that can be charged.
+        """
+        reader = self.reader
+        if self.is_past_cap:
+            return reader.fewest
+        is_counted = reader.count is not None or reader.is_count_broken
+        if self.may_think_unseen or reader.has_unread or is_counted:
+            return self.cap
+        return min(self.cap, reader.size + MARGIN)
+
+    def speak(self, dialect: str) -> None:
+        """Choose the dialect in which it will be answered."""
+        self.dialect = dialect
+        self.reader = DIALECTS[dialect]()

@@ -1,0 +1,358 @@
+"""The only way out: one POST per call, to where the call goes and nowhere else.
+
+Every request passes here, whoever wrote it: its body is checked, announced to the front, and sent
+once the front has it on disk. What comes back is read on its way through, byte for byte, until the
+provider's own end. Nothing is ever tried twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from baton import __version__
+from baton.core.errors import ConfigError
+from baton.core.labels import Label
+from baton.download.child.hub_client import trusted
+from baton.ipc.parent_channel import Failure
+from baton.platform import proxies as addresses
+from baton.platform import secrets
+from baton.workers.cloud.child import call_errors, request_guard, response_limits
+from baton.workers.cloud.child.cloud_call import Call
+
+KEY_SECONDS = 60.0
+"""How long a key is remembered: asking a keyring for it takes a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the gateway may connect; `connect`, `stall` (between words) and `total` are seconds."""
+
+    keys_file: Path
+    proxy: str = ""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    offline: bool = False
+    connect: float = 10.0
+    stall: float = 60.0
+    total: float = 7200.0
+
+
+class Patience:
+    """Until when a call is waited for: its first word or thought, then the next, and its end."""
+
+    def __init__(self, call: Call, rules: Rules) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._stall = rules.stall
+        self._end = self._now() + rules.total
+        self.until = min(self._end, self._now() + call.first)
+
+    def renew(self) -> None:
+        """Wait for the next piece of text or thought; a comment or a ping is none."""
+        self.until = min(self._end, self._now() + self._stall)
+
+
+class Outward:
+    """Posts calls. It alone holds keys, and connections to anything else."""
+
+    def __init__(self, rules: Rules, environ: Mapping[str, str]) -> None:
+        self._rules = rules
+        self._environ = environ
+        self._ways: dict[str | None, httpx.AsyncHTTPTransport] = {}
+        self._keys: dict[tuple[str, str], tuple[float, str]] = {}
+        self._trusted: ssl.SSLContext | None = None
+
+    async def prepare(self, call: Call) -> None:
+        """Refuse what can't be sent anyway: no way there, or no key. Raises Failure."""
+        self._targets(call)
+        if call.needs_key:
+            call.key = await self._key(call)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for way in self._ways.values():
+            await way.aclose()
+        self._ways.clear()
+
+    def warm(self) -> None:
+        """Read the certificates that are trusted, which takes a moment."""
+        with suppress(Failure):  # the first call meets it again, and reports it
+            self._way(None)
+
+    async def post(self, call: Call, body: bytes) -> AsyncGenerator[str]:
+        """Send a call's one request, and give the text of its answer as it comes.
+
+        `call` knows afterwards what was counted and whether it ended well. Raises Failure.
+        """
+        targets = self._targets(call)
+        proxy = self._proxy(call, targets[0])
+        if proxy is None and addresses.is_name_at_home(targets[0]):
+            targets = await self._at_home(call, targets[0])
+        way = self._connector(call, proxy)
+        self._check(call, body)
+        call.announce(addresses.way(call.base_url, proxy), body)
+        await call.go.wait()
+        patience = Patience(call, self._rules)
+        response = await self._send(way, call, targets, body, patience)
+        try:
+            if response.status_code in (401, 403):
+                self._keys.pop((call.provider, call.variable), None)  # looked for anew next time
+            if response.status_code != 200:
+                raise await call_errors.of_response(call, response)
+            if call_errors.is_packed(response):
+                raise call_errors.packed(call)
+            key_filter, failure = KeyFilter(call.key), None
+            async with aclosing(self._texts(call, response, patience)) as texts:
+                try:
+                    async for text in texts:
+                        if shown := key_filter.add(text):
+                            yield shown
+                except Failure as error:
+                    failure = error
+            if rest := key_filter.finish():
+                yield rest
+            if failure is not None:
+                raise failure
+        finally:
+            await response.aclose()
+
+    def _check(self, call: Call, body: bytes) -> None:
+        try:
+            if any(_written(key) in body for key in (call.key, *self._known_keys())):
+                raise request_guard.Unfit("it holds a key")
+            request_guard.check(
+                body,
+                call.dialect,
+                call.model,
+                call.cap,
+                call.bound,
+                shaped=bool(call.schema),
+                unkept=call.is_openais,
+            )
+        except request_guard.Unfit as error:
+            raise Failure(
+                "WorkerError",
+                f"The request for {call.who} was not sent: {error}.",
+                "Choose another worker; this one can't be used within a ceiling.",
+            ) from error
+
+    def _known_keys(self) -> Iterator[str]:
+        return (key for _, key in self._keys.values())
+
+    def _targets(self, call: Call) -> list[str]:
+        """Return the addresses to try: several only for this machine's two."""
+        if not addresses.is_usable(call.base_url):
+            raise Failure(
+                "ConfigError",
+                f"{call.who} has no address that can be used.",
+                "It begins with http:// or https://, has a plain name (an international one begins"
+                " with xn--), and holds no password, ? or #: `baton config edit`.",
+            )
+        url = addresses.address(call.base_url, call.dialect, call.model)
+        local = addresses.on_loopback(url)
+        if self._rules.offline and not local:
+            raise Failure(
+                "WorkerError",
+                f"Baton is offline, and {call.who} is not on this machine.",
+                "Choose a local worker, or leave offline.",
+            )
+        return local or [url]
+
+    def _proxy(self, call: Call, target: str) -> str | None:
+        """Return the proxy for a call. Raises Failure for one that would read the call's key."""
+        proxy = addresses.proxy_for(
+            target, self._rules.proxy, self._rules.proxies, Label(call.privacy)
+        )
+        if proxy and call.key and urlsplit(target).scheme == "http":
+            through = addresses.way(target, proxy).rpartition(" through ")[2]
+            raise Failure(
+                "ConfigError",
+                f"{call.who} has an http:// address, so the proxy {through} would read its key."
+                " Nothing was sent.",
+                "Use an https:// address, or go there without a proxy: `cloud.proxy`, NO_PROXY.",
+            )
+        return proxy
+
+    async def _at_home(self, call: Call, target: str) -> list[str]:
+        """Return where a name of the home network leads. Raises Failure if to another place."""
+        try:
+            async with asyncio.timeout(self._rules.connect):
+                return await addresses.at_home(target)
+        except addresses.LeadsAway as error:
+            raise Failure(
+                "WorkerError",
+                f"{call.who} has a name of the home network, but its address {error} is not in"
+                " the home network. Nothing was sent.",
+                "Check the name, or enter the address itself: `baton config edit`.",
+            ) from error
+        except (OSError, UnicodeError) as error:
+            raise call_errors.of_error(call, httpx.ConnectError("its name is not known")) from error
+
+    def _connector(self, call: Call, proxy: str | None) -> httpx.AsyncHTTPTransport:
+        try:
+            return self._way(proxy)
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            raise Failure(
+                "ConfigError",
+                f"The proxy for {call.who} can't be used. Nothing was sent.",
+                "It is http:// or https://, in `cloud.proxy` or in HTTPS_PROXY.",
+            ) from error
+
+    async def _send(
+        self,
+        way: httpx.AsyncHTTPTransport,
+        call: Call,
+        targets: list[str],
+        body: bytes,
+        patience: Patience,
+    ) -> httpx.Response:
+        there = urlsplit(call.base_url)
+        headers = {**_headers(call), "host": there.netloc}
+        more = {"sni_hostname": there.hostname, "timeout": {"connect": self._rules.connect}}
+        for target in targets:
+            try:
+                request = httpx.Request(
+                    "POST", target, content=body, headers=headers, extensions=more
+                )
+                async with asyncio.timeout_at(patience.until):
+                    response = await way.handle_async_request(request)
+            except httpx.ConnectError as error:
+                if target is targets[-1]:
+                    raise call_errors.of_error(call, error) from error
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+                raise call_errors.of_error(call, error) from error
+            else:
+                if len(response.headers.raw) <= response_limits.MAX_HEADERS:
+                    return response
+                await response.aclose()
+                raise call_errors.endless(call)
+        raise AssertionError("a call has a target")
+
+    async def _texts(
+        self, call: Call, response: httpx.Response, patience: Patience
+    ) -> AsyncGenerator[str]:
+        """Read the answer; it ended well if HTTP and the provider's dialect both say so.
+
+        One that passed its cap is cut there: the provider may charge for every further word.
+        """
+        seen, reader = 0, call.reader
+        pieces = response.aiter_raw()
+        try:
+            while True:
+                async with asyncio.timeout_at(patience.until):
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    break
+                before = reader.written
+                text = reader.feed(piece)
+                seen += len(piece)
+                if reader.written > before:
+                    patience.renew()
+                if text:
+                    yield text
+                if call.is_past_cap:
+                    break
+                if reader.is_too_long or response_limits.is_endless(
+                    call.cap, seen=seen, events=reader.events, written=reader.written
+                ):
+                    raise call_errors.endless(call)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise call_errors.of_error(call, error) from error
+        call.ended_well = reader.at_end or call.is_past_cap
+        if not call.ended_well:
+            raise call_errors.unfinished(call)
+
+    async def _key(self, call: Call) -> str:
+        """Return the call's key; a keyring may take a while to answer."""
+        slot = (call.provider, call.variable)
+        since, key = self._keys.get(slot, (0.0, ""))
+        if key and time.monotonic() - since < KEY_SECONDS:
+            return key
+        try:
+            found = await asyncio.to_thread(
+                secrets.find,
+                call.provider,
+                variable=call.variable,
+                file=self._rules.keys_file,
+                environ=self._environ,
+            )
+        except ConfigError as error:
+            raise Failure("ConfigError", error.message, error.hint) from error
+        if found is None:
+            raise call_errors.no_key(call)
+        self._keys[slot] = (time.monotonic(), found.value)
+        return found.value
+
+    def _way(self, proxy: str | None) -> httpx.AsyncHTTPTransport:
+        """Return the connections through a proxy, or without one.
+
+        A client around them would look into redirects, and send cookies back.
+        """
+        if proxy not in self._ways:
+            if proxy is not None and not addresses.has_place(proxy):
+                raise ValueError("the proxy has no place")
+            self._trusted = self._trusted or trusted(self._environ)
+            self._ways[proxy] = httpx.AsyncHTTPTransport(
+                verify=self._trusted,
+                proxy=proxy,
+                trust_env=False,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
+            )
+        return self._ways[proxy]
+
+
+class KeyFilter:
+    """Removes a key from a text that comes in pieces.
+
+    Holds back an end of the text that may be the beginning of the key. Keys under 8 characters stay
+    in the text: they are placeholders such as "none" or "ollama", which are words of answers.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key if len(key) >= call_errors.SHORTEST_ECHO else ""
+        self._held = ""
+
+    def add(self, text: str) -> str:
+        """Take a piece; return what is surely no part of the key."""
+        if not self._key:
+            return text
+        text = (self._held + text).replace(self._key, call_errors.KEY_MARK)
+        sizes = reversed(range(len(self._key)))
+        size = next(size for size in sizes if text.endswith(self._key[:size]))
+        self._held = text[len(text) - size :]
+        return text[: len(text) - size]
+
+    def finish(self) -> str:
+        """Return what was held back; it is replaced if it is more than half of the key."""
+        rest, self._held = self._held, ""
+        return call_errors.KEY_MARK if 2 * len(rest) > len(self._key) else rest
+
+
+def _written(key: str) -> bytes:
+    """Return a key as JSON writes it; no key stands in no text."""
+    return json.dumps(key).encode()[1:-1] or b"\xff"
+
+
+def _headers(call: Call) -> dict[str, str]:
+    headers = {
+        "accept": "text/event-stream",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "user-agent": f"baton/{__version__}",
+    }
+    if call.dialect == "messages":
+        headers["anthropic-version"] = "2023-06-01"
+        if call.schema:
+            headers["anthropic-beta"] = "structured-outputs-2025-11-13"
+    if call.key:
+        name = {"messages": "x-api-key", "gemini": "x-goog-api-key"}.get(call.dialect)
+        headers[name or "authorization"] = call.key if name else f"Bearer {call.key}"
+    return headers

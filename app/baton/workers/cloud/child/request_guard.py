@@ -1,0 +1,222 @@
+"""The last look at a request before it leaves: it must be exactly what money was held for.
+
+A library may add what nobody asked for: a second answer, a search that costs extra, a higher cap.
+So a body may hold nothing but what is listed here, shows its cap, and has no more text than the
+hold was made for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from baton.core.messages import text_bound
+
+ALLOWED: dict[str, frozenset[str]] = {
+    "chat": frozenset(
+        {
+            "max_completion_tokens",
+            "max_tokens",
+            "messages",
+            "model",
+            "n",
+            "provider",
+            "random_seed",
+            "reasoning",
+            "reasoning_effort",
+            "seed",
+            "service_tier",
+            "store",
+            "stream",
+            "stream_options",
+            "temperature",
+            "thinking",
+            "usage",
+        }
+    ),
+    "responses": frozenset(
+        {
+            "input",
+            "max_output_tokens",
+            "model",
+            "reasoning",
+            "service_tier",
+            "store",
+            "stream",
+            "temperature",
+        }
+    ),
+    "messages": frozenset(
+        {
+            "max_tokens",
+            "messages",
+            "model",
+            "output_config",
+            "stream",
+            "system",
+            "temperature",
+            "thinking",
+        }
+    ),
+    "gemini": frozenset(
+        {
+            "contents",
+            "generationConfig",
+            "systemInstruction",
+            "system_instruction",
+        }
+    ),
+}
+"""What a body may hold, in each dialect."""
+
+ALLOWED_IN_GENERATION = frozenset(
+    {
+        "candidateCount",
+        "maxOutputTokens",
+        "max_output_tokens",
+        "seed",
+        "temperature",
+        "thinkingConfig",
+    }
+)
+FIXED: dict[str, tuple[object, ...]] = {
+    "candidateCount": (1,),
+    "n": (1,),
+    "service_tier": ("default",),
+    "store": (False,),
+    "stream": (True,),
+    "stream_options": ({"include_usage": True},),
+    "usage": ({"include": True},),
+}
+"""The only values that these may have: others cost more, or have the provider keep the text."""
+
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "chat": ("model", "stream"),
+    "responses": ("model", "store", "stream"),
+    "messages": ("model", "stream"),
+    "gemini": (),
+}
+"""What a body must hold, since it means something else where it is missing."""
+
+PARTS: dict[str, frozenset[str]] = {
+    "output_config": frozenset({"effort"}),
+    "provider": frozenset({"max_price"}),
+    "reasoning": frozenset({"effort"}),
+    "thinking": frozenset({"budget_tokens", "type"}),
+    "thinkingConfig": frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"}),
+}
+"""What these may hold: nothing that chooses who answers, or has thoughts kept."""
+
+FORMS: dict[str, frozenset[str]] = {
+    "chat": frozenset({"response_format"}),
+    "responses": frozenset({"text"}),
+    "messages": frozenset({"output_format"}),
+    "gemini": frozenset({"response_json_schema", "response_mime_type"}),
+}
+"""Where a body holds the schema that its answer shall keep to, if one was asked for."""
+
+CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
+SAID = ("messages", "input", "system", "contents", "system_instruction", "systemInstruction")
+"""Where a body holds text."""
+
+NOT_SAID = frozenset({"role", "type"})
+IN_MESSAGES = NOT_SAID | {"content", "parts", "text"}
+"""What a message may hold: text, and nothing that is fetched, cached or run."""
+
+
+class Unfit(Exception):
+    """A body may not be sent; the text is a sentence's second half."""
+
+
+def check(
+    body: bytes,
+    dialect: str,
+    model: str,
+    cap: int,
+    bound: int,
+    *,
+    shaped: bool = False,
+    unkept: bool = False,
+) -> None:
+    """Raise Unfit unless the body asks for one answer of at most `cap` tokens from that model.
+
+    `bound` is the most tokens that the texts in it may come to, with the schema of a `shaped` one.
+    An `unkept` one must ask the provider not to store it.
+    """
+    asked = _parse(body)
+    options = asked
+    forms = FORMS[dialect] if shaped else frozenset()
+    if dialect == "gemini":
+        _refuse_unknown(asked, ALLOWED[dialect])
+        options = asked.get("generationConfig") or {}
+        _refuse_unknown(options, ALLOWED_IN_GENERATION | forms)
+    else:
+        _refuse_unknown(asked, ALLOWED[dialect] | forms)
+    _check_required(asked, (*REQUIRED[dialect], *(("store",) if unkept else ())))
+    if asked.get("model", model) != model:
+        raise Unfit("it asks for another model")
+    _check_values(asked | options)
+    _check_cap(options, cap)
+    said = sum(_bytes_of(asked[place]) for place in SAID if place in asked)
+    said += sum(_written_out(options[place]) for place in forms if place in options)
+    if said > bound:
+        raise Unfit(f"it holds {said:,} bytes of text instead of at most {bound:,}")
+
+
+def _check_required(asked: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if name not in asked:
+            raise Unfit(f"it lacks {name!r}")
+
+
+def _check_values(asked: Mapping[str, Any]) -> None:
+    for name, allowed in FIXED.items():
+        if name in asked and repr(asked[name]) not in map(repr, allowed):  # False is no 0
+            raise Unfit(f"it has another {name!r} than {allowed[0]!r}")
+    for name, parts in PARTS.items():
+        if name in asked:
+            if not isinstance(asked[name], dict):
+                raise Unfit(f"its {name!r} is no object")
+            _refuse_unknown(asked[name], parts, f"{name}.")
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        asked = json.loads(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise Unfit("it is not JSON") from error
+    if not isinstance(asked, dict):
+        raise Unfit("it is not a JSON object")
+    return asked
+
+
+def _refuse_unknown(found: Mapping[str, Any], allowed: frozenset[str], where: str = "") -> None:
+    if unknown := sorted(found.keys() - allowed):
+        raise Unfit(f"it holds {where + unknown[0][:40]!r}, which was not asked for")
+
+
+def _check_cap(options: Mapping[str, Any], cap: int) -> None:
+    shown = [options[name] for name in CAPS if name in options]
+    if not shown:
+        raise Unfit("it doesn't show the answer's cap")
+    for value in shown:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= cap:
+            raise Unfit(f"its cap is not the {cap:,} tokens that were asked for")
+
+
+def _written_out(form: Any) -> int:
+    """Return the bytes of a schema, of which every name and sign counts."""
+    return text_bound(json.dumps(form, ensure_ascii=False, separators=(",", ":")))
+
+
+def _bytes_of(said: Any) -> int:
+    """Return the bytes of all texts in there, in their longest form."""
+    if isinstance(said, str):
+        return text_bound(said)
+    if isinstance(said, list):
+        return sum(_bytes_of(part) for part in said)
+    if isinstance(said, dict):
+        _refuse_unknown(said, IN_MESSAGES, "messages.")
+        return sum(_bytes_of(value) for key, value in said.items() if key not in NOT_SAID)
+    return 0

@@ -1,0 +1,597 @@
+"""What providers stream, read as it comes: text, the provider's own count, and its own end.
+
+Pure readers: bytes in, text out, cut anywhere (also inside a character). They don't believe much:
+a count that can't be right is no count, and an end is one only where the provider said so in its
+dialect and nothing before it was broken.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from baton.workers.cloud.child.response_limits import MAX_EVENT_BYTES, FewestTokens, parse
+
+NANO = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Tokens as a provider counted them; see core.messages.Usage."""
+
+    tokens_in: int
+    tokens_out: int
+    cached: int = 0
+    cache_written: int = 0
+    reported: int | None = None
+
+
+class Events:
+    """Server-sent events.
+
+    `count` is how many there were, `broken` whether something was none, `is_too_long` whether one
+    of them goes beyond all bounds; nothing of it is kept.
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.is_too_long = False
+        self.count = 0
+        self._line = bytearray()
+        self._data: list[str] = []
+        self._size = 0
+        self._is_first_line = True
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Take bytes as they came; yield the events that they complete."""
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            self._line += part
+            line, self._line = bytes(self._line), bytearray()
+            yield from self._take(line.removesuffix(b"\r"))
+        self._line += rest
+        if len(self._line) > MAX_EVENT_BYTES:
+            self._give_up()
+
+    def _take(self, line: bytes) -> Iterator[str]:
+        if self._is_first_line:
+            line, self._is_first_line = line.removeprefix(BOM_UTF8), False
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            self.broken = True
+            return
+        if text.startswith("data:"):
+            self._data.append(text[5:].removeprefix(" "))
+            self._size += len(line)
+            if self._size > MAX_EVENT_BYTES:
+                self._give_up()
+        elif not text and self._data:
+            event, self._data, self._size = "\n".join(self._data), [], 0
+            self.count += 1
+            yield event
+
+    def _give_up(self) -> None:
+        self.broken = self.is_too_long = True
+        self._line.clear()
+        self._data.clear()
+
+
+class Reader(ABC):
+    """One streamed answer. `finish` is why it ended (core.messages.Finish), once that is named.
+
+    `error` is the provider's sentence when it failed in mid-stream. `written` counts the characters
+    of text and of thoughts so far, `size` their bytes. `has_unread` is whether there was output
+    that is neither (the call of a tool, an image), `is_count_broken` whether there was a count that
+    can't be one.
+    """
+
+    dialect = ""
+
+    def __init__(self) -> None:
+        self.finish = ""
+        self.error = ""
+        self.wrote = False
+        self.written = 0
+        self.size = 0
+        self.has_unread = False
+        self.count: Count | None = None
+        self.is_count_broken = False
+        self._most: Count | None = None
+        self._events = Events()
+        self._broken = False
+        self._is_marked = False
+        self._is_own_error = False
+        self._calls_tool = False
+        self._fewest = FewestTokens()
+        self._fewest_thoughts = FewestTokens()
+
+    def feed(self, data: bytes) -> str:
+        """Take bytes as they came; return the text that they complete."""
+        text = "".join(self._read(event) for event in self._events.feed(data))
+        self.wrote = self.wrote or bool(text)
+        self._note_written(text)
+        self._fewest.add(text)
+        return text
+
+    @property
+    def broken(self) -> bool:
+        """Whether something came that is not of the dialect."""
+        return self._broken or self._events.broken
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether one event goes beyond all bounds."""
+        return self._events.is_too_long
+
+    @property
+    def events(self) -> int:
+        """How many events came."""
+        return self._events.count
+
+    @property
+    def at_end(self) -> bool:
+        """Whether all of it came, once nothing more comes: the provider's own genuine end."""
+        return self._ended() and bool(self.finish) and not self.broken and not self.error
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the provider's own error came before any output, which costs nothing."""
+        output = self.written or self.has_unread or self.finish or self.count is not None
+        return self._is_own_error and not output and not self.broken
+
+    @property
+    def fewest(self) -> int:
+        """The number of tokens that the text and thoughts so far can't have less of."""
+        return self._fewest.count + self._fewest_thoughts.count
+
+    @property
+    def usage(self) -> Count | None:
+        """The provider's count, if it can be believed for the text and thoughts that came."""
+        count = self.count
+        if count is None or count.tokens_out < self.fewest:
+            return None
+        parts = count.cached + count.cache_written
+        return count if count.tokens_in > 0 and parts <= count.tokens_in else None
+
+    def _read(self, event: str) -> str:
+        if event == "[DONE]":
+            self._is_marked = True
+            return ""
+        try:
+            parsed = parse(event)
+        except (ValueError, RecursionError):
+            self._broken = True
+            return ""
+        if not isinstance(parsed, dict):
+            self._broken = True
+            return ""
+        try:
+            return self._take(parsed)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+            self._broken = True
+            return ""
+
+    def _note_written(self, text: str) -> None:
+        """Count text or thoughts."""
+        self.written += len(text)
+        self.size += len(text.encode("utf-8", "replace"))
+
+    def _note_thoughts(self, text: str) -> None:
+        """Take a piece of thoughts, which are counted as the text is."""
+        self._note_written(text)
+        self._fewest_thoughts.add(text)
+
+    def _note_unread(self, found: Mapping[str, Any], known: Iterable[str]) -> None:
+        """Notice output in a place that isn't known."""
+        self.has_unread |= any(value for name, value in found.items() if name not in known)
+
+    def _note_count(self, count: Count | None) -> None:
+        """Take the provider's count. A later one only grows; one that can't be right is none."""
+        before = self._most
+        if count is not None and before is not None:
+            count = replace(
+                count,
+                tokens_in=max(count.tokens_in, before.tokens_in),
+                tokens_out=max(count.tokens_out, before.tokens_out),
+                cache_written=max(count.cache_written, before.cache_written),
+                reported=_larger(count.reported, before.reported),
+            )
+        self.count = count
+        self._most = count or before
+        self.is_count_broken = count is None
+
+    def _note_error(self, event: Mapping[str, Any], said: object) -> None:
+        """Take an event that says that the provider failed; `said` is the part with its words."""
+        self.error = error_sentence(said) or "It gave no reason."
+        self._is_own_error = is_own_error(self.dialect, event)
+
+    @abstractmethod
+    def _ended(self) -> bool:
+        """Whether the provider said that this is the end."""
+
+    @abstractmethod
+    def _take(self, event: Mapping[str, Any]) -> str:
+        """Note what an event says; return its text."""
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return other if one is None else max(one, other or 0)
+
+
+_CHAT_ENDS = {
+    **dict.fromkeys(("length", "model_length", "max_tokens"), "length"),
+    **dict.fromkeys(("tool_calls", "function_call"), "tool"),
+    "content_filter": "filter",
+}
+_RESPONSES_ENDS = {"max_output_tokens": "length", "content_filter": "filter"}
+_MESSAGES_ENDS = {
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "length"),
+    **dict.fromkeys(("tool_use", "pause_turn"), "tool"),
+    "refusal": "filter",
+}
+_GEMINI_ENDS = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(
+        ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"), "tool"
+    ),
+}
+"""Gemini's other reasons are all filters: SAFETY, RECITATION, PROHIBITED_CONTENT and the like."""
+
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text")
+
+
+class Chat(Reader):
+    """OpenAI's Chat Completions, and everybody who imitates them."""
+
+    dialect = "chat"
+    _KNOWN_IN_CHOICE = frozenset(
+        {
+            "content_filter_results",
+            "delta",
+            "finish_reason",
+            "index",
+            "logprobs",
+            "native_finish_reason",
+            "stop_reason",
+        }
+    )
+    _KNOWN_IN_DELTA = frozenset({"content", "refusal", "role", *_THOUGHTS})
+
+    def _ended(self) -> bool:
+        return self._is_marked
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        if event.get("error") or event.get("object") == "error":
+            self._note_error(event, event)
+            return ""
+        usage = event.get("usage") or (event.get("x_groq") or {}).get("usage")
+        if usage:
+            self._note_count(_chat_count(usage))
+        choice = _only(event.get("choices"))
+        delta = choice.get("delta") or {}
+        content = delta.get("content")
+        self._note_unread(choice, self._KNOWN_IN_CHOICE)
+        self._note_unread(delta, self._KNOWN_IN_DELTA)
+        self.has_unread |= not _is_read(content)
+        self._note_thoughts(_thoughts_of(delta))
+        self._note_finish(choice.get("finish_reason"))
+        return _text_of(content) + _text_of(delta.get("refusal"))
+
+    def _note_finish(self, reason: str | None) -> None:
+        if reason in ("error", "abort", "insufficient_system_resource"):
+            self.error = f"The provider gave up ({reason})."
+        elif reason:
+            self.finish = _CHAT_ENDS.get(reason, "stop")
+
+
+class Responses(Reader):
+    """OpenAI's Responses."""
+
+    dialect = "responses"
+
+    def _ended(self) -> bool:
+        return True  # `finish` is only set by the event that ends
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        kind = event.get("type")
+        if str(kind).endswith("item.added"):
+            made = str(event["item"].get("type"))
+            self.has_unread |= made != "message"
+            self._calls_tool |= made.endswith("_call")
+        match kind:
+            case "response.output_text.delta" | "response.refusal.delta":
+                return str(event["delta"])
+            case "response.reasoning_text.delta":
+                self._note_thoughts(_text_of(event["delta"]))
+            case "response.reasoning_summary_text.delta":
+                self._note_written(_text_of(event["delta"]))  # a summary isn't charged
+            case "response.completed":
+                self._note_end(event["response"], "stop")
+            case "response.incomplete":
+                why = (event["response"].get("incomplete_details") or {}).get("reason")
+                self._note_end(event["response"], _RESPONSES_ENDS.get(str(why), "stop"))
+            case "response.failed":
+                self._note_usage(event["response"].get("usage"))
+                self._note_error(event, event["response"])
+            case "error":
+                self._note_error(event, event)
+            case str() if kind.endswith(".delta"):
+                self.has_unread = True
+        return ""
+
+    def _note_end(self, response: Mapping[str, Any], finish: str) -> None:
+        self.finish = "tool" if self._calls_tool and finish == "stop" else finish
+        self._note_usage(response.get("usage"))
+
+    def _note_usage(self, usage: Mapping[str, Any] | None) -> None:
+        if not usage:
+            return
+        details = usage.get("input_tokens_details") or {}
+        thought = (usage.get("output_tokens_details") or {}).get("reasoning_tokens")
+        read, written = usage.get("input_tokens"), usage.get("output_tokens")
+        total = usage.get("total_tokens")
+        self._note_count(
+            _count(
+                read,
+                _with_thoughts(read, written, thought, total, are_among=True),
+                details.get("cached_tokens"),
+                details.get("cache_write_tokens"),
+            )
+        )
+
+
+class Messages(Reader):
+    """Anthropic's Messages: the count comes in two parts, cached tokens beside the others."""
+
+    dialect = "messages"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopped = False
+        self._told: dict[str, Any] = {}
+
+    def _ended(self) -> bool:
+        return self._stopped
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        match event.get("type"):
+            case "message_start":
+                # Its count of output is a beginning; the whole comes with message_delta.
+                usage = event["message"].get("usage") or {}
+                self._add({k: v for k, v in usage.items() if k != "output_tokens"})
+            case "content_block_start":
+                return self._read_block(event["content_block"])
+            case "content_block_delta":
+                return self._read_block(event["delta"])
+            case "message_delta":
+                self._add(event.get("usage") or {})
+                if reason := event["delta"].get("stop_reason"):
+                    self.finish = _MESSAGES_ENDS.get(reason, "stop")
+            case "message_stop":
+                self._stopped = True
+                self._note_whole()
+            case "error":
+                self._note_error(event, event)
+        return ""
+
+    def _read_block(self, block: Mapping[str, Any]) -> str:
+        """Return the text of a block, or of what is added to one."""
+        self._note_unread(block, ("citations", "text", "thinking", "type"))
+        self.has_unread |= block.get("type") == "redacted_thinking"
+        self._note_thoughts(_text_of(block.get("thinking")))
+        return _text_of(block.get("text"))
+
+    def _add(self, parts: Mapping[str, Any]) -> None:
+        """Take parts of the count."""
+        for name, value in parts.items():
+            if value is not None:
+                self._told[name] = _grown(self._told.get(name), value)
+        if self._stopped:
+            self._note_whole()
+
+    def _note_whole(self) -> None:
+        """Put the parts of the count together."""
+        told = self._told
+        read = _number(told.get("cache_read_input_tokens") or 0)
+        written = _number(told.get("cache_creation_input_tokens") or 0)
+        plain = _number(told.get("input_tokens"))
+        if plain is None or read is None or written is None:
+            self._note_count(None)
+        else:
+            whole = plain + read + written
+            self._note_count(_count(whole, told.get("output_tokens"), read, written))
+
+
+def _grown(before: Any, now: Any) -> Any:
+    """Return a count that was reported again: they only ever grow."""
+    both = isinstance(now, int) and isinstance(before, int)
+    return max(before, now) if both else now
+
+
+class Gemini(Reader):
+    """Google's streamGenerateContent. It has no last word, so the connection's clean end counts."""
+
+    dialect = "gemini"
+
+    def _ended(self) -> bool:
+        return True
+
+    def _take(self, event: Mapping[str, Any]) -> str:
+        if event.get("error"):
+            self._note_error(event, event)
+            return ""
+        if usage := event.get("usageMetadata"):
+            self._note_count(_gemini_count(usage))
+        if (event.get("promptFeedback") or {}).get("blockReason"):
+            self.finish = "filter"
+        text = ""
+        candidate = _only(event.get("candidates"))
+        for part in (candidate.get("content") or {}).get("parts") or ():
+            piece = _text_of(part.get("text"))
+            self._note_unread(part, ("text", "thought"))
+            self._calls_tool |= bool(part.get("functionCall"))
+            if part.get("thought"):
+                self._note_thoughts(piece)
+            else:
+                text += piece
+        if reason := candidate.get("finishReason"):
+            finish = _GEMINI_ENDS.get(reason, "filter")
+            self.finish = "tool" if self._calls_tool and finish == "stop" else finish
+        return text
+
+
+DIALECTS: dict[str, type[Reader]] = {
+    reader.dialect: reader for reader in (Chat, Responses, Messages, Gemini)
+}
+
+
+def is_own_error(dialect: str, body: object) -> bool:
+    """Tell whether this is a provider's own error object, and not one of a proxy before it."""
+    match dialect, body:
+        case "gemini", [only]:
+            return is_own_error(dialect, only)
+        case "gemini", {"error": {"code": int(), "message": str(), "status": str()}}:
+            return True
+        case "messages", {"type": "error", "error": {"type": str(), "message": str()}}:
+            return True
+        case "responses", {"type": "error", "message": str()}:
+            return True
+        case "responses", {"type": "response.failed", "response": {"error": {"message": str()}}}:
+            return True
+        case "chat" | "responses", {"error": {"message": str()}}:
+            return True
+        case "chat", {"object": "error", "message": str()} | {"code": str(), "error": str()}:
+            return True  # Mistral and vLLM; xAI
+    return False
+
+
+def error_sentence(body: object) -> str:
+    """Return what a provider said about an error, in whatever shape; "" when it said nothing."""
+    match body:
+        case [first, *_]:
+            return error_sentence(first)
+        case {"error": {"message": str(message)}} | {"error": str(message)}:
+            return message
+        case {"message": str(message)} | {"detail": str(message)}:
+            return message
+        case {"error": dict(inner)} | {"message": dict(inner)} | {"detail": dict(inner)}:
+            return error_sentence(inner)
+        case {"detail": [{"msg": str(message)}, *_]} | {"msg": str(message)}:
+            return message
+    return ""
+
+
+def _chat_count(usage: Mapping[str, Any]) -> Count | None:
+    details = usage.get("prompt_tokens_details") or {}
+    hit = usage.get("prompt_cache_hit_tokens")  # DeepSeek's own, before it took up the details
+    prompt, written = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens")
+    return _count(
+        prompt,
+        _with_thoughts(prompt, written, thought, usage.get("total_tokens")),
+        details.get("cached_tokens") if details.get("cached_tokens") is not None else hit,
+        details.get("cache_write_tokens"),
+        _nanos(usage.get("cost"), usage.get("cost_in_usd_ticks")),
+    )
+
+
+def _with_thoughts(
+    prompt: Any, written: Any, thought: Any, total: Any, *, are_among: bool = False
+) -> int | None:
+    """Return all tokens of an answer; None where thoughts may be among them, or beside them.
+
+    Most count thoughts among what was written, xAI beside it. Where the dialect doesn't say which
+    (`are_among`), only a total does.
+    """
+    read, out, thoughts = _number(prompt), _number(written), _number(thought or 0)
+    if read is None or out is None or thoughts is None:
+        return None
+    if total is None and thoughts and not are_among:
+        return None
+    whole = _number(read + out if total is None else total)
+    if whole is None or thoughts > max(out, whole - read):
+        return None
+    return max(out, whole - read)
+
+
+def _gemini_count(usage: Mapping[str, Any]) -> Count | None:
+    prompt = _number(usage.get("promptTokenCount"))
+    tools = _number(usage.get("toolUsePromptTokenCount") or 0)
+    written = _number(usage.get("candidatesTokenCount") or 0)
+    thought = _number(usage.get("thoughtsTokenCount") or 0)
+    if prompt is None or tools is None or written is None or thought is None:
+        return None
+    out = max(written + thought, (_number(usage.get("totalTokenCount")) or 0) - prompt - tools)
+    return _count(prompt + tools, out, usage.get("cachedContentTokenCount"))
+
+
+def _count(
+    tokens_in: Any, tokens_out: Any, cached: Any = 0, written: Any = 0, reported: int | None = None
+) -> Count | None:
+    whole, out = _number(tokens_in), _number(tokens_out)
+    read, kept = _number(cached or 0), _number(written or 0)
+    if whole is None or out is None or read is None or kept is None:
+        return None
+    return Count(whole, out, read, kept, reported)
+
+
+def _number(value: Any) -> int | None:
+    """Return a count that can be one, else None."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value < 1 << 40 else None
+
+
+def _nanos(dollars: Any, ticks: Any = None) -> int | None:
+    """Return a provider's own cost, in nano-dollars, rounded up; xAI's ticks are a tenth of one."""
+    if dollars is None and _number(ticks) is not None:
+        return -(-int(ticks) // 10)
+    if isinstance(dollars, bool) or not isinstance(dollars, int | float | str):
+        return None
+    try:
+        amount = Decimal(str(dollars)) * NANO
+    except ArithmeticError:
+        return None
+    if not amount.is_finite() or not 0 <= amount < 10**18:
+        return None
+    return int(amount.to_integral_value(ROUND_CEILING))
+
+
+def _only(answers: Any) -> Mapping[str, Any]:
+    """Return the one answer in an event, or {}. Raises ValueError for others beside it."""
+    if not answers:
+        return {}
+    if len(answers) > 1 or answers[0].get("index"):
+        raise ValueError("more than one answer came")
+    only: Mapping[str, Any] = answers[0]
+    return only
+
+
+def _thoughts_of(delta: Mapping[str, Any]) -> str:
+    """Return a piece of a model's thoughts, under any of the names that servers use."""
+    if isinstance(content := delta.get("content"), list):
+        parts = (part for part in content if part["type"] == "thinking")
+        return "".join(_text_of(part.get("thinking")) for part in parts)
+    for name in _THOUGHTS:
+        if text := _text_of(delta.get(name)):
+            return text
+    return ""
+
+
+def _is_read(content: Any) -> bool:
+    """Return whether a message's content is text and thoughts alone."""
+    if isinstance(content, list):
+        return all(part["type"] in ("text", "thinking") for part in content)
+    return not content or isinstance(content, str)
+
+
+def _text_of(content: Any) -> str:
+    """Return a piece of text; some send it in parts (Mistral), of which thoughts are none."""
+    if isinstance(content, list):
+        return "".join(_text_of(part.get("text")) for part in content if part["type"] == "text")
+    return content if isinstance(content, str) else ""

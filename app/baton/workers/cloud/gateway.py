@@ -1,0 +1,151 @@
+"""The front's end of the gateway: one child for all workers elsewhere, many calls at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from baton.core.errors import BatonError, WorkerError
+from baton.core.labels import Label
+from baton.core.messages import Card
+from baton.ipc.process import Call, Child, environment
+from baton.ipc.supervisor import Supervisor, start
+from baton.platform import proxies
+
+Record = Callable[[str, str, bytes], Awaitable[None]]
+"""Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
+
+NEEDED = frozenset(
+    {
+        "APPDATA",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DISPLAY",
+        "KDE_FULL_SESSION",
+        "LOCALAPPDATA",
+        "LOGNAME",
+        "PYTHON_KEYRING_BACKEND",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "USER",
+        "USERPROFILE",
+        "WAYLAND_DISPLAY",
+        "XDG_CONFIG_HOME",
+        "XDG_CURRENT_DESKTOP",
+        "XDG_DATA_HOME",
+        "XDG_RUNTIME_DIR",
+    }
+)
+"""What keyrings and certificates need of the environment."""
+
+PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
+
+    `first` is for models that think little; one that is told to think, or that runs on somebody's
+    own machine and may first have to be loaded and read a long prompt, gets `first_of_slow`.
+    """
+
+    connect: float = 10.0
+    first: float = 120.0
+    first_of_slow: float = 600.0
+    stall: float = 60.0
+    total: float = 7200.0
+
+
+class Gateway(Supervisor):
+    """The gateway's child process.
+
+    `record` writes the egress log. Setting `offline` ends the child at once; while it is set, the
+    child is started only for workers on this machine, and refuses every other address. Variables
+    with keys that no worker named are not passed on to it.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        *,
+        keys_file: Path,
+        proxy: str = "",
+        effort: str = "low",
+        offline: bool = False,
+        patience: Patience = Patience(),
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        super().__init__()
+        self.record = record
+        self.effort = effort
+        self.patience = patience
+        self._keys_file = keys_file.absolute()
+        self._proxy = proxy
+        self._offline = offline
+        self._environ = environ
+        self._variables: set[str] = set()
+
+    @property
+    def offline(self) -> bool:
+        """Whether nothing but this machine may be connected to."""
+        return self._offline
+
+    @offline.setter
+    def offline(self, value: bool) -> None:
+        if value != self._offline:
+            self._offline = value
+            if self._child is not None:
+                self._child.kill()
+
+    def way(self, url: str, privacy: Label) -> str:
+        """Return where requests to an address go, and through which proxy; "" if nowhere."""
+        if not proxies.is_usable(url):
+            return ""
+        return proxies.way(url, proxies.proxy_for(url, self._proxy, self._environ, privacy))
+
+    def may_read(self, *variables: str) -> None:
+        """Let the child know these variables of the environment: a worker's key is in one.
+
+        One that runs already, and isn't at work, is started anew for it.
+        """
+        new = {name for name in variables if name in self._environ} - self._variables
+        self._variables |= new
+        if new and self._child is not None and not self._child.calls:
+            self._child.kill()
+
+    def warm(self, card: Card | None = None) -> None:
+        """Start the child, and all that a cloud worker needs in it. Returns at once."""
+        if self._offline and (card is None or card.remote):
+            return
+        with suppress(BatonError):  # the first call meets it again, and tells
+            child = self.running()
+            if card is None or card.kind == "cloud":
+                child.send("warm")
+
+    def call(self, card: Card, **asked: object) -> Call:
+        """Begin a call. Raises WorkerError, and FrameError if it is too large."""
+        if self._offline and card.remote:
+            raise WorkerError(
+                f"Baton is offline, and {card.id} is not on this machine.",
+                "Choose a local worker, or leave offline.",
+            )
+        return self.running().call("call", **asked)
+
+    def _start(self) -> Child:
+        known = environment(self._environ, NEEDED | self._variables)
+        child = start("gateway", known, "The gateway")
+        names = [*PROXIES, *map(str.lower, PROXIES)]
+        child.send(
+            "setup",
+            keys_file=str(self._keys_file),
+            proxy=self._proxy,
+            proxies={name: self._environ[name] for name in names if name in self._environ},
+            offline=self._offline,
+            connect=self.patience.connect,
+            stall=self.patience.stall,
+            total=self.patience.total,
+            effort=self.effort,
+        )
+        return child

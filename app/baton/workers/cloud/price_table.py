@@ -1,0 +1,213 @@
+"""What a cloud worker's tokens cost: from the configuration, else from a snapshot in this package.
+
+`prices.json` is made by scripts/prices. Whatever in it is outside of sane bounds counts as unknown,
+and what is unknown is never taken for zero: such a worker isn't called until somebody types a
+price.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from baton.core.errors import ConfigError
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates, Tier
+
+FILE = Path(__file__).with_name("prices.json")
+
+CONFIGURED = "config.toml"
+"""The source of a price that the person typed."""
+
+_THINKING = {"none": 1024, "low": 2048, "medium": 8192, "high": 24_576}
+"""Tokens that Google allows its models to think at each effort ("low": twice that, since OpenAI and
+xAI name no limit); some models can't be kept from thinking."""
+
+_PLAIN = re.compile(r"[0-9]{1,5}(\.[0-9]{1,9})?")
+_LEAST = NANO // 1000
+"""A tenth of a cent per million tokens: below it, somebody typed the price of one token."""
+
+_MOST_INPUT = 1_000 * NANO
+_MOST_OUTPUT = 10_000 * NANO
+_MOST_TOKENS = 100_000_000
+
+
+class Typed(Protocol):
+    """A price as it stands in the configuration: dollars per million tokens, "" the input's."""
+
+    @property
+    def input(self) -> str: ...
+    @property
+    def output(self) -> str: ...
+    @property
+    def cache_read(self) -> str: ...
+    @property
+    def cache_write(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a model can do; 0 tokens is unknown.
+
+    `responses`: it speaks OpenAI's Responses only. `until`: the day of its end, if that is known.
+    """
+
+    context: int
+    max_output: int
+    reasoning: bool = False
+    responses: bool = False
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The prices that ship with Baton: of which day, from where, as they stand in the file."""
+
+    date: str
+    source: str
+    models: dict[str, Any]
+
+
+def price_of(model: str, override: Typed | None = None) -> Price | None:
+    """Return a model's price ("openai/gpt-5-mini"), or None if it isn't known.
+
+    One that the person typed wins, and may be 0. Raises ConfigError if that one makes no sense.
+    """
+    if override is not None:
+        return _typed(override)
+    entry = _entry(model)
+    return None if entry is None else parsed(entry, f"Baton's list of {snapshot().date}")
+
+
+def facts(model: str) -> Facts | None:
+    """Return what is known of a model besides its price, or None."""
+    if (entry := _entry(model)) is None:
+        return None
+    return Facts(
+        _tokens(entry.get("max_input")),
+        _tokens(entry.get("max_output")),
+        entry.get("reasoning") is True,
+        entry.get("responses") is True,
+        str(entry.get("until", "")),
+    )
+
+
+def thinking(model: str, effort: str) -> int:
+    """Return how many tokens a model may think at an effort; one that isn't known may think."""
+    known = facts(model)
+    return _THINKING[effort] if known is None or known.reasoning else 0
+
+
+def cheapest(provider: str, today: str) -> str:
+    """Return the provider's model that costs least and isn't at its end on that day, or ""."""
+    costs = {}
+    for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):
+        price, known = price_of(model), facts(model)
+        if price is not None and known is not None and not "" < known.until <= today:
+            costs[model] = price.most(1000, 100)
+    return min(costs, key=lambda model: costs[model], default="")
+
+
+@cache
+def snapshot() -> Snapshot:
+    """Read the prices that ship with Baton; a broken file is an empty one."""
+    try:
+        raw = msgspec.json.decode(FILE.read_bytes())
+        return Snapshot(str(raw["snapshot"]), str(raw["source"]), dict(raw["models"]))
+    except (OSError, LookupError, RecursionError, TypeError, ValueError):  # DecodeError is one
+        return Snapshot("an unknown day", "", {})
+
+
+def _entry(model: str) -> dict[str, Any] | None:
+    entry = snapshot().models.get(model)
+    return entry if isinstance(entry, dict) else None
+
+
+def _tokens(value: object) -> int:
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS
+    return value if good and isinstance(value, int) else 0
+
+
+# The snapshot's
+
+
+def parsed(entry: dict[str, Any], source: str = "") -> Price | None:
+    """Return the price in an entry, or None if anything about it isn't plausible."""
+    base = _rates(entry)
+    tiers = entry.get("tiers", [])
+    if base is None or not isinstance(tiers, list):
+        return None
+    found: list[Tier] = []
+    for tier in tiers:
+        rates = _rates(tier) if isinstance(tier, dict) else None
+        above = _tokens(tier.get("above")) if isinstance(tier, dict) else 0
+        if rates is None or above <= (found[-1].above if found else 0):
+            return None
+        if rates.input < base.input or rates.output < base.output:
+            return None
+        found.append(Tier(above, rates))
+    return Price(base, tuple(found), source)
+
+
+def _rates(entry: dict[str, Any]) -> Rates | None:
+    """Return an entry's four rates, or None.
+
+    A cache is read for no more than the input costs, and written for no less.
+    """
+    amounts = [
+        _amount(entry.get(name)) for name in ("input", "output", "cache_read", "cache_write")
+    ]
+    if None in amounts:
+        return None
+    rates = Rates(*(amount or 0 for amount in amounts))
+    plausible = (
+        _LEAST <= rates.input <= _MOST_INPUT,
+        rates.input <= rates.output <= _MOST_OUTPUT,
+        rates.input <= 200 * rates.cache_read <= 200 * rates.input,
+        rates.input <= rates.cache_write <= 4 * rates.input,
+    )
+    return rates if all(plausible) else None
+
+
+def _amount(text: object) -> int | None:
+    """Read dollars per million tokens as nano-dollars, or return None."""
+    if not isinstance(text, str) or not _PLAIN.fullmatch(text):
+        return None
+    return int(Decimal(text) * NANO)
+
+
+# The person's own
+
+
+def _typed(price: Typed) -> Price:
+    plain = _own(price.input, "input", _MOST_INPUT)
+    return Price(
+        Rates(
+            plain,
+            _own(price.output, "output", _MOST_OUTPUT),
+            _own(price.cache_read, "cache_read", _MOST_INPUT) if price.cache_read else plain,
+            _own(price.cache_write, "cache_write", _MOST_INPUT) if price.cache_write else plain,
+        ),
+        source=CONFIGURED,
+    )
+
+
+def _own(text: str, name: str, most: int) -> int:
+    amount = _amount(text.strip().removeprefix("$"))
+    if amount is None or amount > most:
+        raise ConfigError(
+            f"The price {name} = {text!r} is not an amount of US dollars per million tokens.",
+            f'Write it like {name} = "0.25", from 0 to {most // NANO}.',
+        )
+    if 0 < amount < _LEAST:
+        raise ConfigError(
+            f"The price {name} = {text!r} is too low for a million tokens.",
+            "It looks like the price of one token: multiply it by 1,000,000.",
+        )
+    return amount

@@ -1,0 +1,224 @@
+"""A worker elsewhere: a provider's model, or one behind somebody's OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from baton.core.errors import (
+    BatonError,
+    ConfigError,
+    ContextTooLong,
+    SecretMissing,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.core.messages import (
+    Card,
+    Chunk,
+    Declined,
+    Finish,
+    Request,
+    Sent,
+    Text,
+    Usage,
+    about_tokens,
+    input_bound,
+)
+from baton.core.money import NANO
+from baton.core.prices import FREE
+from baton.core.sanitiser import one_line
+from baton.ipc import frames
+from baton.ipc.process import Died
+from baton.platform.secrets import PROVIDERS
+
+if TYPE_CHECKING:
+    from baton.workers.cloud.gateway import Gateway
+
+NAMES = {
+    "anthropic": "Anthropic",
+    "deepseek": "DeepSeek",
+    "gemini": "Gemini",
+    "groq": "Groq",
+    "mistral": "Mistral",
+    "openai": "OpenAI",
+    "openrouter": "OpenRouter",
+    "xai": "xAI",
+}
+
+GRACE_SECONDS = 1.5
+"""How long the child may take to stop a call before it is killed."""
+
+SLOW_EFFORTS = ("medium", "high")
+
+
+class CloudWorker:
+    """Answers through the gateway: a card of kind "cloud" or "server".
+
+    `card.model` is litellm's name for a cloud model and the server's own for another. A cloud
+    worker with a `base_url` is asked there, in its provider's dialect. `api_key_env` names the
+    variable (or the keyring's entry) with its key; without it a cloud worker has its provider's,
+    and one with a `base_url` none.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        gateway: Gateway,
+        *,
+        base_url: str = "",
+        api_key_env: str = "",
+        temperature: float | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._base_url = base_url
+        self._temperature = temperature
+        provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
+        there = base_url or (provider.base_url if provider is not None else "")
+        self.card = replace(card, address=gateway.way(there, card.privacy))
+        # A provider's key goes to its own address, or where the person named its variable.
+        own = provider is not None and api_key_env in provider.variables
+        self._variable = "" if own else api_key_env
+        self._needs_key = bool(api_key_env) or (card.kind == "cloud" and not base_url)
+        if self._variable:
+            gateway.may_read(self._variable)
+        elif provider is not None and self._needs_key:
+            gateway.may_read(*provider.variables)
+
+    def warm(self) -> None:
+        """Begin to start the gateway."""
+        self._gateway.warm(self.card)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Answer the request; see core.ports.Worker."""
+        from baton.core.run.metered_worker import uninterrupted
+
+        asked = self._asked(request)
+        try:
+            call = self._gateway.call(self.card, **asked)
+        except frames.FrameError as error:
+            texts = [*(message.text for message in request.messages), asked["schema"]]
+            needed = sum(map(about_tokens, texts))
+            raise ContextTooLong(needed, self.card.context) from error
+        said, sent = "", False
+        try:
+            while True:
+                frame = await call.receive()
+                match frame:
+                    case {"type": "request", "host": str(host), "body": str(encoded)}:
+                        body = base64.b64decode(encoded)
+                        await self._gateway.record(request.call, host, body)
+                        sent = True
+                        yield Sent(host, len(body))
+                        call.send("go")
+                    case {"type": "text", "text": str(text), "tokens": int(tokens)}:
+                        said += text
+                        yield Text(text, tokens)
+                    case {"type": "done"}:
+                        yield self._usage(frame, request, said)
+                        return
+                    case {"type": "failed"}:
+                        if frame.get("declined") is True:
+                            yield Declined()
+                        raise _error(frame)
+                    case _:
+                        raise Died("It sent an invalid reply.")
+        except Died as death:
+            kept = " What was written is kept." if said else ""
+            message = f"The gateway process failed while it called {self.card.name}. {death}{kept}"
+            raise WorkerUnavailable(message, f"Try again.{self._charged(sent)}") from death
+        finally:
+            await uninterrupted(call.close(GRACE_SECONDS))
+
+    async def aclose(self) -> None:
+        """Nothing to let go of: the gateway is everybody's."""
+
+    def _charged(self, sent: bool) -> str:
+        """Say what a call that broke off is charged, in a sentence after others, or return ""."""
+        if not sent or (self.card.price or FREE).is_free:
+            return ""
+        return " All that was held stays charged; `baton budget release` lists it."
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        """Return what the gateway must know. Raises ConfigError."""
+        card, patience = self.card, self._gateway.patience
+        cloud = card.kind == "cloud"
+        if cloud and card.provider not in PROVIDERS:
+            raise ConfigError(
+                f"There is no provider {card.provider!r}.", f"Known: {', '.join(PROVIDERS)}."
+            )
+        slow = not cloud or self._gateway.effort in SLOW_EFFORTS
+        temperature = request.temperature
+        return {
+            "who": NAMES[card.provider] if cloud and not self._base_url else card.name,
+            "provider": card.provider,
+            "model": card.model.removeprefix(f"{card.provider}/") if cloud else card.model,
+            "base_url": self._base_url or PROVIDERS[card.provider].base_url,
+            "variable": self._variable,
+            "needs_key": self._needs_key,
+            "through_library": cloud,
+            "messages": [
+                {"role": m.role.value, "content": _clean(m.text)} for m in request.messages
+            ],
+            "cap": request.max_tokens or card.max_output,
+            "bound": input_bound(request.messages, request.shape),
+            "context": card.context,
+            "first": patience.first_of_slow if slow else patience.first,
+            "temperature": self._temperature if temperature is None else temperature,
+            "seed": request.seed,
+            "schema": _clean(request.shape.schema) if request.shape else "",
+            "most": _most(card),
+            "privacy": card.privacy.value,
+        }
+
+    def _usage(self, frame: frames.Frame, request: Request, said: str) -> Usage:
+        """Return what was counted; without a plausible count, the most it can be."""
+        named = str(frame.get("finish"))
+        finish = Finish(named) if named in set(Finish) else Finish.STOP
+        match frame.get("usage"):
+            case {
+                "tokens_in": int(tokens_in),
+                "tokens_out": int(tokens_out),
+                "cached": int(cached),
+                "cache_written": int(written),
+                "reported": int() | None as reported,
+            }:
+                context = self.card.context
+                return Usage(tokens_in, tokens_out, finish, cached, context, written, reported)
+        read = sum(about_tokens(message.text) for message in request.messages)
+        if self.card.price is not None and self.card.price.is_free:
+            return Usage(read, about_tokens(said), finish, context=self.card.context)
+        most = input_bound(request.messages, request.shape)
+        bound = frame.get("bound")
+        written = bound if isinstance(bound, int) else request.max_tokens or self.card.max_output
+        return Usage(most, written, finish, context=self.card.context, is_confirmed=False)
+
+
+def _clean(text: str) -> str:
+    """Return the text without what can't be sent: halves of characters."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _most(card: Card) -> dict[str, float] | None:
+    """Return the highest prices that money was held for, where somebody else may answer."""
+    if card.provider != "openrouter" or card.price is None:
+        return None
+    price = card.price
+    return {"prompt": price.dearest_input / NANO, "completion": price.dearest_output / NANO}
+
+
+def _error(frame: frames.Frame) -> BatonError:
+    """Turn a failure of the gateway's into the error it stands for."""
+    match frame:
+        case {"error": "ContextTooLong", "needed": int(needed), "limit": int(limit)}:
+            return ContextTooLong(needed, limit)
+        case {"error": str(name), "message": str(message), "hint": str(hint)}:
+            kinds = {
+                "ConfigError": ConfigError,
+                "SecretMissing": SecretMissing,
+                "WorkerUnavailable": WorkerUnavailable,
+            }
+            return kinds.get(name, WorkerError)(one_line(message, 500), one_line(hint, 500))
+    return WorkerError("The gateway failed without saying why.", "Try again.")

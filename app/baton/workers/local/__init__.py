@@ -1,0 +1,41 @@
+"""Workers on this machine: a child process per loaded model, and what keeps watch over them."""
+
+from typing import TYPE_CHECKING
+
+from baton.core.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from baton.workers.local.model_file import (
+        STARTER,
+        ModelFile,
+        check_gguf,
+        conductor_adapter,
+        find_model,
+        starter,
+    )
+    from baton.workers.local.model_memory import Memory
+    from baton.workers.local.native_probe import check_model, gpus, probe
+    from baton.workers.local.worker import LocalWorker, Manner
+else:
+    __getattr__ = lazy_exports(
+        __name__,
+        model_file="STARTER ModelFile check_gguf conductor_adapter find_model starter",
+        model_memory="Memory",
+        native_probe="check_model gpus probe",
+        worker="LocalWorker Manner",
+    )
+
+__all__ = [
+    "STARTER",
+    "LocalWorker",
+    "Manner",
+    "Memory",
+    "ModelFile",
+    "check_gguf",
+    "check_model",
+    "conductor_adapter",
+    "find_model",
+    "gpus",
+    "probe",
+    "starter",
+]

@@ -1,0 +1,1 @@
+"""The runner: the process that holds one model."""

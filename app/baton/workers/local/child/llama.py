@@ -1,0 +1,414 @@
+"""llama.cpp through its C interface: a model, its context, and sampling.
+
+The package's own `Llama` class is left aside: the C interface gives cancellation at any moment,
+progress, reuse of what was read before, and a start that is 0.2 s quicker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+from baton.core.sampling_settings import Sampling
+from baton.gguf.memory_fit import BATCH, GPU_BATCH, GPU_RESERVE, Load, layers_on_gpu
+from baton.workers.local.child.llama_loader import LlamaError, c, gpu_kinds, load_backends
+from baton.workers.local.child.sampler import FIRST, Constrained, Sampler
+
+SMALLEST_CONTEXT = 2048
+"""Tokens a context begins with: zeroing the memory of a large one would delay the first word."""
+
+SLOW_TOKEN = 0.1
+"""Seconds per token from which on cancelling mustn't wait for the token's end."""
+
+
+class Device(NamedTuple):
+    """A GPU as llama.cpp sees it; memory in bytes. `shared` is one that uses the machine's own."""
+
+    name: str
+    description: str
+    free: int
+    total: int
+    shared: bool = False
+
+
+_log: Any = None
+
+
+def start(log: Callable[[str], None]) -> None:
+    """Begin to use llama.cpp; its warnings and errors go to `log`, the rest nowhere.
+
+    Raises LlamaError.
+    """
+
+    def receive(level: int, text: bytes, _: object) -> None:
+        if level in _LOUD:
+            log(text.decode("utf-8", "replace"))
+
+    global _log
+    _log = c.llama_log_callback(receive)  # must outlive every call
+    c.llama_log_set(_log, ctypes.c_void_p())
+    load_backends()  # else it searches for them where it shouldn't
+    c.llama_backend_init()
+
+
+def build() -> dict[str, Any]:
+    """Tell which llama.cpp this is, what it was built for, and the GPUs it can use."""
+    return {
+        "version": c.llama_version().decode(),
+        "processor": load_backends(),
+        "system": c.llama_print_system_info().decode().strip(),
+        "gpu": bool(c.llama_supports_gpu_offload()),
+        "gpu_kinds": gpu_kinds(),
+        "devices": [device._asdict() for device in devices()],
+    }
+
+
+def devices() -> list[Device]:
+    """Return the GPUs this build can use: those in the processor only where there are no others."""
+    if not c.llama_supports_gpu_offload():
+        return []
+    from llama_cpp._ggml import libggml as lib
+
+    lib.ggml_backend_dev_get.restype = ctypes.c_void_p
+    lib.ggml_backend_dev_name.restype = ctypes.c_char_p
+    lib.ggml_backend_dev_description.restype = ctypes.c_char_p
+    lib.ggml_backend_dev_count.restype = ctypes.c_size_t
+    found = []
+    for index in range(lib.ggml_backend_dev_count()):
+        device = ctypes.c_void_p(lib.ggml_backend_dev_get(ctypes.c_size_t(index)))
+        if (kind := lib.ggml_backend_dev_type(device)) in (_GPU, _SHARED_GPU):
+            free, total = ctypes.c_size_t(), ctypes.c_size_t()
+            lib.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+            name = lib.ggml_backend_dev_name(device).decode("utf-8", "replace")
+            description = lib.ggml_backend_dev_description(device).decode("utf-8", "replace")
+            shared = kind == _SHARED_GPU
+            found.append(Device(name, description, free.value, total.value, shared))
+    return [device for device in found if not device.shared] or found
+
+
+_GPU, _SHARED_GPU = 1, 2  # GGML_BACKEND_DEVICE_TYPE_GPU and _IGPU
+_LOUD = (3, 4)  # GGML_LOG_LEVEL_WARN, GGML_LOG_LEVEL_ERROR
+_ABORTED = 2  # what llama_decode returns then
+
+
+def layers_that_fit(load: Load) -> int:
+    """Guess how many of a model's layers the GPUs have room for; one more than it has means all."""
+    free = sum(max(device.free - GPU_RESERVE, 0) for device in devices())
+    return layers_on_gpu(load, free) if free else 0
+
+
+def check_file(path: str) -> None:
+    """Raise LlamaError unless llama.cpp would load this file: its kind, its words, all tensors.
+
+    No weights are read, so that it takes milliseconds whatever the size.
+    """
+    Model(path, weights=False).free()
+
+
+class Model:
+    """A loaded model file. Raises LlamaError when llama.cpp won't load it.
+
+    Without its `weights` it can only be looked at.
+
+    `batch` is how many tokens it reads at once: on a processor few, which is no slower than more,
+    and progress is seen to move. It is always the same on one machine, so that an answer doesn't
+    depend on its pace.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        gpu_layers: int = 0,
+        progress: Callable[[float], None] = lambda _: None,
+        *,
+        weights: bool = True,
+    ) -> None:
+        def report(fraction: float, _: object) -> bool:
+            progress(fraction)
+            return True
+
+        parameters = c.llama_model_default_params()
+        parameters.n_gpu_layers = gpu_layers
+        if not weights:
+            parameters.no_alloc, parameters.load_mode = True, c.LLAMA_LOAD_MODE_NONE
+        parameters.progress_callback = c.llama_progress_callback(report)
+        self._model = c.llama_model_load_from_file(os.fsencode(path), parameters)
+        if not self._model:
+            raise LlamaError("llama.cpp can't load it")
+        self.path = path
+        self._vocab = c.llama_model_get_vocab(self._model)
+        self.vocabulary = c.llama_vocab_n_tokens(self._vocab)
+        if not self.vocabulary or not c.llama_model_has_decoder(self._model):
+            raise LlamaError("it isn't a language model")
+        if c.llama_model_has_encoder(self._model) or c.llama_model_is_diffusion(self._model):
+            raise LlamaError("it isn't a chat model")
+        self.trained_context = c.llama_model_n_ctx_train(self._model)
+        self.layers = c.llama_model_n_layer(self._model)
+        self.gpu_layers = min(gpu_layers, self.layers) if c.llama_supports_gpu_offload() else 0
+        self.batch = GPU_BATCH if self.gpu_layers else BATCH
+        self.parameters = c.llama_model_n_params(self._model)
+        self.window = c.llama_model_n_swa(self._model)
+
+    def free(self) -> None:
+        """Let the memory go; the model can't be used after it."""
+        c.llama_model_free(self._model)
+
+    def metadata(self, key: str) -> str | None:
+        """Return a value of the file's header as text, None if it isn't there."""
+        size = c.llama_model_meta_val_str(self._model, key.encode(), None, 0)
+        if size < 0:
+            return None
+        buffer = ctypes.create_string_buffer(size + 1)
+        c.llama_model_meta_val_str(self._model, key.encode(), buffer, size + 1)
+        return buffer.value.decode("utf-8", "replace")
+
+    @property
+    def template(self) -> str | None:
+        """The chat template's source."""
+        source = c.llama_model_chat_template(self._model, None)
+        return source.decode("utf-8", "replace") if source else None
+
+    def special(self, name: str) -> str:
+        """Return the text of the `bos` or `eos` token, "" if there is none."""
+        token = {"bos": c.llama_vocab_bos, "eos": c.llama_vocab_eos}[name](self._vocab)
+        return self.piece(token, special=True).decode("utf-8", "replace") if token >= 0 else ""
+
+    def begin(self, tokens: list[int]) -> list[int]:
+        """Return a prompt's tokens with the BOS that the model wants and the template forgot."""
+        bos = c.llama_vocab_bos(self._vocab)
+        if not c.llama_vocab_get_add_bos(self._vocab) or tokens[:1] == [bos]:
+            return tokens
+        return [bos, *tokens]
+
+    def tokenise(self, text: str, special: bool) -> list[int]:
+        """Return the text's tokens; `special` lets it name control tokens."""
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 2
+        while True:
+            buffer = (c.llama_token * room)()
+            count = c.llama_tokenize(self._vocab, data, len(data), buffer, room, False, special)
+            if count >= 0:
+                return buffer[:count]
+            if -count <= room:
+                raise LlamaError("llama.cpp can't read the prompt")
+            room = -count  # what it puts before the text may be words that it has to spell
+
+    def piece(self, token: int, special: bool = False) -> bytes:
+        """Return a token's bytes; not always whole characters."""
+        buffer = ctypes.create_string_buffer(64)
+        size = c.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
+        if size < 0:
+            buffer = ctypes.create_string_buffer(-size)
+            size = c.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, special)
+        return buffer.raw[: max(size, 0)]
+
+    def adapter(self, path: str) -> Any:
+        """Load a LoRA adapter, which stays as long as the model; None if it isn't one for this."""
+        return c.llama_adapter_lora_init(self._model, os.fsencode(path))
+
+    def adapter_metadata(self, adapter: Any, key: str) -> str:
+        """Return a value of an adapter's header as text, "" if it isn't there."""
+        size = c.llama_adapter_meta_val_str(adapter, key.encode(), None, 0)
+        if size < 0:
+            return ""
+        buffer = ctypes.create_string_buffer(size + 1)
+        c.llama_adapter_meta_val_str(adapter, key.encode(), buffer, size + 1)
+        return buffer.value.decode("utf-8", "replace")
+
+    def is_end(self, token: int) -> bool:
+        """Tell whether a token ends an answer."""
+        return bool(c.llama_vocab_is_eog(self._vocab, token))
+
+    def context(self, tokens: int, threads: int, quantised: bool = False) -> Any:
+        """Return a new llama.cpp context of that size, None if there is no memory for it.
+
+        One that is quantised keeps its keys and values in numbers of 8 bits instead of 16.
+        """
+        parameters = c.llama_context_default_params()
+        parameters.n_ctx = tokens
+        parameters.n_batch = self.batch
+        parameters.swa_full = False  # layers with a window keep no more than they look at
+        parameters.n_threads = parameters.n_threads_batch = threads
+        if quantised:
+            parameters.type_k = parameters.type_v = c.GGML_TYPE_Q8_0
+            parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_ENABLED  # nothing else reads that
+        elif not self.gpu_layers:
+            # On a processor it halves the speed of long conversations.
+            parameters.flash_attn_type = c.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        return c.llama_init_from_model(self._model, parameters)
+
+    def sampler(self, how: Sampling, grammar: str | None = None, first: int = FIRST) -> Sampler:
+        """Return what chooses the tokens of one answer, within a grammar if there is one.
+
+        How sure the model is counts for all of the `first` tokens, and for some of the others.
+        """
+        if grammar is None:
+            return Sampler(self.vocabulary, how, first)
+        return Constrained(self._vocab, self.vocabulary, how, grammar, first)
+
+
+class Context:
+    """What the model has read. It grows up to `limit` tokens, and keeps what prompts share.
+
+    `cancelled` is asked at every moment where work can stop; then whatever runs returns early, and
+    the context stays usable. Raises LlamaError.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        limit: int,
+        threads: int,
+        cancelled: Callable[[], bool],
+        quantised: bool = False,
+    ) -> None:
+        self._model = model
+        self._quantised = quantised
+        self._limit = limit
+        self._threads = threads
+        self._cancelled = cancelled
+        self._abort = c.ggml_abort_callback(lambda _: cancelled())
+        self._one = (c.llama_token * 1)()
+        self._tokens: list[int] = []
+        self._ctx: Any = None
+        self._size = 0
+        self._watching = False
+        self._adapter: Any = None
+        self._scale = 0.0
+        self._fit(1)
+
+    def adapt(self, adapter: Any, scale: float) -> None:
+        """Compute with an adapter from now on, None: with none. What was read before is forgotten.
+
+        Taking the one that is on already changes nothing.
+        """
+        scale = scale if adapter else 0.0
+        if (adapter, scale) == (self._adapter, self._scale):
+            return
+        self._adapter, self._scale = adapter, scale
+        self._keep(0)
+        self._put_on()
+
+    def _put_on(self) -> None:
+        """Have the llama.cpp context compute with the adapter."""
+        adapters = scales = None
+        if self._adapter:
+            adapters = (c.llama_adapter_lora_p_ctypes * 1)(self._adapter)
+            scales = (ctypes.c_float * 1)(self._scale)
+        if c.llama_set_adapters_lora(self._ctx, adapters, 1 if adapters else 0, scales):
+            raise LlamaError("llama.cpp can't put the adapter on")
+
+    def read(self, prompt: Sequence[int], progress: Callable[[int, int], None]) -> int:
+        """Read a prompt; return how many of its tokens were known from before.
+
+        `progress` gets how many tokens have been read, of how many that have to be.
+        """
+        self._fit(len(prompt))
+        known = self._keep(_common(self._tokens, prompt[:-1]))
+        total = len(prompt) - known
+        self._watch(True)
+        step = self._model.batch
+        for at in range(known, len(prompt), step):
+            progress(at - known, total)
+            batch = prompt[at : at + step]
+            if not self._decode((c.llama_token * len(batch))(*batch), len(batch)):
+                return known
+            self._tokens += batch
+        progress(total, total)
+        return known
+
+    def write(self, sampler: Sampler) -> Generator[int]:
+        """Yield the tokens that follow what was read, until the model ends or it is cancelled."""
+        while not self._cancelled():
+            token = sampler.next(self._ctx)
+            if self._model.is_end(token):
+                return
+            yield token
+            began = time.monotonic()
+            self._fit(len(self._tokens) + 1)
+            self._one[0] = token
+            if not self._decode(self._one, 1):
+                return
+            self._tokens.append(token)
+            slow = time.monotonic() - began > SLOW_TOKEN
+            if self._watching != slow:
+                self._watch(slow)
+
+    def _watch(self, on: bool) -> None:
+        """Ask `cancelled` within decoding too: worth its price only where that takes long."""
+        self._watching = on
+        callback = self._abort if on else c.ggml_abort_callback()
+        c.llama_set_abort_callback(self._ctx, callback, None)
+
+    def _decode(self, tokens: Any, count: int) -> bool:
+        """Read tokens; False when cancelled meanwhile."""
+        if self._cancelled():
+            return False
+        status = c.llama_decode(self._ctx, c.llama_batch_get_one(tokens, count))
+        if status == 0:
+            return True
+        self._keep(len(self._tokens))
+        if status == _ABORTED:
+            return False
+        raise LlamaError(f"llama.cpp failed to compute (status {status})")
+
+    def _keep(self, count: int) -> int:
+        """Forget everything after the first `count` tokens; return how many could be kept."""
+        memory = c.llama_get_memory(self._ctx)
+        # What a layer with a window looks back at from there on may have been let go.
+        first = c.llama_memory_seq_pos_min(memory, 0) if self._model.window else 0
+        kept = 0 <= first <= max(count - self._model.window, 0)
+        if not kept or not c.llama_memory_seq_rm(memory, 0, count, -1):
+            c.llama_memory_clear(memory, True)  # recurrent models can't forget a part
+            count = 0
+        del self._tokens[count:]
+        return count
+
+    def _fit(self, tokens: int) -> None:
+        """Make the context large enough for that many tokens, keeping what it knows."""
+        if tokens <= self._size:
+            return
+        size = SMALLEST_CONTEXT
+        while size < tokens:
+            size *= 2
+        size = min(size, self._limit)
+        ctx = self._model.context(size, self._threads, self._quantised)
+        if not ctx:
+            raise LlamaError(f"there isn't enough memory for a context of {size:,} tokens")
+        if self._ctx:
+            if not _carry_over(self._ctx, ctx):
+                self._tokens.clear()
+            c.llama_free(self._ctx)
+            _give_back()
+        self._ctx, self._size = ctx, size
+        self._watch(self._watching)
+        if self._adapter:
+            self._put_on()
+
+
+def _give_back() -> None:
+    """Return to the system what was freed, where the C library would keep it for later."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+        if trim is not None:
+            trim(0)
+
+
+def _carry_over(old: Any, new: Any) -> bool:
+    """Copy what one context knows into a larger one."""
+    size = c.llama_state_seq_get_size(old, 0)
+    state = (ctypes.c_uint8 * size)()
+    taken = c.llama_state_seq_get_data(old, state, size, 0)
+    return bool(taken and c.llama_state_seq_set_data(new, state, taken, 0))
+
+
+def _common(known: Sequence[int], prompt: Sequence[int]) -> int:
+    """Return how many tokens two sequences share at their beginning."""
+    for index, (one, other) in enumerate(zip(known, prompt, strict=False)):
+        if one != other:
+            return index
+    return min(len(known), len(prompt))

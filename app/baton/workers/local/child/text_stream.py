@@ -1,0 +1,84 @@
+"""An answer on its way out: bytes become text, thoughts stay out of it, both go in frames."""
+
+from __future__ import annotations
+
+import codecs
+import time
+
+from baton.ipc.parent_channel import Front
+from baton.workers.local.child.reasoning_filter import Thoughts
+
+TEXT_SECONDS = 0.03
+"""Text goes out at once at first, then this often: a frame per token would cost speed."""
+
+SPEED_SECONDS = 0.5
+
+
+class Text:
+    """Gathers an answer's bytes into whole characters, and characters into frames.
+
+    `written` counts its tokens, `thought` those of them that are no part of the answer.
+    """
+
+    def __init__(self, front: Front, thoughts: Thoughts) -> None:
+        self.written = 0
+        self.thought = 0
+        self._front = front
+        self._thoughts = thoughts
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending = ""
+        self._tokens = 0
+        self._thinking = 0
+        self._sent = 0.0
+        self._began = self._told = time.monotonic()
+        self._mused = 0.0
+
+    def add(self, piece: bytes) -> None:
+        """Take one token's bytes."""
+        text = self._decoder.decode(piece)
+        before = self._thoughts.thinking
+        self._pending += self._thoughts.feed(text)
+        self.written += 1
+        now = time.monotonic()
+        if before or self._thoughts.thinking:
+            self._think(now)
+            return
+        self._tokens += 1
+        if now - self._sent >= TEXT_SECONDS and self._pending:
+            self._send(now)
+        if now - self._told >= SPEED_SECONDS:
+            self._told = now
+            self._front.send("speed", tokens_per_second=self._speed(now))
+
+    def finish(self) -> None:
+        """Send what is left."""
+        self._pending += self._thoughts.feed(self._decoder.decode(b"", final=True))
+        self._pending += self._thoughts.rest()
+        now = time.monotonic()
+        self._tell_thinking(now)
+        if self._tokens or self._pending:
+            self._send(now)
+
+    def _think(self, now: float) -> None:
+        """Count a token of thoughts. What came before it was the beginning of their mark."""
+        self.thought += 1
+        self._thinking += 1 + self._tokens
+        self._tokens = 0
+        over = not self._thoughts.thinking
+        if over or now - self._mused >= SPEED_SECONDS:
+            self._tell_thinking(now)
+        if self._pending:
+            self._send(now)
+
+    def _tell_thinking(self, now: float) -> None:
+        if self._thinking:
+            speed = self._speed(now)
+            self._front.send("thinking", tokens=self._thinking, tokens_per_second=speed)
+            self._thinking, self._mused = 0, now
+
+    def _speed(self, now: float) -> float:
+        return self.written / max(now - self._began, 1e-6)
+
+    def _send(self, now: float) -> None:
+        self._front.send("text", text=self._pending, tokens=self._tokens)
+        self._pending, self._tokens, self._sent = "", 0, now

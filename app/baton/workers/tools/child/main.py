@@ -1,0 +1,148 @@
+"""The tools: a child process that computes, and runs code that nobody trusts in a jail.
+
+`python -m baton.ipc.child_entry tools` speaks frames on stdin and stdout. Frames to it:
+
+    call    id, tool (calculator, units, clock or python), text, seconds; also `mark` and `check`,
+            which read a request for the conductor: text is the request, or JSON of it and its parts
+    cancel  id
+    info    id
+
+Frames from it: beat each second; done with an id and a text (for info, which sandbox is in force),
+or failed with an id and the name of the error that the front shall raise. It holds no secret,
+connects nowhere, and ends at once when its front does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+import warnings
+from contextlib import suppress
+
+from baton.ipc import frames
+from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
+from baton.workers.tools.child import sandbox_host
+from baton.workers.tools.computation import CannotCompute
+
+
+class Tools:
+    """Answers calls, each in a thread of its own: the front makes a few at a time."""
+
+    def __init__(self, jailer: sandbox_host.Jailer | None) -> None:
+        self._jailer = jailer
+        self._work: queue.SimpleQueue[frames.Frame] = queue.SimpleQueue()
+        self._front = Front(*take_pipes(), self._take)
+
+    def serve(self) -> None:
+        """Work until the front is gone."""
+        while True:
+            threading.Thread(target=self._answer, args=(self._work.get(),), daemon=True).start()
+
+    def _take(self, frame: frames.Frame) -> None:
+        if frame["type"] != "cancel":
+            self._work.put(frame)
+        elif self._jailer is not None:
+            self._jailer.cancel(frame["id"])
+
+    def _answer(self, frame: frames.Frame) -> None:
+        number = frame["id"]
+        if frame["type"] == "info":
+            self._front.send("done", id=number, text=sandbox_host.about(self._jailer))
+            return
+        try:
+            text = self._computed(frame)
+        except Failure as failure:
+            self._front.send("failed", id=number, **failure.fields)
+        else:
+            self._front.send("done", id=number, text=text)
+        if frame["tool"] == "mark":  # the conductor writes now, and its plan will be checked
+            from baton.workers.tools.computation import plan_steps
+
+            plan_steps.prepare()
+
+    def _computed(self, frame: frames.Frame) -> str:
+        try:
+            if frame["tool"] == "python":
+                return self._run(frame)
+            return _exact(frame["tool"], frame["text"])
+        except CannotCompute as error:
+            raise Failure("WorkerError", str(error)) from error
+        except Failure:
+            raise
+        except Exception as error:
+            traceback.print_exc(limit=-3)
+            raise Failure("WorkerError", f"The {frame['tool']} failed on this.") from error
+
+    def _run(self, frame: frames.Frame) -> str:
+        if self._jailer is None:
+            raise Failure("WorkerError", "There is no sandbox here, so no code is executed.")
+        return self._jailer.run(frame["id"], frame["text"], float(frame["seconds"]))
+
+
+def _exact(tool: str, text: str) -> str:
+    """Return what a tool that computes or marks makes of a text. Raises CannotCompute."""
+    from baton.workers.tools.computation import plan_steps
+
+    match tool:
+        case "mark":
+            return json.dumps(plan_steps.mark_request(text))
+        case "check":
+            asked = json.loads(text)
+            return json.dumps(plan_steps.check_parts(asked["request"], asked["parts"]))
+    return compute(tool, text)
+
+
+def compute(tool: str, text: str) -> str:
+    """Return what an expression, a written sum or conversion, or a claim comes to.
+
+    Raises CannotCompute.
+    """
+    from baton.workers.tools.computation import NotAnExpression
+    from baton.workers.tools.computation.claims import judge_claims
+    from baton.workers.tools.computation.plan_steps import compute_step, compute_written
+    from baton.workers.tools.question_text import questions
+
+    try:
+        return compute_step(_EXPRESSIONS[tool], text)
+    except NotAnExpression:
+        reason = CannotCompute(f"There is no expression in this that the {tool} tool can read.")
+    except CannotCompute as error:
+        reason = error
+    candidates = list(questions(text))
+    for candidate in candidates:
+        try:
+            return compute_written(_EXPRESSIONS[tool], candidate, text)
+        except NotAnExpression:
+            continue
+        except CannotCompute as error:
+            reason = error
+    for candidate in candidates if tool == "calculator" else ():
+        with suppress(CannotCompute):
+            return judge_claims(candidate)
+    raise reason
+
+
+_EXPRESSIONS = {"calculator": "calc", "units": "units", "clock": "clock"}
+
+
+def main() -> None:
+    """Run until the front is gone."""
+    keep_quiet_and_private()
+    warnings.simplefilter("ignore")
+    with suppress(OSError):
+        os.chdir("/")
+    try:
+        # The jailer is a fork of this process while it has one thread and knows nothing.
+        Tools(sandbox_host.Jailer.start()).serve()
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,320 @@
+"""Checks that a plan holds the request's numbers, dates, units and names: all of them, no others.
+
+The small conductor copies literals well and sometimes leaves one out or makes one up; such a part
+isn't computed. What it can't find is a wrong operation: the expression is shown beside the answer.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from baton.workers.tools.computation.dates import WEEKDAYS
+from baton.workers.tools.computation.lexicon import Lexicon, alternatives, lexicon
+from baton.workers.tools.computation.marked_text import MarkedText
+from baton.workers.tools.computation.quantities import PINT_NAMES
+
+_HALVES_AND_DOZENS = "1 2 3 4 5 6 7 8 9 10 12 16 24 30 52 60 100 365 1000"
+CONSTANTS = frozenset(_HALVES_AND_DOZENS.split(" "))
+"""Numbers that an expression may hold though the request doesn't: halves, dozens, months..."""
+
+_LITERAL = re.compile(
+    r"(?P<based>0[bxo][\da-f]+)|(?P<date>\d{4}-\d\d-\d\d|\d{4}-\d\d|\d\d-\d\d(?![\d.]))"
+    r"|(?P<time>\d\d?:\d\d(?::\d\d)?)|(?P<result>#\d)"
+    r"|(?P<number>(?<![\w.])\d+(?:\.\d+)?)",
+    re.IGNORECASE,
+)
+_CODES = "|".join(sorted(map(re.escape, PINT_NAMES), key=len, reverse=True))
+_CODE = re.compile(rf"(?<=[\d\s(>/])({_CODES})(?![\w(])")
+_SHAPE = re.compile(r"\d{4}-\d\d-\d\d|\d{4}-\d\d|\d\d-\d\d|\d\d:\d\d(?::\d\d)?|\d+(?:\.\d+)?")
+_TIME_UNITS = frozenset({"ms", "s", "min", "h", "d", "w", "mo", "y", "bd"})
+
+
+def problem(tool: str, expression: str, request: MarkedText) -> str:
+    """Return what is foreign to the request in an expression, "" where nothing is."""
+    expression = expression.replace("l/100km", "")
+    foreign = (
+        _lost_sign(expression, request.text)
+        or _made_up(expression, request.text)
+        or _foreign_literal(expression, request)
+    )
+    if foreign:
+        return foreign
+    match tool:
+        case "calc":
+            return _repeated(expression, request.text) or _other_factors(expression, request.text)
+        case "units":
+            return _foreign_unit(expression, request)
+    return _other_count(expression, request) or _foreign_name(expression, request)
+
+
+def _foreign_literal(expression: str, request: MarkedText) -> str:
+    """Return a number, date or time that a request doesn't hold."""
+    there = request_literals(request.text)
+    for match in _LITERAL.finditer(expression):
+        value = match[0]
+        match match.lastgroup:
+            case "based":
+                if value[2:].lower() not in request.text.lower():
+                    return value
+            case "number" if _plain(value) not in there and value not in CONSTANTS:
+                return value
+            case "date" if value not in there and not _is_completed(value, there, request):
+                return value
+            case "time" if value not in there:
+                return value
+    return ""
+
+
+_TIME = re.compile(
+    r"(?<!\w)(?:times?|time ?zones?|hours?|ahead|behind|\w*zeit\w*|uhr|stunden?|später|früher|"
+    r"heures?|décalage|fuseau\w*|horas?|horari[oa]|husos?|fuso|ora|ore|orari[oa]|avanti|indietro)(?!\w)",
+    re.IGNORECASE,
+)
+_JOURNEY = re.compile(
+    r"(?<!\w)(?:fl(?:y|ying|ights?)|drive|journey|trip|flug|\w*flug\w*|fliegen?|fahrt?|fahren|reise|"
+    r"vol|vols|trajet|route|vuelo|viaje|volo|viaggio|voo|viagem)(?!\w)",
+    re.IGNORECASE,
+)
+
+
+def _is_about_time(request: str) -> bool:
+    """Tell whether a request with two cities asks for their times, not for a journey."""
+    return _TIME.search(request) is not None and _JOURNEY.search(request) is None
+
+
+def _lost_sign(expression: str, request: str) -> str:
+    """Return a negative number of the request that an expression has without its sign."""
+    for number in _NEGATIVE.findall(request):
+        if re.search(rf"(?<![\d.-]){re.escape(number)}(?![\d.])", expression.replace(" ", "")):
+            return f"-{number}"
+    return ""
+
+
+def _made_up(expression: str, request: str) -> str:
+    """Return a percentage, or a quantity of more than one, that a request doesn't hold as such.
+
+    The 8 of 08:15 is no 8 h, and "75 por 16" no 75%.
+    """
+    there = {"".join(pair).replace(" ", "") for pair in _MEASURED.findall(request)}
+    numbers = request_literals(request)
+    for number, unit in _MEASURED.findall(expression):
+        is_said = f"{number}{unit}" in there or (unit != "%" and number in numbers)
+        if not (is_said or _plain(number) == "1"):
+            return f"{number}{'' if unit == '%' else ' '}{unit}"
+    return ""
+
+
+_MEASURED = re.compile(rf"(?<![\w.#:])(\d+(?:\.\d+)?) ?(%|(?:{_CODES})(?![\w(]))")
+
+
+_NEGATIVE = re.compile(r"(?:^|[\s(])[-\u2212](\d+(?:\.\d+)?)(?![\d.]|-\d)")
+
+
+def unused(expressions: Iterable[str], texts: Sequence[str], words: str) -> str:
+    """Return the first number, date or time of some marked words that no part of a plan holds.
+
+    Not looked for: the 1 of a fraction, the base of a decimal logarithm, the number of a list's
+    point, how many things are asked for, the hundred that a percentage is of ("por 100").
+    """
+    said = " ; ".join([*expressions, *texts])
+    held = Counter(map(_plain, _SHAPE.findall(said)))
+    dates = [date for date in _SHAPE.findall(said) if date[4:5] == "-"]
+    held.update(date[5:] if len(date) == 10 else date[:4] for date in dates)
+    for literal in map(_plain, _SHAPE.findall(_UNSAID.sub(" ", words))):
+        if held[literal] <= 0 and literal not in "".join(texts):
+            return literal
+        held[literal] -= 1
+    return ""
+
+
+_UNSAID = re.compile(
+    r"(?<![\w.])1(?=/\d)|base 10\b|\b(?:pour|por|per) 100\b|(?:^|(?<=\s))\d{1,2}[.)](?=\s)"
+    r"|\b\d (?:\w+ )?(?:things?|questions?|tasks?|dinge|sachen|fragen|choses|cosas|preguntas|cose"
+    r"|domande|coisas|perguntas)\b",
+    re.IGNORECASE,
+)
+
+
+def foreign_word(text: str, request: MarkedText) -> str:
+    """Return the first word of a part's text that the request holds in no form, "" for none.
+
+    Short words may be put otherwise, and other words bent.
+    """
+    there = set(_WORD.findall(request.text.casefold()))
+    for word in _WORD.findall(text.casefold()):
+        if word in there or (len(word) < MIN_WORD and not word.isdecimal()):
+            continue
+        if not difflib.get_close_matches(word, there, n=1, cutoff=LIKE):
+            return str(word)
+    return ""
+
+
+MIN_WORD = 4
+LIKE = 0.75
+"""How alike two words are that count as forms of one, by difflib's ratio."""
+
+_WORD = re.compile(r"\w+")
+
+
+def request_literals(text: str) -> frozenset[str]:
+    """Return the literals in a marked text."""
+    return frozenset(map(_plain, _SHAPE.findall(text)))
+
+
+def _plain(literal: str) -> str:
+    """Return a number without zeros at its end: 312.00 is 312."""
+    if "." not in literal:
+        return literal
+    return literal.rstrip("0").rstrip(".")
+
+
+def _is_completed(date: str, there: frozenset[str], request: MarkedText) -> bool:
+    """Tell whether a date is a day or month of the request with a year that stands elsewhere."""
+    day = date[5:]
+    is_there = day in there or (len(day) == 2 and day == named_month(request))
+    return is_there and any(literal.startswith(date[:4]) for literal in there)
+
+
+def _foreign_unit(expression: str, request: MarkedText) -> str:
+    """Return a unit that the request names in no form."""
+    said = _said_units(request)
+    for match in _CODE.finditer(expression):
+        code = match[1]
+        if (
+            code not in said
+            and code not in _TIME_UNITS
+            and code not in ("m2", "m3", "cm2", "km2", "ft2")
+        ):
+            return code
+    return ""
+
+
+def _repeated(expression: str, request: str) -> str:
+    """Return a number that an expression has more often than a request that holds it."""
+    held = Counter(map(_plain, _SHAPE.findall(request)))
+    used = Counter(_plain(m[0]) for m in _LITERAL.finditer(expression) if m.lastgroup == "number")
+    more = (number for number, count in used.items() if count > held[number] > 0)
+    return next((f"a second {number}" for number in more), "")
+
+
+def _other_factors(expression: str, request: str) -> str:
+    """Say what an expression gives instead where a request asks for factors that aren't prime."""
+    is_asked = "factors(" not in expression or _PRIME_FACTORS.search(request)
+    return "" if is_asked else "prime factors"
+
+
+_PRIME_FACTORS = re.compile(
+    r"prim|factor \d|fa[ck]?tt?ori[sz]|fatora|fatore \d|zerleg|descomp|décompos|scompo",
+    re.IGNORECASE,
+)
+
+
+def _other_count(expression: str, request: MarkedText) -> str:
+    """Return the unit in which a request wants a time counted that an expression counts otherwise.
+
+    So many years are not computed as days.
+    """
+    if (counted := _COUNTED.fullmatch(expression)) is None:
+        return ""
+    units = lexicon(request.language).units
+    for code in _COUNTS.values():
+        forms = "|".join(map(re.escape, units[code]))
+        if re.search(rf"{_HOW_MANY}(?:{forms})(?!\w)", request.text, re.IGNORECASE):
+            return "" if code == _COUNTS[counted[1]] else code
+    return ""
+
+
+_COUNTS = {"days": "d", "weeks": "w", "months": "mo", "age": "y"}
+_COUNTED = re.compile(rf"({'|'.join(_COUNTS)})\(.*\)")
+_HOW_MANY = (
+    r"(?<!\w)(?:how many|wie ?viele?|combien (?:de |d['\u2019])|cu[aá]nt[oa]s|quant[oaie]s?)"
+    r"\s*(?:[^\W\d_]+ ){0,1}"
+)
+
+
+def _foreign_name(expression: str, request: MarkedText) -> str:
+    """Return a holiday, weekday, city or time difference that the request doesn't name."""
+    if expression.startswith("diff(") and not _is_about_time(request.text):
+        return "a time difference"
+    words = lexicon(request.language)
+    said = request.text.casefold()
+    if expression.startswith("week(") and not re.search(_WEEK_NUMBER, said):
+        return "the number of a week"
+    known = {
+        **dict(zip(WEEKDAYS, words.weekdays, strict=True)),
+        "tomorrow": words.tomorrow,
+        "yesterday": words.yesterday,
+    }
+    named = named_holidays(request.text, words)
+    for name in _NAME.findall(expression):
+        if name in words.holidays and name not in named:
+            return str(name)
+        forms = known.get(name, (name,) if name[0].isupper() else ())
+        if forms and not any(form.casefold() in said for form in forms):
+            return str(name)
+    return ""
+
+
+_WEEK_NUMBER = r"week|woche|\bkw\b|semaine|semana|settimana"
+
+
+def named_holidays(text: str, words: Lexicon) -> frozenset[str]:
+    """Return the holidays that a text names: of New Year's Eve, New Year isn't one."""
+    names = {form.casefold(): name for name, forms in words.holidays.items() for form in forms}
+    found = re.findall(rf"(?<!\w)(?:{alternatives(names)})(?!\w)", text.casefold())
+    return frozenset(names[form] for form in found)
+
+
+def corrected(tool: str, expression: str, request: MarkedText) -> str:
+    """Return an expression with the holiday or month that the request names instead of another.
+
+    Only where it names one, so that none other can be meant: Christmas for Christmas Eve, or the
+    days of a year for those of its February.
+    """
+    if tool != "clock":
+        return expression
+    words = lexicon(request.language)
+    named = named_holidays(request.text, words)
+    foreign = [n for n in _NAME.findall(expression) if n in words.holidays and n not in named]
+    if len(foreign) == 1 and len(named) == 1:
+        return expression.replace(foreign[0], min(named))
+    year, month = _YEAR_DAYS.fullmatch(expression), named_month(request)
+    return f"daysin({year[1]}-{month})" if year and month else expression
+
+
+def named_month(request: MarkedText) -> str:
+    """Return the month, from 01 to 12, that is the only one a request names apart from a year."""
+    forms = enumerate(lexicon(request.language).months, start=1)
+    named = [
+        month
+        for month, (name, *_) in forms
+        if len(name) >= MIN_WORD
+        and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", request.text, re.IGNORECASE)
+    ]
+    return f"{named[0]:02}" if len(named) == 1 else ""
+
+
+_YEAR_DAYS = re.compile(r"daysin\((\d{4})\)")
+
+
+_NAME = re.compile(r"[^\W\d_](?:[^\W\d_]|[ .'-](?=[^\W\d_]))*")
+
+
+def _said_units(request: MarkedText) -> frozenset[str]:
+    """Return the codes of all units that a marked request names, each part of `km/h` too."""
+    codes = set()
+    words = lexicon(request.language)
+    text = request.text
+    for code, forms in words.units.items():
+        for form in (code, *forms):
+            if re.search(
+                rf"(?<![^\W\d_]){re.escape(form)}(?![^\W\d_])",
+                text,
+                re.IGNORECASE if len(form) > 2 else 0,
+            ):
+                codes |= {code, *code.split("/")}
+                break
+    return frozenset(codes)

@@ -1,0 +1,151 @@
+"""The words of a language that code needs to know: units, months, cities, function words.
+
+One TOML file a language stands beside this module, in `lexicon/`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+LANGUAGES = ("en", "de", "fr", "es", "it", "pt")
+
+_LETTERS = {"en": "", "de": "äöüß", "fr": "êëèçœùûî", "es": "ñ¿¡", "it": "èòìù", "pt": "ãõçâê"}
+"""Letters that speak for a language."""
+
+_WORD = re.compile(r"[^\W\d_]+")
+_DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?![\d,])")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkForms:
+    """What the marking of literals needs: regular expressions, and words with what they stand for.
+
+    `at` stands before a full hour, after which that is no length of time; `past` is how many
+    minutes a word adds to the hour after it; `ones` count only inside larger numbers.
+    """
+
+    first: str
+    and_a_half: str
+    half_a: str
+    at: tuple[str, ...]
+    ones: frozenset[str]
+    past: Mapping[str, int]
+    halves: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """One language's words; forms are as people write them, the first two singular and plural."""
+
+    language: str
+    units: Mapping[str, tuple[str, ...]]
+    months: tuple[tuple[str, ...], ...]
+    weekdays: tuple[tuple[str, ...], ...]
+    holidays: Mapping[str, tuple[str, ...]]
+    cities: Mapping[str, str]
+    numbers: Mapping[str, tuple[str, ...]]
+    operations: Mapping[str, tuple[str, ...]]
+    currencies: Mapping[str, tuple[str, ...]]
+    answers: Mapping[str, str]
+    marks: MarkForms
+    am: tuple[str, ...]
+    pm: tuple[str, ...]
+    oclock: tuple[str, ...]
+    today: tuple[str, ...]
+    tomorrow: tuple[str, ...]
+    yesterday: tuple[str, ...]
+    now: tuple[str, ...]
+    stopwords: frozenset[str]
+    articles: frozenset[str]
+    decimal: str
+    thousands: tuple[str, ...]
+
+
+@cache
+def lexicon(language: str) -> Lexicon:
+    """Return a language's words. Raises KeyError for a language that isn't there."""
+    if language not in LANGUAGES:
+        raise KeyError(language)
+    source = files("baton.workers.tools.computation") / "lexicon" / f"{language}.toml"
+    found = tomllib.loads(source.read_text(encoding="utf-8"))
+    return Lexicon(
+        language,
+        units={code: tuple(forms) for code, forms in found["units"].items()},
+        months=tuple(map(tuple, found["months"])),
+        weekdays=tuple(map(tuple, found["weekdays"])),
+        holidays={name: tuple(forms) for name, forms in found["holidays"].items()},
+        cities=found["cities"],
+        numbers={name: tuple(forms) for name, forms in found["numbers"].items()},
+        operations={name: tuple(forms) for name, forms in found["operations"].items()},
+        currencies={code: tuple(forms) for code, forms in found["currencies"].items()},
+        answers=found["answers"],
+        marks=_mark_forms(found["marks"]),
+        **{name: tuple(found[name]) for name in _LISTS},
+        stopwords=frozenset(word.lower() for word in found["stopwords"]),
+        articles=frozenset(word.lower() for word in found["articles"]),
+        decimal=found["decimal"],
+        thousands=tuple(found["thousands"]),
+    )
+
+
+def _mark_forms(found: Mapping[str, Any]) -> MarkForms:
+    return MarkForms(
+        found["first"],
+        found["and_a_half"],
+        found["half_a"],
+        tuple(found["at"]),
+        frozenset(found["ones"]),
+        found["past"],
+        found["halves"],
+    )
+
+
+_LISTS = ("am", "pm", "oclock", "today", "tomorrow", "yesterday", "now")
+
+
+def guess_language(text: str, otherwise: str = "en") -> str:
+    """Return the language whose words a text has most of; its function words count double."""
+    words = [word.lower() for word in _WORD.findall(text[:2000])]
+    counts = {
+        language: sum(_weights(language).get(word, 0) for word in words)
+        + 2 * sum(letter in _LETTERS[language] for letter in text[:2000].lower())
+        + (language != "en" and _DECIMAL_COMMA.search(text) is not None)
+        for language in LANGUAGES
+    }
+    best = max(LANGUAGES, key=lambda language: (counts[language], language == otherwise))
+    return best if counts[best] else otherwise
+
+
+@cache
+def _weights(language: str) -> Mapping[str, int]:
+    """Return what each word says for a language."""
+    words = lexicon(language)
+    groups = (words.units, words.numbers, words.operations, words.holidays, words.currencies)
+    forms = [form for group in groups for names in group.values() for form in names]
+    forms += [form for names in (*words.months, *words.weekdays) for form in names]
+    forms += [*words.today, *words.tomorrow, *words.yesterday, *words.now, *words.oclock]
+    forms += words.marks.halves
+    known = {word.lower(): 1 for form in forms for word in _WORD.findall(form) if len(word) > 2}
+    return known | dict.fromkeys(words.stopwords, 2)
+
+
+@cache
+def _zones() -> Mapping[str, str]:
+    named = (item for language in LANGUAGES for item in lexicon(language).cities.items())
+    return {city.lower(): zone for city, zone in named}
+
+
+def city_zone(city: str) -> str:
+    """Return a city's IANA zone, "" where no lexicon knows it."""
+    return _zones().get(" ".join(city.lower().split()), "")
+
+
+def alternatives(forms: Iterable[str]) -> str:
+    """Return a regular expression for any of these forms, the longest first."""
+    return "|".join(re.escape(form) for form in sorted(set(forms), key=len, reverse=True) if form)

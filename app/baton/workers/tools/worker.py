@@ -1,0 +1,158 @@
+"""Workers that compute: they share one child process, started by the first call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+
+from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.messages import Card, Chunk, Finish, Request, Role, Text, Usage
+from baton.core.sanitiser import one_line
+from baton.ipc import frames
+from baton.ipc.process import Child, Died, environment
+from baton.ipc.supervisor import Supervisor, start
+from baton.workers.tools.child.seccomp import in_force
+
+GRACE_SECONDS = 4.0
+"""How long the child may take beyond a call's own limit; then it is ended, and started anew."""
+
+QUICK_SECONDS = 5.0
+"""The limit of a call that only computes; the first one imports what it needs."""
+
+CODE_SECONDS = 10.0
+"""How long code may run."""
+
+_TRIES = 2
+"""Tools have no memory, so a call that died with the child is simply made again, once."""
+
+
+class Toolbox(Supervisor):
+    """The tools' child process."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        super().__init__()
+        self._environ = environ
+
+    async def compute(self, tool: str, text: str, seconds: float) -> str:
+        """Return what a tool makes of a text. Raises WorkerError."""
+        closings = self.closings
+        for left in reversed(range(_TRIES)):
+            try:
+                return _text(await self._call(tool, text, seconds))
+            except Died as death:
+                if not left or self.closings != closings:
+                    raise WorkerUnavailable(
+                        f"The {tool} process failed. {death}", "Try again."
+                    ) from death
+        raise AssertionError
+
+    async def info(self) -> str:
+        """Say in a sentence which sandbox is in force in the child. Raises WorkerError."""
+        try:
+            return one_line(_text(await self._ask(0.0, "info")))
+        except Died as death:
+            raise WorkerUnavailable(f"The tools can't be started. {death}") from death
+
+    async def _call(self, tool: str, text: str, seconds: float) -> frames.Frame:
+        try:
+            return await self._ask(seconds, "call", tool=tool, text=text, seconds=seconds)
+        except frames.FrameError as error:
+            raise WorkerError(f"This is too long for the {tool}.") from error
+
+    async def _ask(self, limit: float, kind: str, **fields: object) -> frames.Frame:
+        """Return the answer to a frame. Raises Died, also for a child that had to be."""
+        call = self.running().call(kind, **fields)
+        try:
+            async with asyncio.timeout(limit + GRACE_SECONDS):
+                return await call.receive()
+        except TimeoutError as error:
+            call.child.kill()
+            raise WorkerError("It took too long and was stopped.") from error
+        finally:
+            call.cancel()
+
+    def _start(self) -> Child:
+        return start("tools", environment(self._environ), "The tools")
+
+
+def _text(frame: frames.Frame) -> str:
+    match frame:
+        case {"type": "done", "text": str(text)}:
+            return text
+        case {"type": "failed", "error": str(), "message": str(message), "hint": str(hint)}:
+            raise WorkerError(one_line(message, 500), one_line(hint, 500))
+    raise Died("It sent an invalid reply.")
+
+
+class ToolWorker:
+    """One tool; it reads the newest message and nothing else."""
+
+    def __init__(self, card: Card, toolbox: Toolbox, seconds: float) -> None:
+        self.card = card
+        self.toolbox = toolbox
+        self._seconds = seconds
+
+    def warm(self) -> None:
+        """Start the child process; returns at once."""
+        with suppress(WorkerError):  # the first request meets it again, and tells
+            self.toolbox.running()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        """Answer the request; see core.ports.Worker."""
+        asked = [message.text for message in request.messages if message.role is Role.USER]
+        if not asked:
+            raise WorkerError(f"Nothing was asked of the {self.card.id}.")
+        text = await self.toolbox.compute(self.card.id, asked[-1], self._seconds)
+        yield Text(text, 0)
+        yield Usage(0, 0, Finish.STOP)
+
+    async def aclose(self) -> None:
+        """End the child process, which all tools share; it is started again when needed."""
+        await self.toolbox.aclose()
+
+
+def sandbox() -> str:
+    """Say in a sentence what code would run in here, or "" where none is executed."""
+    return in_force()
+
+
+def tools(
+    enabled: bool = True, environ: Mapping[str, str] = os.environ, seconds: float = CODE_SECONDS
+) -> Mapping[str, ToolWorker]:
+    """Return the tools of this machine by id; there is no `python` where there is no sandbox."""
+    if not enabled:
+        return {}
+    toolbox = Toolbox(environ)
+    cards = [(CALCULATOR, QUICK_SECONDS), (UNITS, QUICK_SECONDS), (CLOCK, QUICK_SECONDS)]
+    if sandbox():
+        cards.append((PYTHON, seconds))
+    return {card.id: ToolWorker(card, toolbox, limit) for card, limit in cards}
+
+
+def _card(name: str, title: str, note: str, skills: Mapping[str, float]) -> Card:
+    return Card(
+        name, "tool", title, note=note, hardware="CPU only", system="", slots=4, skills=skills
+    )
+
+
+CALCULATOR = _card(
+    "calculator",
+    "Calculator",
+    "Computes one written expression exactly. It can't read stories.",
+    {"calculation": 5},
+)
+UNITS = _card("units", "Units", "Converts units, and computes with them, exactly.", {})
+CLOCK = _card(
+    "clock",
+    "Clock",
+    "Knows the date and the time in all zones, and counts days.",
+    {},
+)
+PYTHON = _card(
+    "python",
+    "Python",
+    "Runs a block of Python code in a sandbox: no files, no network, no processes.",
+    {},
+)

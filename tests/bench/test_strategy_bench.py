@@ -1,0 +1,314 @@
+"""A bench plays questions like any prompt, grades what comes out, and stops where money does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+import pytest
+import pytest_asyncio
+
+from baton.bench.strategy_bench import (
+    Grader,
+    Played,
+    baselines,
+    ends,
+    mixed,
+    play,
+    play_all,
+    summed,
+)
+from baton.cli.bench.live_bench import executing
+from baton.core.errors import BudgetExceeded, SecretMissing, WorkerError, WorkerUnavailable
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.answer_grades import Dataset, Question, Recorded
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits, Terms
+from baton.history import Store
+from baton.money import Ledger
+from baton.workers.scripted_worker import Script, ScriptedWorker
+from baton.workers.tools import Toolbox, ToolWorker, sandbox
+from baton.workers.tools.worker import PYTHON as PYTHON_TOOL
+
+SINGLE = Limits(strategy="single", attended=False)
+PRICE = Price(Rates(NANO, NANO, NANO, NANO))
+HERE = Card("here", "scripted", "here", context=4096)
+FAR = Card(
+    "far", "cloud", "far", Label.CLOUD, 4096, max_output=300, price=PRICE, provider="x", remote=True
+)
+SIX = Question("six", "What is six?", "6", "number")
+
+Make = Callable[..., Orchestra]
+
+
+@pytest_asyncio.fixture
+async def make() -> AsyncIterator[Make]:
+    """Give what makes an orchestra of one scripted worker, with as much money as it likes."""
+    store, ledger = Store.open(None), Ledger.open(None)
+
+    def made(script: Script, card: Card = HERE) -> Orchestra:
+        worker = ScriptedWorker(script, card)
+        terms = Terms({Scope.DAY: 1000 * NANO}, Policy.BUDGET)
+        return Orchestra({card.id: worker}, store, card.id, ledger=ledger, terms=terms)
+
+    yield made
+    await ledger.aclose()
+    await store.aclose()
+
+
+def says(*items: Chunk | BaseException | str) -> Script:
+    return lambda request: [Text(item) if isinstance(item, str) else item for item in items]
+
+
+def costs(tokens: int) -> Script:
+    def script(request: Request) -> Iterable[Chunk]:
+        return [Sent("x", 10), Text("6"), Usage(tokens, 1, Finish.STOP)]
+
+    return script
+
+
+async def test_a_question_is_played_and_graded(make: Make) -> None:
+    usage = Usage(5, 3, Finish.STOP)
+    right = await play(make(says("It is 6.", usage)), SIX, SINGLE, Grader())
+    assert (right.score, right.worker, right.calls, right.outside) == (1.0, "here", 1, 0)
+    assert (right.tokens_in, right.tokens_out, right.cost) == (5, 3, 0)
+    wrong = await play(make(says("It is 7.")), SIX, SINGLE, Grader())
+    assert wrong.score == 0.0
+
+
+async def test_a_run_that_fails_is_wrong_and_says_why(make: Make) -> None:
+    played = await play(make(says(WorkerError("It broke."))), SIX, SINGLE, Grader())
+    assert played.score == 0.0
+    assert "It broke." in played.note
+
+
+async def test_code_counts_only_where_its_tests_pass_in_a_sandbox(make: Make) -> None:
+    asked = Question("f", "Write f.", "", "python", tests="assert f() == 1")
+    orchestra = make(says("```python\ndef f(): return 1\n```"))
+
+    async def execute(code: str, tests: str) -> str:
+        space: dict[str, object] = {}
+        exec(code, space)
+        exec(tests, space)
+        return "1\nPassed: 1 check."
+
+    async def refuse(code: str, tests: str) -> str:
+        raise WorkerError("It took too long.")
+
+    async def break_down(code: str, tests: str) -> str:
+        raise WorkerUnavailable("The tools fell over.")
+
+    async def ignore(code: str, tests: str) -> str:
+        return "Passed: 1 check.\nFinished."
+
+    async def score(grader: Grader) -> Played:
+        return await play(orchestra, asked, SINGLE, grader)
+
+    assert (await score(Grader(execute=execute))).score == 1.0
+    assert (await score(Grader(execute=refuse))).score == 0.0
+    assert (await score(Grader(execute=ignore))).score == 0.0
+    assert (await score(Grader(execute=break_down))).score is None
+    ungraded = await score(Grader())
+    assert ungraded.score is None
+    assert "not graded" in ungraded.note
+    assert summed("x", [ungraded]).graded == 0
+
+
+HONEST = "def add(a, b): return a + b"
+TESTS = {
+    "assert": "assert add(1, 2) == 3",
+    "all": "assert all(abs(add(n, 2) - (n + 2)) < 1e-6 for n in range(3))",
+    "function": "def test_add():\n    assert add(1, 2) == 3",
+    "check": "def check(candidate):\n    assert candidate(1, 2) == 3\ncheck(add)",
+    "unittest": "import unittest\nclass T(unittest.TestCase):\n    def test_add(self):\n"
+    "        self.assertEqual(add(1, 2), 3)\nunittest.main()",
+}
+SEARCH = """
+import gc, os, re, sys
+def search(todo):
+    gc.unfreeze()
+    todo += gc.get_objects()
+    seen = {id(todo)}
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, (str, bytes)):
+            word = one.encode('utf-8', 'replace') if isinstance(one, str) else one
+            if re.fullmatch(rb'[0-9a-f]{32}', word):
+                os.write(2, b'\\nPassed: 1 check.\\n' + word)
+                os._exit(0)
+        else:
+            todo += gc.get_referents(one)
+"""
+LIES = {
+    "wrong": "",
+    "constants": "import sys\nfor c in sys._getframe().f_code.co_consts: print(c)",
+    "lines": "import linecache\nfor n in linecache.cache.values(): print(*n[2])",
+    "lines of the tests": "import linecache, re\ndef add(a, b):\n"
+    "    seen = ''.join(linecache.getlines('tests.py'))\n"
+    "    return int(re.search(r'(?:== |, )(\\d)\\)?$', seen, re.M)[1])",
+    "frames": "import sys\nf = sys._getframe()\nwhile f:\n    print(f.f_locals)\n    f = f.f_back",
+    "frames, called": "def add(a, b):\n    import sys\n    f = sys._getframe()\n    while f:\n"
+    "        for v in list(f.f_locals.values()):\n"
+    "            if callable(v) and v is not add:\n"
+    "                try: v(0, 'Passed: 1 check.')\n                except Exception: pass\n"
+    "        f = f.f_back\n    return a - b",
+    "garbage": SEARCH + "search(gc.get_objects())",
+    "garbage, called": SEARCH + "def add(a, b):\n    f, todo = sys._getframe(), gc.get_objects()\n"
+    "    while f:\n        todo += [f, f.f_code, *f.f_locals.values()]\n        f = f.f_back\n"
+    "    search(todo)\n    return a - b",
+    "printed": "import os\nprint('Passed: 1 check.', flush=True)\nos._exit(0)",
+    "written": "import os\nos.write(2, b'\\nPassed: 1 check.\\n')\nos._exit(0)",
+    "written as the end": "import os\ndef add(a, b):\n    os.write(2, b'\\nPassed: 1 check.')\n"
+    "    os._exit(0)",
+    "exit": "raise SystemExit",
+    "exit when called": "def add(a, b): raise SystemExit",
+    "_exit when called": "import os\ndef add(a, b): os._exit(0)",
+    "print": "import builtins\nbuiltins.print = lambda *a: None\nbuiltins.AssertionError = int",
+    "equal to all": "class X:\n    def __eq__(self, other): return True\ndef add(a, b): return X()",
+    "all": "def all(x): return True\ndef add(a, b): return a - b",
+    "abs": "abs = lambda x: 0",
+    "builtins": "import builtins\nbuiltins.all = lambda x: True\nbuiltins.abs = lambda x: 0",
+    "builtins when called": "def add(a, b):\n    import builtins\n    builtins.abs = lambda x: 0\n"
+    "    builtins.all = lambda x: True\n    return a - b",
+    "unittest": "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"
+    "unittest.TestResult.addFailure = lambda *a: None\nunittest.main = lambda: None",
+    "the code of unittest": "import unittest\nf = unittest.TestCase.assertEqual\n"
+    "f.__code__ = (lambda *a, **k: None).__code__.replace(co_freevars=f.__code__.co_freevars)",
+    "the recorder": "import sys\n"
+    "r = sys.modules['baton.workers.tools.child.check_recorder'].Recorder\n"
+    "r.doubt = lambda self: ''\nr.restore = lambda self: None\nr.checks = 1",
+    "the jail": "import sys\nj = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
+    "j._judged = lambda e: (0, 'Passed: 1 check.')\nraise ValueError",
+    "the jail when called": "def add(a, b):\n    import sys\n"
+    "    j = sys.modules['baton.workers.tools.child.sandbox_guest']\n"
+    "    j._judged = j._outcome = lambda *e: (0, 'Passed: 1 check.')\n    raise ValueError",
+    "tracing": "import sys\ndef trace(frame, event, arg):\n"
+    "    if frame.f_code.co_filename == 'tests.py' and event == 'line':\n"
+    "        try: frame.f_lineno += 1\n        except ValueError: pass\n    return trace\n"
+    "sys.settrace(trace)",
+    "the parser": "import ast, re\ntree = ast.parse('assert 1 == 1')\n"
+    "ast.parse = lambda *a: tree\nre.findall = lambda *a: []\nall = lambda x: True\nabs = all",
+    "tests of its own": "assert True\ndef test_x(): assert 1 == 1",
+    "a block of tests": "x = 1\n```\n\n```python-tests\nassert 1 == 1",
+}
+
+
+@pytest.fixture(scope="module")
+def toolbox() -> Iterator[Toolbox]:
+    toolbox = Toolbox()
+    yield toolbox
+    asyncio.run(toolbox.aclose())
+
+
+@pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
+@pytest.mark.parametrize("lie", LIES)
+async def test_no_answer_grades_itself_right(lie: str, make: Make, toolbox: Toolbox) -> None:
+    execute = executing(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
+    lying = HONEST.replace("+", "-") + "\n" + LIES[lie]
+    for name, tests in TESTS.items():
+        asked = Question("add", "Write add.", "", "python", tests=tests)
+        text = f"````python\n{lying}\n````"
+        played = await play(make(says(text)), asked, SINGLE, Grader(execute=execute))
+        assert played.score == 0.0, (name, played)
+
+
+@pytest.mark.skipif(not sandbox(), reason="nothing is executed here")
+@pytest.mark.parametrize("name", TESTS)
+async def test_a_right_answer_is_graded_right(name: str, make: Make, toolbox: Toolbox) -> None:
+    execute = executing(ToolWorker(PYTHON_TOOL, toolbox, 5.0))
+    asked = Question("add", "Write add.", "", "python", tests=TESTS[name])
+    for more in ("", "\nif __name__ == '__main__':\n    raise SystemExit(add(1, 2))"):
+        orchestra = make(says(f"```python\n{HONEST}{more}\n```"))
+        played = await play(orchestra, asked, SINGLE, Grader(execute=execute))
+        assert played.score == 1.0, played
+
+
+async def test_tests_that_assert_nothing_grade_nothing(make: Make) -> None:
+    async def execute(code: str, tests: str) -> str:
+        return "Finished."
+
+    asked = Question("f", "Write f.", "", "python", tests="f()")
+    played = await play(make(says("def f(): pass")), asked, SINGLE, Grader(execute=execute))
+    assert played.score is None
+
+
+async def test_recordings_grade_a_workers_own_text_by_what_it_was_worth(make: Make) -> None:
+    recorded = {"here": {"six": Recorded(0.25, "6", 8)}}
+    played = await play(make(says("6")), SIX, SINGLE, Grader(recorded))
+    assert played.score == 0.25
+    stranger = await play(make(says("6")), SIX, SINGLE, Grader({"other": recorded["here"]}))
+    assert stranger.score == 1.0  # by its text
+    cut = says("6", Usage(1, 1, Finish.LENGTH))
+    assert (await play(make(cut), SIX, SINGLE, Grader(recorded))).score == 0.0
+
+
+async def test_it_stops_at_its_own_budget_and_never_spends_more(make: Make) -> None:
+    orchestra = make(costs(1000), FAR)
+    questions = [Question(str(n), f"What is six, number {n}?", "6", "number") for n in range(9)]
+    budget = 5_000_000
+    played: list[Played] = []
+
+    async def play_on() -> None:
+        async for one in play_all(orchestra, questions, SINGLE, Grader(), budget):
+            played.append(one)
+
+    with pytest.raises(BudgetExceeded):
+        await play_on()
+    assert 1 <= len(played) < 9
+    assert all(one.score == 1.0 and one.outside == 1 for one in played)
+    assert sum(one.cost for one in played) == len(played) * 1001 * 1000 <= budget
+
+
+async def test_what_makes_every_question_pointless_ends_it(make: Make) -> None:
+    orchestra = make(says(SecretMissing("There is no key.", "Set it.")))
+    playing = aiter(play_all(orchestra, [SIX], SINGLE, Grader()))
+    with pytest.raises(SecretMissing, match="There is no key"):
+        await anext(playing)
+
+
+DATASET = Dataset(
+    "made.csv",
+    "0",
+    tuple(Question(str(n), f"Q{n}", "1", "number") for n in range(4)),
+    {
+        "here": {str(n): Recorded(score, "1", 40) for n, score in enumerate((1, 0, 0, 0))},
+        "far": {str(n): Recorded(score, "1", 40) for n, score in enumerate((1, 1, 1, 0))},
+    },
+)
+
+
+def test_what_could_be_had_without_a_strategy() -> None:
+    here, far, oracle = baselines(DATASET, DATASET.questions, [HERE, FAR])
+    assert (here.name, here.accuracy, here.cost, here.local_share) == ("always here", 0.25, 0, 1)
+    one = 1000 * (7 + 1 + 10)  # the system's text, the question, the answer
+    assert (far.accuracy, far.cost, far.local_share) == (0.75, 4 * one, 0)
+    # It pays where that helps: not for what is right here, nor where nobody is.
+    assert (oracle.accuracy, oracle.cost, oracle.local_share) == (0.75, 2 * one, 0.5)
+    rows = [here, far, oracle]
+    assert ends(rows) == (here, far)
+    assert mixed(rows, 0) == 0.25
+    assert mixed(rows, 2 * one) == 0.5
+    assert mixed(rows, 9 * one) == 0.75
+    assert mixed([here, oracle], one) is None
+
+
+def test_a_row_adds_up() -> None:
+    played = [
+        Played("1", 1.0, 10, 5, 100, 1.0, 2, 1),
+        Played("2", 0.5, 10, 5, 0, 1.0, 1, 0),
+        Played("3", None, 10, 5, 0, 1.0, 1, 0, error="BudgetExceeded"),
+    ]
+    row = summed("x", played)
+    assert (row.questions, row.graded, row.accuracy) == (3, 2, 0.75)
+    assert (row.tokens_in, row.tokens_out, row.cost, row.calls) == (30, 15, 100, 4)
+    assert (row.local_share, row.refused) == (2 / 3, 1)
+    low, high = row.interval
+    assert low < 0.75 < high
+    assert summed("x", []).interval == (0.0, 1.0)

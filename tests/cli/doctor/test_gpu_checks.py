@@ -1,0 +1,58 @@
+"""What the doctor says of GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from baton.cli.doctor.gpu_checks import gpus, unused
+
+CARD = {"description": "A\x1b GPU", "free": 2 * 10**9, "total": 4 * 10**9, "shared": False}
+
+
+def found(
+    kinds: dict[str, str], devices: tuple[dict[str, Any], ...] = (), gpu: bool = False
+) -> dict[str, Any]:
+    return {"gpu": gpu, "gpu_kinds": kinds, "devices": list(devices)}
+
+
+def test_a_gpu_that_can_be_used_is_named_with_its_memory() -> None:
+    assert gpus(found({"vulkan": ""}, (CARD,), gpu=True)) == ("can use A\x1b GPU (2.0 GB free)", "")
+    assert gpus(found({}, (CARD,), gpu=True))[1] == "", "one that is compiled for it"
+
+
+def test_a_build_for_the_processor_has_nothing_to_miss() -> None:
+    assert gpus(found({})) == ("CPU only", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why", "told"),
+    [
+        (
+            "vulkan",
+            "libvulkan.so.1: cannot open shared object file: No such file or directory",
+            "apt install libvulkan1",
+        ),
+        ("cuda", "libcuda.so.1: cannot open shared object file", "their driver isn't here"),
+        ("cuda", "", "for CUDA, but no GPU was found that it can use."),
+        ("vulkan", "libfoo.so: odd\x1b[2J", "for Vulkan, but libfoo.so: odd"),
+    ],
+)
+def test_a_build_for_gpus_says_what_it_misses(kind: str, why: str, told: str) -> None:
+    text, missing = gpus(found({kind: why}))
+    assert text == "CPU only"
+    assert told in missing
+    assert missing.endswith("Models run on the processor.")
+    assert "\x1b" not in missing
+
+
+def test_one_kind_that_works_is_enough() -> None:
+    text, missing = gpus(found({"cuda": "libcuda.so.1: no", "vulkan": ""}, (CARD,), gpu=True))
+    assert text.startswith("can use")
+    assert not missing
+
+
+def test_cards_that_lie_idle_are_named_with_a_way_out() -> None:
+    assert "is the driver there" in unused(["RTX"], can=True)
+    assert unused(["RTX", "GTX"], can=False).startswith("RTX, GTX would be faster: install a build")

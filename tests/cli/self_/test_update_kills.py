@@ -1,0 +1,172 @@
+"""`baton self` killed at any step or time, on a full disk, or where nothing can be written.
+
+The old or the new version is there, never neither.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.http_server import Fault
+from support.packaged_machine import served
+from support.sample_releases import keys, program, publish
+from support.update_processes import (
+    NEW,
+    OLD,
+    Told,
+    World,
+    baton_self,
+    memory,
+    on_a_disk_of,
+    read_only,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
+
+OLDER = "0.0.9"
+SOME = 5
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[Path]:
+    with memory() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def public(quick: Path) -> str:
+    """Publish a release, and return the key that it is checked with."""
+    key, public = keys(quick / "keys")
+    publish(quick / "release", key, NEW)
+    return public
+
+
+_number = 0
+
+
+def world(quick: Path, public: str, source: str = "") -> World:
+    global _number
+    _number += 1
+    root = quick / f"m{_number}"
+    root.mkdir()
+    return World(root, public, source or str(quick / "release")).install(previous=OLDER)
+
+
+def healed(machine: World, coming: str) -> None:
+    """Whatever was interrupted: one of the two is started, and the next command mends the rest."""
+    here = machine.version()
+    assert here in (OLD, coming)
+    command = "update" if coming == NEW else "rollback"
+    if command == "rollback" and here == coming and not (machine.share / "switch.json").exists():
+        assert baton_self(machine, command).code == 0  # it was complete, and is undone by this
+    told = baton_self(machine, command)
+    assert told.code == 0, told.text
+    there = {path.name for path in machine.target.parent.iterdir()}
+    assert there == {"baton"}
+    assert machine.version() == coming
+    assert machine.version(machine.share / "previous") == OLD
+    assert machine.receipt()["version"] == coming
+    names = {path.name for path in machine.share.iterdir()} - {".switch.json.new"}
+    assert names == {"install.json", "previous", "previous.json"}
+    told = baton_self(machine, "rollback")
+    assert (told.code, machine.version()) == (0, OLD), told.text
+    assert machine.version(machine.share / "previous") == coming
+
+
+def some(told: Told, count: int | None) -> list[int]:
+    """Return the numbers of all steps, or of so many, among them the one that changes it all."""
+    numbers = list(range(1, len(told.steps) + 1))
+    [moment] = [n for n, step in enumerate(told.steps, 1) if step.endswith(" /bin/baton")][-1:]
+    if count is None:
+        return numbers
+    return sorted({moment, moment + 1, *random.Random(count).sample(numbers, count - 2)})
+
+
+@pytest.mark.parametrize("count", [SOME, pytest.param(None, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("command", "coming"), [("update", NEW), ("rollback", OLDER)])
+def test_killed_before_a_step(
+    quick: Path, public: str, command: str, coming: str, count: int | None
+) -> None:
+    unharmed = baton_self(world(quick, public), command)
+    assert unharmed.code == 0, unharmed.text
+    assert len(unharmed.steps) > 25
+    for number in some(unharmed, count):
+        machine = world(quick, public)
+        told = baton_self(machine, command, kill_at=number)
+        assert told.code is None, f"it was to be killed before {unharmed.steps[number - 1]}"
+        healed(machine, coming)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(None, marks=pytest.mark.long)])
+def test_killed_in_the_child_too(quick: Path, public: str, count: int | None) -> None:
+    """All of it ends before a step of the process that brings the file."""
+    unharmed = baton_self(machine := world(quick, public), "update", child=0)
+    assert unharmed.code == 0, unharmed.text
+    steps = (machine.root / "child steps").read_text().splitlines()
+    assert any("os.rename" in step for step in steps)
+    assert len(steps) > 5
+    numbers = range(1, len(steps) + 1)
+    for number in numbers if count is None else random.Random(1).sample(numbers, count):
+        machine = world(quick, public)
+        told = baton_self(machine, "update", child=number)
+        assert told.code is None, f"it was to be killed before {steps[number - 1]}"
+        assert machine.version() == OLD
+        healed(machine, NEW)
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.long)])
+def test_killed_at_any_time(quick: Path, public: str, kills: int) -> None:
+    dice = random.Random(kills)
+    with served(quick / "release") as mirror:
+        for name in (file.name for file in (quick / "release").iterdir()):
+            mirror.fault[name] = Fault(rate=200_000)
+        machine = world(quick, public, mirror.address)
+        for _ in range(kills):
+            baton_self(machine, "update", kill_after=dice.uniform(0.05, 1.2))
+            assert machine.version() in (OLD, NEW)
+        mirror.fault.clear()
+        healed(machine, NEW)
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(None, marks=pytest.mark.long)])
+def test_a_disk_that_becomes_full_at_any_step(quick: Path, public: str, count: int | None) -> None:
+    """From some step on nothing more fits, until room is made."""
+    size = len(program(NEW))
+    ended = on_a_disk_of(6 * size, quick, public, count)
+    if ended is None:
+        pytest.skip("this system lets nobody mount a small disk")
+    assert ended
+    for told in ended:
+        assert told["here"] in (OLD, NEW), told
+        assert told["code"] in (0, 1), told
+        assert "stumbled" not in told["text"], told
+        assert told["code"] == 0 or "room" in told["text"], told
+        assert told["then"] == (0, NEW, OLD), told
+    assert any(told["code"] for told in ended)
+
+
+def test_a_disk_that_is_too_small_is_said_before_anything_comes(quick: Path, public: str) -> None:
+    size = len(program(NEW))
+    ended = on_a_disk_of(2 * size + (1 << 15), quick, public, 0)
+    if ended is None:
+        pytest.skip("this system lets nobody mount a small disk")
+    [told] = ended
+    assert told["code"] == 1
+    assert "has no room for baton-" in told["text"]
+    assert "Make room" in told["text"]
+    assert told["here"] == OLD
+
+
+def test_where_nothing_can_be_written_it_is_said(quick: Path, public: str) -> None:
+    told = read_only(world(quick, public))
+    if told is None:
+        pytest.skip("this system lets nobody mount anything")
+    for command, code, text in told:
+        assert code == 1, (command, text)
+        assert "can't be changed: Read-only file system; nothing was changed" in text, command
+        assert "stumbled" not in text

@@ -1,0 +1,592 @@
+"""A prompt played for the command line: what is printed where, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import pytest
+import pytest_asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.cli.output import Output
+from baton.cli.prompt_run import Manner, play
+from baton.cli.run_renderers import AsText
+from baton.cli.terminal_questions import Asker, told
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
+from baton.core.plan.plan import Plan, Step
+from baton.core.ports import Choice, Offer, Place, Question
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.view import RunView
+from baton.history import Store
+from baton.platform.settings import find_paths
+from baton.workers.scripted_worker import Script, ScriptedWorker
+from support.command_line import Call
+from support.fake_cloud import Cloud
+
+PLAINLY = Manner()
+ANEW = Place()
+
+
+@pytest_asyncio.fixture
+async def store() -> AsyncIterator[Store]:
+    opened = Store.open(None)
+    yield opened
+    await opened.aclose()
+
+
+Said = Chunk | BaseException | float | str
+
+
+def says(*items: Said) -> Script:
+    chunks = [Text(item) if isinstance(item, str) else item for item in items]
+    return lambda request: list(chunks)
+
+
+async def played(
+    store: Store, script: Script, manner: Manner = PLAINLY, place: Place = ANEW
+) -> int:
+    worker = ScriptedWorker(script)
+    orchestra = Orchestra({"scripted": worker}, store, "scripted")
+    return await play(orchestra, Prompt("Hello?"), place, Limits(), None, manner)
+
+
+async def kept(store: Store) -> tuple[str, TurnStatus]:
+    latest = await store.latest()
+    assert latest is not None
+    last = (await store.thread(latest))[-1]
+    return last.text, last.status
+
+
+@contextmanager
+def stdout_is(descriptor: int) -> Iterator[None]:
+    """Let this process's descriptor 1 be another one for a while."""
+    saved = os.dup(1)
+    os.dup2(descriptor, 1)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+@pytest.mark.parametrize("form", ["text", "whole"])
+async def test_stdout_gets_the_answer_and_nothing_else(
+    store: Store, capfd: pytest.CaptureFixture[str], form: str
+) -> None:
+    assert await played(store, says("Par", "is\x1b[31m"), Manner(form)) == 0
+    assert capfd.readouterr() == ("Paris\x1b[31m\n", "")  # a pipe gets the data as it is
+
+
+async def test_json_is_one_object(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    assert await played(store, says("Paris\n"), Manner("json")) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert json.loads(out)["answer"] == "Paris\n"
+
+
+async def test_events_are_lines_from_started_to_finished(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert await played(store, says("Par", "is"), Manner("events")) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert (lines[0]["event"], lines[-1]["event"]) == ("Started", "Finished")
+    assert [line["text"] for line in lines if line["event"] == "StepText"] == ["Par", "is"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ModelFileError("m.gguf is broken.", "Get it again."), 5),
+        (WorkerUnavailable("scripted died.", "Try again."), 6),
+        (ContextTooLong(9000, 4096), 6),
+    ],
+)
+async def test_a_failure_is_a_sentence_and_a_code_and_keeps_the_text(
+    store: Store, capfd: pytest.CaptureFixture[str], error: Exception, code: int
+) -> None:
+    assert await played(store, says("Par", error)) == code
+    out, err = capfd.readouterr()
+    assert out == "Par\n"
+    assert err.startswith("baton: ")
+    assert err.count("\n") == 1
+    assert await kept(store) == ("Par", TurnStatus.FAILED)
+
+
+async def test_a_failure_with_json_is_an_object_too(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = says("Par", WorkerUnavailable("scripted died."))
+    assert await played(store, script, Manner("json")) == 6
+    shown = json.loads(capfd.readouterr().out)
+    assert (shown["status"], shown["answer"]) == ("failed", "Par")
+
+
+async def test_a_cut_answer_is_never_silent(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert await played(store, says("Once", Usage(9, 1, Finish.LENGTH))) == 0
+    latest = await store.latest()
+    assert latest is not None
+    way = f'`baton ask --continue={latest} "Go on."` goes on with it.'
+    assert f"The answer was cut at its length cap; {way}" in capfd.readouterr().err
+    assert await played(store, says("Once", Usage(9, 1, Finish.LENGTH)), Manner(kept=False)) == 0
+    assert "cut at its length cap; ask for a shorter one" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "told"),
+    [
+        ("", Finish.STOP, "The answer is empty."),
+        ("Once", Finish.FILTER, "The provider's content filter ended the answer"),
+        ("", Finish.TOOL, "called a tool that it was not offered"),
+        ("Once", Finish.STOP, ""),
+    ],
+)
+async def test_an_answer_that_is_not_whole_is_never_silent(
+    store: Store, capfd: pytest.CaptureFixture[str], text: str, finish: Finish, told: str
+) -> None:
+    script = says(text, Usage(9, 1, finish))
+    assert await played(store, script) == 0
+    said = capfd.readouterr().err
+    assert told in said
+    assert ("Ask another worker" in said) is bool(told)
+    assert await played(store, script, Manner("json")) == 0
+    shown = capfd.readouterr()
+    warnings = json.loads(shown.out)["warnings"]
+    assert [warning["kind"] for warning in warnings] == (["incomplete"] if told else [])
+    assert all(told in warning["message"] for warning in warnings)
+    assert await played(store, script, Manner(quiet=True)) == 0
+    assert "Ask another worker" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("form", ["text", "json"])
+async def test_a_signal_ends_it_in_good_order(
+    store: Store, capfd: pytest.CaptureFixture[str], number: signal.Signals, form: str
+) -> None:
+    def left_amid(_: Request) -> Iterator[Chunk | BaseException | float]:
+        yield Text("Par")
+        for pause in (0.1, 0.11):  # as `timeout` does it: to the process, then to its group
+            asyncio.get_running_loop().call_later(pause, os.kill, os.getpid(), number)
+        yield 30.0
+
+    assert await played(store, left_amid, Manner(form)) == 128 + number
+    await asyncio.sleep(0.1)  # the second one may come after the end, and must do no harm
+    out = capfd.readouterr().out
+    assert (json.loads(out)["status"] == "cancelled") if form == "json" else (out == "Par\n")
+    assert await kept(store) == ("Par", TurnStatus.CANCELLED)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_that_was_to_be_ignored_ends_nothing(
+    store: Store, capfd: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """`nohup baton ask ...` goes on without its terminal, and one behind `&` at Ctrl+C."""
+
+    def goes_on(_: Request) -> Iterator[Chunk]:
+        yield Text("Par")
+        os.kill(os.getpid(), number)
+        yield Text("is")
+
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        assert await played(store, goes_on) == 0
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+    assert capfd.readouterr().out == "Paris\n"
+    assert await kept(store) == ("Paris", TurnStatus.DONE)
+
+
+async def test_a_closed_pipe_stops_the_writing_and_is_no_failure(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    slowly: list[Said] = ["is ", 0.05]
+    with stdout_is(writing):
+        code = await played(store, says("Par", *slowly * 600))
+    os.close(writing)
+    assert code == 0
+    assert capfd.readouterr().err == ""
+    text, status = await kept(store)
+    assert text.startswith("Par")
+    assert status is TurnStatus.CANCELLED
+
+
+async def test_a_full_disk_behind_stdout_is_told_and_the_answer_kept(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    with stdout_is(full):
+        code = await played(store, says("Paris"), Manner("whole"))
+    os.close(full)
+    assert code == 1
+    told = capfd.readouterr().err
+    assert "No space left on device" in told
+    assert "in your history" in told
+    assert await kept(store) == ("Paris", TurnStatus.DONE)
+
+
+async def test_a_reader_that_pauses_holds_up_neither_the_run_nor_the_way_out(
+    store: Store,
+) -> None:
+    reading, writing = os.pipe()
+
+    async def interrupt() -> None:
+        while await store.latest() is None or (await kept(store))[1] is not TurnStatus.DONE:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interrupting = asyncio.create_task(interrupt())
+    with stdout_is(writing):
+        code = await asyncio.wait_for(played(store, says("x" * 200_000, 0.1, "y")), 60)
+        await interrupting
+        assert code == 128 + signal.SIGINT
+        assert await kept(store) == ("x" * 200_000 + "y", TurnStatus.DONE)
+        os.close(reading)  # lets the thread that still writes go
+        await asyncio.sleep(0.1)
+    os.close(writing)
+
+
+async def test_turns_that_no_longer_fit_are_left_out_only_when_told_to(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def forgetful(request: Request) -> list[Chunk | BaseException | float]:
+        if len(request.messages) > 2:
+            return [ContextTooLong(9000, 4096)]
+        return [Text("word " * 2000)]
+
+    assert await played(store, forgetful, Manner("whole")) == 0
+    place = Place(await store.latest())
+    assert await played(store, says("two"), place=place) == 0
+    capfd.readouterr()
+    assert await played(store, forgetful, place=place) == 6
+    assert "--drop-oldest" in capfd.readouterr().err
+    assert await played(store, forgetful, Manner(drop_oldest=True), place) == 0
+    assert len(await store.thread(str(place.conversation))) == 8
+
+
+def test_an_offer_names_no_less_than_it_can_cost_and_no_more_than_is_left() -> None:
+    card = Card("gpt", "cloud", "gpt-5-mini")
+    offer = Offer(card, "Why not?", "You: Hi", "", 14_400_000, 15_600_000, "day")
+    assert "at most $0.02 · $0.01 left today" in told(offer)
+
+
+def test_an_offer_names_the_address_and_the_proxy() -> None:
+    card = Card("gpt", "cloud", "gpt", address="api.openai.com through proxy:3128")
+    question = told(Offer(card, "Why not?", "You: Hi", "1 key", 1, 1, "day"))
+    assert "leave this machine for api.openai.com through proxy:3128 (1 key hidden):" in question
+
+
+# The forms, fed with events: what a pipe gets, and what a terminal
+
+
+class Screen(Output):
+    """Records what is put where instead of writing it."""
+
+    def __init__(self, to_terminal: bool) -> None:
+        super().__init__()
+        self.to_terminal = self._may_talk = self._may_overwrite = to_terminal
+        self.put: list[tuple[str, str]] = []
+
+    def data(self, text: str) -> None:
+        if text:
+            self._at_line_start = text.endswith("\n")
+            self.put.append(("out", text))
+
+    def status(self, text: str) -> None:
+        if text and self._may_overwrite:
+            self.put.append(("status", text))
+
+    def warn(self, text: str) -> None:
+        self.put.append(("err", text))
+
+    @property
+    def out(self) -> str:
+        return "".join(text for kind, text in self.put if kind == "out")
+
+
+@contextmanager
+def shown(to_terminal: bool, whole: bool = False) -> Iterator[tuple[Screen, AsText]]:
+    screen = Screen(to_terminal)
+    yield screen, AsText(screen, whole)
+    screen.close()
+
+
+def fed(form: AsText, *events: ev.Event, view: RunView | None = None) -> RunView:
+    view = view or RunView()
+    for event in events:
+        view = view.apply(event)
+        form.take(event, view)
+    return view
+
+
+TWO = Plan((Step("a", "One."), Step("b", "Two."), Step("c", "Three.")), (3, 1))
+
+
+def begun(*numbers: int) -> list[ev.Event]:
+    return [ev.StepStarted(0.1, n, "x") for n in numbers]
+
+
+def done(step: int, text: str = "") -> ev.StepFinished:
+    return ev.StepFinished(0.9, step, Finish.STOP, text)
+
+
+@pytest.mark.parametrize("to_terminal", [False, True])
+def test_parts_of_an_answer_stand_in_their_order_however_they_are_written(
+    to_terminal: bool,
+) -> None:
+    with shown(to_terminal) as (screen, form):
+        view = fed(form, ev.Planned(0.0, TWO), *begun(1, 2, 3), ev.StepText(0.2, 1, "last"))
+        assert screen.out == ""
+        view = fed(form, ev.StepText(0.2, 3, "fir"), ev.StepText(0.2, 3, "st"), view=view)
+        assert screen.out == "first"
+        view = fed(form, ev.StepText(0.3, 2, "unseen"), done(3), view=view)
+        assert screen.out == "first\n\nlast"
+        view = fed(form, ev.StepText(0.3, 1, "!"), done(1), done(2), ev.Finished(1.0), view=view)
+        form.end(view)
+    assert screen.out == "first\n\nlast!\n" == view.answer + "\n"
+
+
+def test_between_two_parts_a_terminal_says_what_is_done() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        view = fed(form, ev.Planned(0.0, TWO), *begun(3), ev.StepText(0.2, 3, "first"))
+        assert screen.put[-1] == ("out", "first")
+        view = fed(form, done(3), *begun(1), view=view)
+        assert screen.put[-1][0] == "status"
+        form.end(fed(form, ev.StepText(0.4, 1, "last"), done(1), done(2), view=view))
+    assert screen.out == "first\n\nlast\n"
+
+
+def test_an_empty_part_leaves_no_gap() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        failed = ev.StepFailed(0.3, 3, "WorkerError", "No.")
+        view = fed(form, ev.Planned(0.0, TWO), *begun(1, 3), failed, ev.StepText(0.4, 1, "all"))
+        form.end(fed(form, done(1), ev.Finished(1.0), view=view))
+    assert screen.out == "all\n"
+
+
+DRAFT = Plan((Step("a", "Draft."),), (1,))
+BETTER = Plan((*DRAFT.steps, Step("gpt", "Better.")), (2,))
+
+
+def test_a_pipe_gets_no_draft() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        view = fed(form, *events, ev.Planned(0.3, BETTER), *begun(2))
+        assert screen.out == ""
+        view = fed(form, ev.StepText(0.4, 2, "Paris"), view=view)
+        assert screen.put == [("out", "Paris")]
+        form.end(fed(form, done(2), ev.Finished(0.5), view=view))
+    assert screen.out == "Paris\n"
+
+
+def test_a_draft_that_stands_is_shown_once_it_does() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Paris"), done(1)]
+        view = fed(form, *events, ev.Planned(0.3, DRAFT))
+        assert screen.out == "Paris"
+        form.end(fed(form, ev.Finished(0.5), view=view))
+    assert screen.out == "Paris\n"
+
+
+def test_a_terminal_is_shown_the_draft_and_told_who_answers_instead() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        view = fed(form, *events)
+        assert screen.out == "Hm"
+        view = fed(form, ev.Planned(0.3, BETTER), *begun(2), view=view)
+        kind, text = screen.put[-1]
+        assert kind == "status"
+        assert text.endswith("loading x")
+        assert not [text for kind, text in screen.put if kind == "err"]  # it may still stay
+        form.end(fed(form, ev.StepText(0.4, 2, "Paris"), done(2), ev.Finished(0.5), view=view))
+    assert [text for kind, text in screen.put if kind == "err"] == [
+        "baton: That was a draft; x answers."
+    ]
+    assert screen.out == "Hm\nParis\n"
+
+
+def test_of_several_parts_the_one_that_is_done_again_names_who_does_it() -> None:
+    parts = (Step("a", "One."), Step("b", "Two."))
+    both, again = Plan(parts, (1, 2)), Plan((*parts, Step("x", "One.")), (3, 2))
+    with shown(to_terminal=True) as (screen, form):
+        first = [*begun(1), ev.StepText(0.1, 1, "Hm"), done(1)]
+        second = [*begun(2), ev.StepText(0.2, 2, "36"), done(2)]
+        view = fed(form, ev.Planned(0.0, both, False), *first, *second)
+        view = fed(form, ev.Planned(0.3, again), *begun(3), view=view)
+        form.end(fed(form, ev.StepText(0.4, 3, "Paris"), done(3), ev.Finished(0.5), view=view))
+    assert [text for kind, text in screen.put if kind == "err"] == [
+        "baton: That was a draft; x does a part of it again."
+    ]
+    assert screen.out == "Hm\n\n36\nParis\n\n36\n"
+
+
+def test_a_draft_that_is_taken_back_in_the_end_is_shown_again() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        other = [ev.Planned(0.3, BETTER, False), *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)]
+        back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
+        form.end(fed(form, *events, *other, back, ev.Finished(0.6)))
+    assert screen.out == "Hm\nPa\nHm\n"
+
+
+def test_a_draft_that_stays_after_all_is_no_draft() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        declined = ev.StepFailed(0.4, 2, "BudgetExceeded", "gpt was not asked.")
+        back = ev.Planned(0.5, Plan(BETTER.steps, (1,)))
+        form.end(fed(form, *events, ev.Planned(0.3, BETTER, False), declined, back))
+    assert screen.out == "Hm\n"
+    assert not [text for kind, text in screen.put if kind == "err"]
+
+
+def test_parts_that_are_over_stand_above_one_that_is_written_anew() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        first: list[ev.Event] = [ev.Planned(0.0, TWO, False), *begun(3, 1)]
+        unseen: list[ev.Event] = [ev.StepText(0.1, 1, "?"), ev.StepRetried(0.1, 1, "It died.", 0.0)]
+        first += [*unseen, ev.StepText(0.2, 3, "one"), done(3)]
+        again: list[ev.Event] = [ev.StepText(0.3, 1, "tw"), ev.StepRetried(0.4, 1, "It died.", 0.0)]
+        form.end(fed(form, *first, *again, ev.StepText(0.5, 1, "two"), done(1), done(2)))
+    assert screen.out == "one\n\ntw\none\n\ntwo\n"
+    assert len([text for kind, text in screen.put if kind == "err"]) == 1
+
+
+def test_an_answer_that_grows_is_no_draft() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1)]
+        longer = ev.Planned(0.3, Plan(BETTER.steps, (1, 2)))
+        form.end(fed(form, *events, longer, *begun(2), ev.StepText(0.4, 2, "Pa"), done(2)))
+    assert screen.out == "Hm\n\nPa\n"
+    assert not [text for kind, text in screen.put if kind == "err"]
+
+
+def test_a_draft_whose_worker_falls_over_begins_anew() -> None:
+    with shown(to_terminal=True) as (screen, form):
+        events = [ev.Planned(0.0, DRAFT, False), *begun(1), ev.StepText(0.2, 1, "Hmmm")]
+        again = [ev.StepRetried(0.3, 1, "a died.", 0.0), *begun(1), ev.StepText(0.4, 1, "Pa")]
+        form.end(fed(form, *events, *again, done(1), ev.Finished(0.5)))
+    assert screen.out == "Hmmm\nPa\n"
+
+
+def test_finished_steps_that_a_run_begins_with_are_shown() -> None:
+    with shown(to_terminal=False) as (screen, form):
+        view = fed(form, ev.Planned(0.0, TWO), done(3, "first"), done(1, "last"))
+        assert screen.out == "first\n\nlast"
+        form.end(view)
+
+
+def test_whole_answers_come_at_the_end() -> None:
+    with shown(to_terminal=True, whole=True) as (screen, form):
+        view = fed(form, ev.Planned(0.0, DRAFT), *begun(1), ev.StepText(0.2, 1, "Hm"), done(1))
+        assert screen.out == ""
+        form.end(view)
+    assert screen.out == "Hm\n"
+
+
+@given(st.data())
+def test_a_pipe_has_at_any_time_exactly_what_stays(data: st.DataObject) -> None:
+    """Random interleavings of the steps' pieces: stdout is `view.final`, and only ever grows."""
+    count = data.draw(st.integers(1, 4))
+    answer = data.draw(st.permutations(range(1, count + 1)))[: data.draw(st.integers(1, count))]
+    plan = Plan(tuple(Step("x", "Do.") for _ in range(count)), tuple(answer))
+    pieces = st.lists(st.sampled_from(["a", "", "\n", "bc"]), max_size=4)
+    scripts = [[*data.draw(pieces), None] for _ in range(count)]
+    with shown(to_terminal=False) as (screen, form):
+        view = fed(form, ev.Planned(0.0, plan, data.draw(st.booleans())), *begun(1))
+        while any(scripts):
+            number = data.draw(st.sampled_from([n for n, s in enumerate(scripts, 1) if s]))
+            piece = scripts[number - 1].pop(0)
+            event = done(number) if piece is None else ev.StepText(0.2, number, piece)
+            view = fed(form, event, view=view)
+            assert screen.out == view.final
+        view = fed(form, ev.Planned(0.3, plan), view=view)
+        assert screen.out == view.final
+        view = fed(form, ev.Finished(0.4), view=view)
+        form.end(view)
+    assert screen.out == view.answer + "\n" * (not view.answer.endswith("\n") and view.answer != "")
+
+
+def test_a_long_answer_is_not_put_together_for_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    original = RunView.final
+
+    def counted(view: RunView) -> str:
+        nonlocal made
+        made += 1
+        return original.fget(view)  # type: ignore[attr-defined, no-any-return]
+
+    monkeypatch.setattr(RunView, "final", property(counted))
+    with shown(to_terminal=False) as (screen, form):
+        pieces = [ev.StepText(0.2, 1, "word ")] * 2000
+        form.end(fed(form, ev.Planned(0.0, DRAFT), *begun(1), *pieces, done(1), ev.Finished(1.0)))
+    assert screen.out == "word " * 2000 + "\n"
+    assert made < 5
+
+
+async def test_a_plan_is_only_shown_never_agreed_to_here() -> None:
+    output = Screen(to_terminal=True)
+    question = Question(
+        "Play this plan?", (Choice("go", "Play it"), Choice("stop", "Stop")), "stop", plan=DRAFT
+    )
+    assert await Asker(output, drop_oldest=False)(question) == "stop"
+    assert output.put == []
+    output.close()
+
+
+def written(output: Output) -> None:
+    """Wait until the thread has written all that it was given."""
+    done = threading.Event()
+    output.when_written(done.set)
+    assert done.wait(10)
+
+
+def test_what_is_written_beside_a_question_waits_for_its_answer(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    output = Output()
+    output.to_terminal = True
+    output.warn("Number:")
+    output.hold()
+    output.data("Paris")
+    output.warn("baton: Later.")
+    written(output)
+    assert capfd.readouterr() == ("", "Number:\n")
+    output.let_go()
+    written(output)
+    output.close()
+    assert capfd.readouterr() == ("Paris", "baton: Later.\n")
+
+
+# Prompts through a pipe
+
+
+def test_nobody_can_be_asked_where_the_prompt_is_piped(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal on stderr isn't enough: what could be typed there is the prompt."""
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    with Cloud() as cloud:
+        file.write_text(
+            f'[budget]\nday = "2"\n[[workers]]\nid = "far"\nkind = "server"\nmodel = "kit-1"\n'
+            f'base_url = "{cloud.base("server")}"\nprivacy = "cloud"\n'
+            'price = { input = "1", output = "1" }\n'
+        )
+        monkeypatch.setattr(os, "isatty", lambda fd: fd == 2)
+        done = call("ask", "-m", "far", piped=b"Sum these notes up.")
+        assert cloud.calls == []
+    assert done.code == 4
+    assert "nobody was there to be asked" in done.err
+    assert "--budget" in done.err

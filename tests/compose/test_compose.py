@@ -1,0 +1,367 @@
+"""The parts fit together, also where one of them is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from baton.compose import card_of, compose, library, open_ledger
+from baton.core.errors import BudgetExceeded, ModelFileError
+from baton.core.labels import Label
+from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.messages import Prompt
+from baton.core.money import NANO, parse_usd
+from baton.core.run.policy import Limits
+from baton.models.model_types import Held, Record, Stamp
+from baton.models.store import FolderShelf
+from baton.platform.secrets import hide
+from baton.platform.settings import (
+    Budget,
+    CloudWorker,
+    LocalWorker,
+    ServerWorker,
+    Settings,
+    find_paths,
+    load,
+    write,
+)
+from baton.workers import local
+from support.fake_hub import Hub
+from support.ledger_processes import bill
+
+
+@pytest.fixture
+def _no_starter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("_no_starter")
+async def test_a_missing_starter_model_is_missed_only_when_it_is_wanted(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    own = LocalWorker("own", model=str(tmp_path / "own.gguf"))
+    for settings in (Settings(workers=(own,)), Settings(workers=(own,), worker="own")):
+        baton = compose(settings, paths, history=False)
+        assert [card.id for card in baton.orchestra.roster if not card.is_tool] == ["own"]
+        assert baton.orchestra.worker().card.id == "own", "who else?"
+        with pytest.raises(ModelFileError, match="starter model isn't installed"):
+            baton.orchestra.worker("small")
+        await baton.aclose()
+
+
+@pytest.mark.usefixtures("_no_starter")
+async def test_without_any_model_everything_is_put_together_but_nobody_answers(
+    tmp_path: Path,
+) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    baton = compose(Settings(), paths, history=False)
+    for name in (None, "small"):
+        with pytest.raises(ModelFileError, match="no model on this machine yet"):
+            baton.orchestra.worker(name)
+    assert baton.stand_in() == ""
+    held = _shelve(paths.models, "pulled")
+    baton.join(held)
+    assert baton.orchestra.worker().card.id == "pulled", "the first that comes answers"
+    await baton.leave("pulled")
+    with pytest.raises(ModelFileError, match="no model on this machine yet"):
+        baton.orchestra.worker()
+    await baton.aclose()
+    baton = compose(Settings(worker="gone"), paths, history=False)
+    assert "'gone' (the setting `worker`) any more, so pulled answers" in baton.stand_in()
+    await baton.aclose()
+
+
+def _shelve(folder: Path, id: str) -> Held:
+    shelf = FolderShelf(folder)
+    record = Record(id, id, f"{id}.gguf")
+    held = shelf.put(record)
+    held.path.write_bytes(b"GGUF")
+    status = held.path.stat()
+    return shelf.put(replace(record, stamp=Stamp(status.st_size, status.st_mtime_ns)))
+
+
+async def test_settings_reach_the_worker(tmp_path: Path) -> None:
+    own = LocalWorker("own", model="x.gguf", system="Be brief.", context=512, max_output=9)
+    baton = compose(Settings(workers=(own,)), find_paths({"BATON_HOME": str(tmp_path)}))
+    card = baton.orchestra.worker("own").card
+    assert (card.system, card.context, card.max_output) == ("Be brief.", 512, 9)
+    models = [c.id for c in baton.orchestra.roster if not c.is_tool]
+    assert models == ["small", "own"]
+    await baton.aclose()
+
+
+async def test_workers_that_load_the_same_share_it_and_write_in_their_own_way(
+    tmp_path: Path,
+) -> None:
+    own = (
+        LocalWorker("sure", temperature=0, seed=1),
+        LocalWorker("wild", temperature=2, adapter="~/a.gguf"),
+        LocalWorker("long", context=4096),
+        LocalWorker("apart", kv="q8_0"),
+    )
+    baton = compose(Settings(workers=own), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
+    baton.orchestra.worker("small").warm()
+    held = {
+        name: worker.process
+        for name in ("small", "sure", "wild", "long", "apart")
+        if isinstance(worker := baton.orchestra.worker(name), local.LocalWorker)
+    }
+    assert baton.orchestra.worker("wild").card.name == "SmolLM2 135M with a"
+    assert held["small"] == held["sure"] == held["wild"] is not None
+    assert held["long"] is held["apart"] is None
+    await baton.aclose()
+
+
+async def test_whom_the_settings_prefer_is_told_if_it_is_not_there(tmp_path: Path) -> None:
+    prefer = {"code": "small", "math": "gone"}
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    baton = compose(Settings(prefer=prefer), paths, history=False)
+    assert baton.orchestra.prefer == prefer
+    assert "'gone', preferred for math, isn't there" in baton.warning
+    assert "code" not in baton.warning
+    await baton.aclose()
+
+
+async def test_money_is_paced_as_the_settings_say(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    for history in (True, False):
+        baton = compose(Settings(budget=Budget(pace=Thrift.BEST)), paths, history=history)
+        room = Standing((Room(Scope.DAY, 10**9),))
+        pacer = baton.orchestra.pacer
+        assert pacer.thrift is Thrift.BEST
+        assert (await pacer.weigh(0.1, 10**6, room)).ok
+        await baton.aclose()
+
+
+HERE = "http://127.0.0.1:11434/v1"
+
+
+@pytest.mark.parametrize(
+    ("entry", "privacy", "remote"),
+    [
+        (ServerWorker("a", "qwen3:8b", HERE), Label.LOCAL, False),
+        (ServerWorker("a", "gpt-oss:120b-cloud", HERE), Label.CLOUD, True),
+        (ServerWorker("a", "glm-4.6:Cloud", HERE), Label.CLOUD, True),
+        (ServerWorker("a", "an-alias", HERE, privacy=Label.CLOUD), Label.CLOUD, True),
+        (ServerWorker("a", "qwen3", "http://10.0.0.9/v1"), Label.LAN, True),
+        (ServerWorker("a", "qwen3", "http://10.0.0.9/v1", privacy=Label.LOCAL), Label.LOCAL, True),
+        (ServerWorker("a", "qwen3", "https://llm.example.org/v1"), Label.CLOUD, True),
+        (ServerWorker("a", "glm:cloud", HERE, privacy=Label.LOCAL), Label.LOCAL, True),
+    ],
+)
+def test_an_engine_on_this_machine_that_forwards_counts_as_a_cloud(
+    entry: ServerWorker, privacy: Label, remote: bool
+) -> None:
+    """So it is refused offline, redacted and priced, under whatever name it forwards."""
+    card = card_of(entry)
+    assert (card.privacy, card.remote) == (privacy, remote)
+    assert (card.price is None) is remote
+
+
+async def test_the_learned_router_decides_and_is_ended_with_the_rest(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    own = LocalWorker("own", model=str(tmp_path / "own.gguf"))
+    baton = compose(Settings(workers=(own,)), paths, history=False)
+    router = baton.router
+    assert router is not None
+    assert baton.orchestra.router is router
+    assert (router.pid, baton.warning) == (None, "")
+    router.warm()
+    pid = router.pid
+    assert pid is not None
+    await baton.aclose()
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_router_that_is_not_there_is_told_of_at_the_start_and_not_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.routing.learned_router.shipped", lambda: tmp_path / "nowhere")
+    baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}), history=False)
+    baton.tell_later(pytest.fail)
+    assert "A rule of length and task decides" in baton.warning
+    assert "git checkout models/router" in baton.warning
+    async with baton.orchestra.play(Prompt("What is 1 + 1?")) as run:
+        assert [event async for event in run]
+    await baton.aclose()
+
+
+@pytest.mark.local_model
+@pytest.mark.parametrize(("label", "starts"), [(Label.LOCAL, False), (Label.CLOUD, True)])
+async def test_no_gateway_is_started_for_a_worker_that_may_not_see_the_prompt(
+    tmp_path: Path, label: Label, starts: bool
+) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    far = CloudWorker("gpt", model="openai/gpt-5-mini")
+    baton = compose(Settings(workers=(far,)), paths, history=False, warm="gpt", label=label)
+    assert baton.gateway is not None
+    assert (baton.gateway.pid is not None) is starts
+    await baton.aclose()
+
+
+async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    baton = compose(Settings(), paths, history=False, warm="small")
+    small = baton.orchestra.worker("small")
+    assert isinstance(small, local.LocalWorker)
+    was_loading = small.loading
+    assert baton.router is not None
+    assert baton.router.pid is not None
+    async with baton.orchestra.play(Prompt("Say hello."), limits=Limits(max_tokens=4)) as run:
+        assert [event async for event in run]
+    assert (was_loading, small.loading) == (True, False)
+    await baton.aclose()
+
+
+@pytest.mark.parametrize("state", ["broken", "gone", "coming"])
+async def test_the_starter_answers_while_the_chosen_model_cannot(state: str) -> None:
+    paths = find_paths()
+    shelf = FolderShelf(paths.models)
+    write(paths.config_file, {"worker": "mine", "conductor": "mine"})
+    record = Record("mine", "Mine", "mine.gguf", size=9, sha256="0" * 64)
+    lost = {
+        "broken": replace(record, wrong="its contents aren't what they were"),
+        "gone": replace(record, stamp=Stamp(9, 1)),
+        "coming": record,
+    }
+    assert shelf.put(lost[state]).state == state
+    baton = compose(load(paths.config_file), paths, history=False)
+    assert baton.orchestra.default == baton.orchestra.worker().card.id == "small"
+    assert baton.warning.startswith("mine is")
+    path = shelf.put(record).path
+    path.write_bytes(b"GGUF or so")
+    held = shelf.put(replace(record, stamp=shelf.stamp(path)))
+    assert "answers and draws plans" in baton.join(held), "when it is here again"
+    assert baton.orchestra.default == "mine"
+    await baton.aclose()
+    baton = compose(load(paths.config_file), paths, history=False)
+    assert (baton.orchestra.default, baton.missed) == ("mine", "")
+    await baton.aclose()
+
+
+async def test_models_that_arrive_at_once_all_join_and_one_takes_a_role(tmp_path: Path) -> None:
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    shelf = FolderShelf(paths.models)
+    together = threading.Barrier(4)
+
+    def arrive(number: int) -> str:
+        held = shelf.put(Record(f"m{number}", f"M{number}", f"m{number}.gguf"))
+        held.path.write_bytes(b"GGUF or so")
+        held = shelf.put(replace(held.record, stamp=shelf.stamp(held.path)))
+        together.wait(10)
+        return baton.join(held)
+
+    baton = compose(load(paths.config_file), paths, history=False)
+    told = await asyncio.gather(*(asyncio.to_thread(arrive, number) for number in range(4)))
+    assert sum("answers" in one for one in told) == 1
+    assert {f"m{n}" for n in range(4)} < {card.id for card in baton.orchestra.roster}
+    assert load(paths.config_file).worker == baton.orchestra.default
+    await baton.aclose()
+
+
+def test_changes_of_settings_at_once_are_all_made(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: write(file, {"keys": {f"key{n}": "x"}}), range(40)))
+    assert len(load(file, {}).keys) == 40
+
+
+async def test_the_hubs_token_is_the_fetchers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Hub() as hub:
+        hub.tokens.add("hf_mine")
+        hub.add("me/mine", {"mine.gguf": b"x" * 5000}, private=True)
+        for name, value in {**hub.environ, "HF_TOKEN": "hf_mine"}.items():
+            monkeypatch.setenv(name, value)
+        stock = library(Settings(), find_paths())
+        hide(os.environ)  # as the app does, which starts editors and clipboards
+        assert "HF_TOKEN" not in os.environ
+        with pytest.raises(ModelFileError, match="is no model"):  # so the file was let through
+            await stock.want("hf.co/me/mine")
+        await stock.aclose()
+
+
+async def test_closing_goes_on_where_a_part_fails_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    baton = compose(Settings(), find_paths({"BATON_HOME": str(tmp_path)}))
+    closed: list[object] = []
+
+    def record(part: type, *, fails: bool = False) -> None:
+        inner = part.aclose  # type: ignore[attr-defined]
+
+        async def aclose(self: object) -> None:
+            await inner(self)
+            closed.append(type(self))
+            if fails:
+                raise OSError("no more")
+
+        monkeypatch.setattr(part, "aclose", aclose)
+
+    worker = baton.orchestra.worker()
+    record(type(baton.library), fails=True)
+    record(type(worker), fails=True)
+    for part in (baton.orchestra, baton.ledger, baton.store):
+        record(type(part))
+    with pytest.raises(OSError, match="no more"):
+        await baton.aclose()
+    assert {type(baton.library), type(worker), type(baton.ledger), type(baton.store)} <= {*closed}
+
+
+@pytest.mark.parametrize(("ceiling", "allowed"), [("0", False), ("0.0001", False), ("2", True)])
+async def test_a_ceiling_that_is_changed_during_a_start_is_obeyed(
+    tmp_path: Path, ceiling: str, allowed: bool
+) -> None:
+    """Another Baton sets it after the settings were read, and before the ledger is open."""
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    write(paths.config_file, {"budget": {"day": "1"}})
+    settings = load(paths.config_file)
+    write(paths.config_file, {"budget": {"day": ceiling}})
+    other = open_ledger(paths)
+    await other.set_ceiling(Scope.DAY, parse_usd(ceiling))
+    baton = compose(settings, paths, history=False)
+    standing = await baton.orchestra.standing()
+    assert [room.ceiling for room in standing.rooms] == [min(parse_usd(ceiling), NANO), None]
+    for _ in range(2):
+        if allowed:
+            await baton.ledger.hold(bill(settings.budget.ceilings))
+        else:
+            with pytest.raises(BudgetExceeded):
+                await baton.ledger.hold(bill(settings.budget.ceilings))
+    await other.set_ceiling(Scope.DAY, 2 * NANO)  # from now on as ever
+    await baton.ledger.hold(bill(settings.budget.ceilings))
+    await other.aclose()
+    await baton.aclose()
+
+
+async def test_no_ceiling_that_is_set_later_loosens_one_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BATON_BUDGET__DAY", "0.0001")
+    paths = find_paths({"BATON_HOME": str(tmp_path)})
+    write(paths.config_file, {"budget": {"day": "1"}})
+    settings = load(paths.config_file)
+    other = open_ledger(paths)
+    baton = compose(settings, paths, history=False)
+
+    async def ceiling() -> int | None:
+        [today, _] = (await baton.orchestra.standing()).rooms
+        return today.ceiling
+
+    limit = await ceiling()
+    for amount in (5 * NANO, None):
+        await other.set_ceiling(Scope.DAY, amount)
+        assert await ceiling() == limit == NANO // 10_000
+        with pytest.raises(BudgetExceeded, match="BATON_BUDGET__DAY") as caught:
+            await baton.ledger.hold(bill(settings.budget.ceilings))
+        assert "budget set" not in str(caught.value)
+    await other.set_ceiling(Scope.DAY, 1)
+    assert await ceiling() == 1
+    await other.aclose()
+    await baton.aclose()

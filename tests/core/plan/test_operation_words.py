@@ -1,0 +1,72 @@
+"""Whether a request names what an expression does with its numbers."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.core.plan import operation_words
+from baton.core.plan.operation_words import names_operations
+
+
+@pytest.mark.parametrize(
+    ("request_text", "expression"),
+    [
+        ("What is 2 to the power of 12?", "2 ^ 12"),
+        ("quanto é o mmc de 9 e 12", "lcm(9, 12)"),
+        ("add 20% to 640", "640 + 20%"),
+        ("Ein Handy kostet 399 € mit 15 % Rabatt, wie viel?", "399 - 15%"),
+        ("15% von 240", "15% * 240"),
+        ("15 por ciento de 240 más 3", "15% * 240 + 3"),
+        ("1500 diviso 12", "1500 / 12"),
+        ("Notendurchschnitt von 2, 3 und 4", "avg(2, 3, 4)"),
+        ("racine carrée de 1764, arrondie", "round(sqrt(1764))"),
+    ],
+)
+def test_a_named_operation(request_text: str, expression: str) -> None:
+    assert names_operations(request_text, "calculator", expression)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "expression"),
+    [
+        ("el 15% de 80", "80 - 15%"),
+        ("45 chairs, 8 in a row: how many rows?", "45 * 8"),
+        ("das Doppelte von 318 weniger 50", "318 * 50"),
+        ("differences between HDMI 2.0 and 2.1", "2.1 - 2.0"),
+        ("3 sausages for 4.50 and 2 buns", "3 * 4.50 + 2"),
+        ("40 or 50", "max(40, 50)"),
+        ("2 to the power of 12", "12"),
+        ("what is the address of 12 Power Street minus 3", "12 ^ 3 / 4"),
+    ],
+)
+def test_an_operation_that_nobody_named(request_text: str, expression: str) -> None:
+    assert not names_operations(request_text, "calculator", expression)
+
+
+def test_units_name_themselves_where_another_unit_is_asked_for() -> None:
+    assert names_operations("1.5 cups in ml", "units", "1.5 cup -> ml")
+    assert names_operations("2 kW for 3 h in kWh", "units", "2 kW * (3 h) -> kWh")
+    assert not names_operations("a chicken of 1.5 kg", "units", "1.5 kg -> kg")
+    assert not names_operations("5 km/h for 45 min", "units", "45 min / 5 -> min")
+    assert not names_operations("a glass of 0.2 l from 1.5 l", "units", "1.5 l / (0.2 l)")
+
+
+def test_times_are_never_named_by_a_word() -> None:
+    assert not names_operations("30 days minus today", "clock", "today - 30 d")
+
+
+@given(st.text(alphabet="0123456789 abc.", max_size=40), st.sampled_from("+-*/^"))
+def test_numbers_alone_name_nothing(request_text: str, operation: str) -> None:
+    assert not names_operations(request_text, "calculator", f"4 {operation} 5")
+
+
+@pytest.mark.parametrize("operation", sorted(operation_words._NAMES))
+def test_every_name_is_a_word_of_its_own(operation: str) -> None:
+    """A word inside another one names nothing: "mad" isn't "add", "sofar" isn't "far"."""
+    names = operation_words._SAID[operation]
+    for word in re.findall(r"(?<![\\\w])[a-z]{4,}(?![\w*?(\[])", operation_words._NAMES[operation]):
+        assert not names.search(f"xx{word}") or "\\w*" + word in operation_words._NAMES[operation]

@@ -1,0 +1,485 @@
+"""A stronger worker elsewhere: when it is offered, who decides, what it costs, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from baton.core import events as ev
+from baton.core.errors import StoreError, WorkerUnavailable
+from baton.core.events import Decision
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Policy, Scope
+from baton.core.messages import (
+    Card,
+    Chunk,
+    Declined,
+    Finish,
+    Prompt,
+    Request,
+    Sent,
+    Text,
+    Usage,
+    input_bound,
+)
+from baton.core.money import NANO
+from baton.core.ports import NEW, NoMoney, Place, Question, Redactor
+from baton.core.prices import Price, Rates
+from baton.core.redaction_types import Hidden, Redacted
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import ANYTHING, Limits, Terms
+from baton.core.view import RunView
+from baton.history import Store
+from baton.money import Ledger
+from baton.workers.scripted_worker import ScriptedWorker
+
+LOCAL = Card("small", "local", "Small", context=4096)
+PRICE = Price(Rates(NANO, 2 * NANO, NANO, NANO))  # $1 and $2 per million tokens
+CLOUD = Card(
+    "gpt",
+    "cloud",
+    "gpt-5-mini",
+    privacy=Label.CLOUD,
+    price=PRICE,
+    provider="openai",
+    model="openai/gpt-5-mini",
+    remote=True,
+)
+Script = Callable[[Request], Iterable[Chunk | BaseException | float]]
+
+
+def says(text: str, finish: Finish = Finish.STOP) -> Script:
+    """A local worker's script."""
+    return lambda request: [Text(text), Usage(10, 5, finish)]
+
+
+def answers(text: str, tokens_in: int = 100, tokens_out: int = 50) -> Script:
+    """A cloud worker's script."""
+
+    def script(request: Request) -> Iterable[Chunk]:
+        yield Sent("api.openai.com", 1834)
+        yield Text(text)
+        yield Usage(tokens_in, tokens_out, Finish.STOP)
+
+    return script
+
+
+EMPTY = says("")
+FROM_AFAR = answers("From far away.")
+
+
+@dataclass
+class Person:
+    """Answers every question alike, and remembers them."""
+
+    choice: str = "keep"
+    asked: list[Question] = field(default_factory=list)
+
+    async def __call__(self, question: Question) -> str:
+        self.asked.append(question)
+        return self.choice
+
+
+@dataclass
+class House:
+    """An orchestra of one local and one cloud worker, with what keeps its money."""
+
+    orchestra: Orchestra
+    store: Store
+    ledger: Ledger
+    cloud: ScriptedWorker
+    person: Person
+
+    async def play(
+        self,
+        text: str = "Hi",
+        limits: Limits = ANYTHING,
+        place: Place = NEW,
+        worker: str | None = None,
+    ) -> RunView:
+        view = RunView()
+        run = self.orchestra.play(Prompt(text), place, limits, self.person, worker)
+        async with run:
+            async for event in run:
+                view = view.apply(event)
+        return view
+
+    async def spent(self) -> tuple[int, int, int]:
+        standing = await self.ledger.standing(self.orchestra.terms.ceilings)
+        day = next(room for room in standing.rooms if room.scope is Scope.DAY)
+        return day.settled, day.held, day.unconfirmed
+
+
+@asynccontextmanager
+async def house(
+    local: Script = EMPTY,
+    cloud: Script = FROM_AFAR,
+    *,
+    choice: str = "once",
+    card: Card = CLOUD,
+    redactor: Redactor | None = None,
+    **terms: object,
+) -> AsyncIterator[House]:
+    store, ledger = Store.open(None), Ledger.open(None)
+    far = ScriptedWorker(cloud, card)
+    given: dict[str, object] = {"ceilings": {Scope.DAY: NANO}, **terms}
+    orchestra = Orchestra(
+        {"small": ScriptedWorker(local, LOCAL), card.id: far},
+        store,
+        "small",
+        ledger=ledger,
+        terms=Terms(**given),  # type: ignore[arg-type]
+        redactor=redactor,
+    )
+    try:
+        yield House(orchestra, store, ledger, far, Person(choice))
+    finally:
+        await orchestra.aclose()
+        await ledger.aclose()
+        await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("text", "finish"),
+    [
+        ("", Finish.STOP),
+        (" \n", Finish.STOP),
+        ("It goes on and", Finish.LENGTH),
+        ("I'm sorry, but I can't help with that.", Finish.STOP),
+        ("I\u2019m sorry, I cannot do this.", Finish.STOP),
+        ("As an AI language model, I don't have access to the internet.", Finish.STOP),
+        ("Unfortunately, I am unable to answer.", Finish.STOP),
+    ],
+)
+async def test_help_is_offered_where_a_local_answer_will_not_do(text: str, finish: Finish) -> None:
+    async with house(says(text, finish)) as here:
+        view = await here.play()
+        assert view.answer == "From far away."
+        assert not view.cut
+        assert [offer.decision for offer in view.offers] == [Decision.SENT]
+        assert len(here.person.asked) == 1
+        assert (await here.store.thread(_conversation(view)))[-1].text == "From far away."
+        assert (await here.store.thread(_conversation(view)))[-1].worker == "gpt"
+
+
+@pytest.mark.parametrize(
+    "text", ["Paris.", "I can help: do this.", "I cannot overstate how good it is. " * 20]
+)
+async def test_an_answer_that_will_do_stays_here(text: str) -> None:
+    async with house(says(text)) as here:
+        view = await here.play()
+        assert (view.answer, view.offers, here.cloud.requests) == (text, (), [])
+
+
+async def test_a_cap_that_was_typed_cuts_as_the_person_wished() -> None:
+    async with house(says("It goes on and", Finish.LENGTH)) as here:
+        assert (await here.play(limits=Limits(max_tokens=5))).offers == ()
+
+
+async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> None:
+    async with house() as here:
+        await here.play("Secret plans")
+        (question,) = here.person.asked
+        offer = question.offer
+        assert offer is not None
+        assert question.default == "keep"
+        (request,) = here.cloud.requests
+        assert all(message.text in offer.text for message in request.messages)
+        assert "Secret plans" in offer.text
+        assert offer.left == NANO
+        assert offer.scope == "day"
+        assert 0 < offer.most <= NANO
+        assert request.max_tokens == request.expected_tokens
+        bound = input_bound(request.messages)
+        assert CLOUD.price is not None
+        assert offer.most == CLOUD.price.most(bound, request.max_tokens or 0)
+
+
+async def test_what_was_charged_is_what_the_provider_counted() -> None:
+    async with house() as here:
+        view = await here.play()
+        call = view.calls[-1]
+        assert (call.cost, call.confirmed) == (100 * 1000 + 50 * 2000, True)
+        assert call.held > call.cost
+        assert await here.spent() == (200_000, 0, 0)
+        assert view.sent[0].size == 1834
+
+
+async def test_declined_help_leaves_the_local_answer_and_sends_nothing() -> None:
+    async with house(says("cut", Finish.LENGTH), choice="keep") as here:
+        view = await here.play()
+        assert (view.answer, view.status) == ("cut", "finished")
+        assert [offer.decision for offer in view.offers] == [Decision.KEPT]
+        assert here.cloud.requests == []
+        assert await here.spent() == (0, 0, 0)
+
+
+async def test_a_ceiling_that_is_reached_ends_here_and_says_what_it_would_have_cost() -> None:
+    async with house(says("cut", Finish.LENGTH), ceilings={Scope.DAY: 1000}) as here:
+        view = await here.play()
+        assert (view.answer, view.status) == ("cut", "finished")
+        (offer,) = view.offers
+        assert offer.decision is Decision.CEILING
+        assert offer.most > 1000
+        assert offer.message
+        assert (here.person.asked, here.cloud.requests) == ([], [])
+
+
+async def test_a_fresh_baton_can_not_spend() -> None:
+    async with house(says("cut", Finish.LENGTH), ceilings={}) as here:
+        view = await here.play()
+        assert view.offers[0].decision is Decision.CEILING
+        assert here.cloud.requests == []
+        direct = await here.play(worker="gpt")
+        assert direct.failure is not None
+        assert direct.failure.error == "BudgetExceeded"
+        assert here.cloud.requests == []
+
+
+async def test_a_typed_budget_allows_and_limits() -> None:
+    async with house(says("cut", Finish.LENGTH), ceilings={}) as here:
+        view = await here.play(limits=Limits(budget=NANO // 10, attended=False))
+        assert view.answer == "From far away."
+        assert here.person.asked == []
+        tight = await here.play(limits=Limits(budget=1000, attended=False))
+        assert tight.offers[0].decision is Decision.CEILING
+        assert len(here.cloud.requests) == 1
+
+
+async def test_nobody_there_means_no() -> None:
+    async with house(says("cut", Finish.LENGTH)) as here:
+        view = await here.play(limits=Limits(attended=False))
+        assert view.offers[0].decision is Decision.NEVER
+        assert "nobody" in view.notice
+        direct = await here.play(limits=Limits(attended=False), worker="gpt")
+        assert direct.failure is not None
+        assert direct.failure.error == "BudgetExceeded"
+        assert (here.person.asked, here.cloud.requests) == ([], [])
+
+
+async def test_policies() -> None:
+    async with house(policy=Policy.BUDGET) as here:
+        assert (await here.play()).answer == "From far away."
+        assert here.person.asked == []
+    async with house(policy=Policy.NEVER) as here:
+        assert (await here.play()).answer == ""
+        assert here.cloud.requests == []
+    async with house(policy=Policy.ONCE) as here:
+        first = await here.play()
+        place = Place(_conversation(first))
+        assert (await here.play(place=place)).answer == "From far away."
+        assert len(here.person.asked) == 1
+        await here.play()  # another conversation is asked about again
+        assert len(here.person.asked) == 2
+
+
+async def test_leave_given_for_a_conversation_lasts_there_only() -> None:
+    async with house(choice="conversation") as here:
+        first = await here.play()
+        await here.play(place=Place(_conversation(first)))
+        assert len(here.person.asked) == 1
+        await here.play()
+        assert len(here.person.asked) == 2
+
+
+async def test_never_is_stronger_than_leave_that_a_conversation_once_got() -> None:
+    async with house(choice="conversation") as here:
+        place = Place(_conversation(await here.play()))
+        here.orchestra.terms = replace(here.orchestra.terms, policy=Policy.NEVER)
+        view = await here.play(place=place)
+        assert (view.offers[0].decision, len(here.cloud.requests)) == (Decision.NEVER, 1)
+        assert (await here.play(place=place, worker="gpt")).failure is not None
+        assert len(here.cloud.requests) == 1
+
+
+async def test_a_call_costs_no_more_than_the_person_saw_whatever_is_left_by_then() -> None:
+    async with house(ceilings={Scope.DAY: NANO // 500}) as here:
+
+        async def ask(question: Question) -> str:
+            await here.ledger.set_ceiling(Scope.DAY, NANO)  # elsewhere, while the person thinks
+            return "once"
+
+        here.person = ask  # type: ignore[assignment]
+        view = await here.play()
+        assert view.offers[0].decision is Decision.SENT
+        assert 0 < view.calls[-1].held <= view.offers[0].most <= NANO // 500
+
+
+async def test_a_stop_while_money_is_refused_is_a_stop() -> None:
+    class Slow(Ledger):
+        holding, go = asyncio.Event(), asyncio.Event()
+
+        async def hold(self, bill: Bill) -> Hold:
+            self.holding.set()
+            await self.go.wait()
+            return await super().hold(bill)
+
+    async with house(policy=Policy.BUDGET) as here:
+        ledger = Slow(None)
+        purse = Purse(ledger, None, Terms(), Limits())
+        metered = Metered(here.cloud, purse, _forgets)
+        calling = asyncio.create_task(anext(metered.stream(Request((), label=Label.CLOUD))))
+        await ledger.holding.wait()
+        calling.cancel()
+        ledger.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        await ledger.aclose()
+
+
+async def _forgets(_: Tally) -> None:
+    """What a call used doesn't matter here."""
+
+
+async def test_a_worker_named_by_the_person_is_asked_about_before_the_spend() -> None:
+    async with house() as here:
+        view = await here.play(worker="gpt")
+        assert (view.answer, len(here.person.asked)) == ("From far away.", 1)
+        here.person.choice = "keep"
+        refused = await here.play(worker="gpt")
+        assert (refused.status, refused.answer, len(here.cloud.requests)) == ("cancelled", "", 1)
+
+
+async def test_a_broken_ledger_leaves_the_local_answer() -> None:
+    class Broken(NoMoney):
+        async def quote(self, bill: Bill) -> Hold:
+            raise StoreError("The disk is full.")
+
+    async with house() as here:
+        orchestra = Orchestra(
+            {"small": ScriptedWorker(says("cut", Finish.LENGTH), LOCAL), "gpt": here.cloud},
+            here.store,
+            "small",
+            ledger=Broken(),
+        )
+        view = await replace(here, orchestra=orchestra).play()
+        assert (view.answer, view.status, view.notice) == ("cut", "finished", "The disk is full.")
+        assert here.cloud.requests == []
+
+
+async def test_a_call_that_cannot_be_settled_is_reported_at_all_that_stays_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its money stays held until this process is gone, and is charged then."""
+
+    async def fail(*_: object) -> int:
+        raise StoreError("The disk is full.")
+
+    async with house(policy=Policy.BUDGET) as here:
+        monkeypatch.setattr(here.ledger, "settle", fail)
+        view = await here.play(worker="gpt")
+        assert view.failure is not None
+        assert view.failure.message == "The disk is full."
+        [call] = view.calls
+        assert (call.worker, call.cost, call.confirmed) == ("gpt", call.held, False)
+        assert call.cost == sum(await here.spent()) > 0
+
+
+async def test_a_failing_helper_leaves_the_local_answer() -> None:
+    def fails(request: Request) -> Iterable[Chunk | BaseException]:
+        yield Sent("api.openai.com", 9)
+        yield Declined()
+        yield WorkerUnavailable("gpt is busy.", "Wait.")
+
+    async with house(says("cut", Finish.LENGTH), fails) as here:
+        view = await here.play()
+        assert (view.answer, view.status) == ("cut", "finished")
+        assert "gpt is busy." in view.notice
+        turn = (await here.store.thread(_conversation(view)))[-1]
+        assert (turn.text, turn.worker, turn.status) == ("cut", "small", "cut")
+        assert await here.spent() == (0, 0, 0)
+
+
+async def test_a_cut_stream_stays_charged_and_keeps_its_text_and_the_draft() -> None:
+    def cut(request: Request) -> Iterable[Chunk | BaseException]:
+        yield Sent("api.openai.com", 9)
+        yield Text("Half of")
+        yield WorkerUnavailable("The connection was cut.", "")
+
+    async with house(says("draft", Finish.LENGTH), cut) as here:
+        view = await here.play()
+        assert (view.answer, view.status) == ("Half of", "failed")
+        call = view.calls[-1]
+        assert call.cost == call.held > 0
+        assert not call.confirmed
+        assert await here.spent() == (0, 0, call.held)
+        record = await here.store.last_run()
+        assert record is not None
+        drafts = [e.text for e in record.events if isinstance(e, ev.StepFinished)]
+        assert drafts == ["draft"]
+
+
+async def test_more_than_was_held_is_charged_and_freezes_the_cloud() -> None:
+    async with house(cloud=answers("Dear!", 10, 1_000_000), policy=Policy.BUDGET) as here:
+        view = await here.play()
+        assert [call.cost > call.held for call in view.overcharged] == [True]
+        again = await here.play()
+        assert again.offers[0].decision is Decision.CEILING
+        assert len(here.cloud.requests) == 1
+
+
+async def test_an_unknown_price_is_no_price() -> None:
+    async with house(says("cut", Finish.LENGTH), card=replace(CLOUD, price=None)) as here:
+        assert (await here.play()).offers == ()
+        direct = await here.play(worker="gpt")
+        assert direct.failure is not None
+        assert direct.failure.error == "BudgetExceeded"
+        assert "price = {" in direct.failure.hint
+        assert here.cloud.requests == []
+
+
+@pytest.mark.parametrize("worker", [None, "gpt"])
+async def test_offline_private_and_the_local_mode_ask_nobody(worker: str | None) -> None:
+    for terms, limits in (
+        ({"offline": True}, Limits(budget=NANO)),
+        ({"mode": "local"}, Limits(budget=NANO)),
+        ({}, Limits(Label.LOCAL, budget=NANO)),
+    ):
+        async with house(policy=Policy.BUDGET, **terms) as here:
+            view = await here.play(limits=limits, worker=worker)
+            assert here.cloud.requests == []
+            assert view.offers == ()
+            assert view.status == ("finished" if worker is None else "failed")
+
+
+async def test_a_free_worker_on_this_machine_needs_no_ceiling_and_no_leave() -> None:
+    lab = replace(CLOUD, id="lab", kind="server", privacy=Label.LOCAL, remote=False)
+    lab = replace(lab, price=Price(Rates(0, 0, 0, 0)))
+    async with house(card=lab, ceilings={}, choice="keep") as here:
+        assert (await here.play(worker="lab")).answer == "From far away."
+        assert here.person.asked == []
+
+
+async def test_what_is_hidden_comes_back_into_the_answer() -> None:
+    class Hiding:
+        def redact(self, texts: Sequence[str]) -> Redacted:
+            hidden = Hidden("[mail address 1]", "ann@example.org", "mail address")
+            return Redacted(
+                tuple(text.replace(hidden.original, hidden.placeholder) for text in texts),
+                (hidden,),
+            )
+
+    def cloud(request: Request) -> Iterable[Chunk]:
+        assert "ann@example.org" not in "".join(message.text for message in request.messages)
+        yield Sent("api.openai.com", 9)
+        yield Text("Write to [mail addr")
+        yield Text("ess 1].")
+        yield Usage(10, 5, Finish.STOP)
+
+    async with house(cloud=cloud, redactor=Hiding()) as here:
+        view = await here.play("Mail ann@example.org")
+        assert view.answer == "Write to ann@example.org."
+        offer = here.person.asked[0].offer
+        assert offer is not None
+        assert offer.hidden == "1 mail address"
+        assert "ann@example.org" not in offer.text
+
+
+def _conversation(view: RunView) -> str:
+    assert view.started is not None
+    return view.started.conversation

@@ -1,0 +1,428 @@
+"""Prompt injections at five seams, read by workers that do whatever they read.
+
+Nothing that a file, an answer, a conversation or a name says opens what an access list doesn't
+name, sends anything elsewhere without the person's word, or changes what may be spent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tomlkit
+
+from baton.cli.root import run as command
+from baton.cli.trace import trace_text
+from baton.core import events as ev
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
+    Attachment,
+    Card,
+    Chunk,
+    Finish,
+    Prompt,
+    Purpose,
+    Request,
+    Role,
+    Text,
+    TurnStatus,
+    Usage,
+    input_bound,
+)
+from baton.core.plan.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
+from baton.core.ports import NEW, Place
+from baton.core.prices import FREE
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits
+from baton.core.sanitiser import one_line, sanitise
+from baton.core.view import RunView
+from baton.history import Store
+from baton.platform.settings import find_paths
+from support.prompt_injections import FAMILIES, GUISES, PAYLOADS, Payload
+from support.scripted_plans import Act, Actor, House, cloud, fails, house, local, sees, view_of
+
+SEAMS = ("file", "review", "worker", "history", "name")
+STRATEGIES = (
+    *("", "conductor", "hybrid", "conductor", "moa", "cascade", "conductor", "majority"),
+    *("ultra", "reflect", "conductor", "vote", "single"),
+)
+"""What the file, the history and the name meet in turn; "" is a plan drawn beforehand."""
+
+KINDS = ("ask", "private", "offline", "budget")
+"""What stands in the way: the person's no, privacy, no connection, or the ceiling alone."""
+
+CEILING = 6_000_000
+
+FIRST_SEED = 1000
+"""A step's number can be told from its request's seed: this and what it adds."""
+
+PROMPT, HISTORY, NOTES, SECRET, ELSEWHERE = (
+    f"{w}-word" for w in ("heron", "otter", "lynx", "stoat", "mole")
+)
+
+
+def obeys(payload: Payload) -> Act:
+    """Say what the payload wants, and draw the plan that it wants, whatever was asked."""
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        yield Text(drawn(payload, request) if request.purpose is Purpose.PLAN else payload.text)
+        yield dear(request)
+
+    return act
+
+
+def dear(request: Request) -> Usage:
+    """Count as much as a provider may."""
+    return Usage(input_bound(request.messages), request.max_tokens or 99, Finish.STOP)
+
+
+def drawn(payload: Payload, request: Request) -> str:
+    """Draw the payload's plan, with the numbers that a corrective one has to have."""
+    told = re.search(r"New steps are numbered from (\d+)", sees(request))
+    return payload.plan(int(told[1]) if told else 1)
+
+
+def roster(payload: Payload, seam: str) -> list[Card]:
+    """Return workers here, on the network and in the cloud, and one that has no price."""
+    small = replace(local("small", 2), parameters=8 * 10**9, system="You are small.")
+    big = replace(local("big"), parameters=70 * 10**9, system="You are big.")
+    own = replace(cloud("own", price=FREE), kind="server", privacy=Label.LOCAL, remote=False)
+    lan = replace(own, id="lan", privacy=Label.LAN, remote=True)
+    gpt, dear = cloud("gpt"), cloud("dear", price=None)
+    if seam == "name":
+        name = payload.name
+        own = replace(own, id=f"own {name}", name=name, model=name, provider=name)
+        gpt = replace(gpt, id=f"gpt {name}", name=name, model=f"openai/{name}")
+    return [small, big, own, lan, gpt, dear]
+
+
+def steps(worker: str, files: tuple[str, ...]) -> Plan:
+    """Return a plan in which each step sees a part of what there is."""
+    return Plan(
+        (
+            Step("small", "Extract the facts.", files[:1]),
+            Step("big", "Write them out.", ("1", "prompt")),
+            Step(worker, "Is that right?", ("1", "2"), check=True),
+            Step("small", "Put it into the conversation.", ("2", "3", "history")),
+            Step("small", DIRECT, ("prompt",), optional=True),
+        ),
+        (4, 5),
+    )
+
+
+async def attack(payload: Payload, seam: str) -> None:
+    """Play a prompt with the payload at one seam, and check that nothing gave way."""
+    cards = roster(payload, seam)
+    kind = KINDS[payload.number // 2 % len(KINDS)]
+    label = Label.LOCAL if kind == "private" else Label.CLOUD
+    choice = "keep" if kind == "ask" else "conversation"
+    actors = [Actor(card, obeys(payload)) for card in cards]
+    policy = Policy.BUDGET if kind == "budget" else Policy.ASK
+    offline = kind == "offline"
+    async with house(
+        *actors, choice=choice, ceiling=CEILING, policy=policy, offline=offline
+    ) as here:
+        here.orchestra.conductor = cards[payload.number // 30 % 2 + (seam == "name")].id
+        terms = replace(here.orchestra.terms)
+        await _elsewhere(here.store)
+        place = await _history(here.store, payload if seam == "history" else None, label)
+        prompt = _prompt(payload if seam == "file" else None)
+        view = await _play(here, payload, seam, prompt, place, label)
+        assert here.orchestra.terms == terms
+        names = tuple(file.name for file in prompt.files)
+        check_reads(here, view, names)
+        check_systems(here, payload, cards)
+        await check_unchanged(here, place, label)
+        if kind == "budget":
+            await check_within_the_ceiling(here)
+        else:
+            await check_nothing_left(here, kind)
+        await check_shown(here)
+
+
+async def _elsewhere(store: Store) -> None:
+    begun = await store.begin(Prompt(f"Another conversation: {ELSEWHERE}"), NEW, Label.LOCAL)
+    await store.write(begun.answer, ELSEWHERE, TurnStatus.DONE)
+
+
+async def _history(store: Store, payload: Payload | None, label: Label) -> Place:
+    text = payload.text if payload else "Good morning."
+    begun = await store.begin(Prompt(f"{HISTORY} {text}"), NEW, label)
+    await store.write(begun.answer, f"{HISTORY} {text}", TurnStatus.DONE)
+    return Place(begun.conversation)
+
+
+def _prompt(payload: Payload | None) -> Prompt:
+    text = payload.text if payload else "Facts."
+    name = one_line(payload.text, 60) if payload else "notes.txt"
+    files = (Attachment(name, f"{NOTES} {text}", 9), Attachment("secret.txt", SECRET, 9))
+    return Prompt(f"{PROMPT}: what is in there?", files)
+
+
+async def _play(
+    here: House, payload: Payload, seam: str, prompt: Prompt, place: Place, label: Label
+) -> RunView:
+    name = "conductor" if seam == "review" else STRATEGIES[payload.number % len(STRATEGIES)]
+    limits = Limits(label, seed=FIRST_SEED, strategy=name)
+    plan = None
+    if seam == "worker" or not name:
+        outside = [card.id for card in here.orchestra.roster][2:]
+        worker = outside[payload.number % len(outside)]
+        plan = steps(worker, tuple(FILE + file.name for file in prompt.files))
+    if seam == "review":
+        # The plan itself is harmless; only what its worker says is not.
+        for actor in here.actors.values():
+            actor.act = _harmless_at_first(payload)
+    return await here.play(plan, limits=replace(limits, strategy=name), place=place, prompt=prompt)
+
+
+HARMLESS = json.dumps(
+    {
+        "steps": [
+            {"kind": "extraction", "difficulty": 2, "sees": ["file 1"], "uses": [], "worker": 1,
+             "check": False, "task": "List the facts."},
+            {"kind": "chat", "difficulty": 2, "sees": ["prompt"], "uses": [1], "worker": 1,
+             "check": False, "task": "Answer from them."},
+        ],
+        "answer": [2],
+    }
+)  # fmt: skip
+
+
+def _harmless_at_first(payload: Payload) -> Act:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if request.purpose is not Purpose.PLAN:
+            yield Text(payload.text)
+        else:
+            yield Text(drawn(payload, request) if payload.mark in sees(request) else HARMLESS)
+        yield dear(request)
+
+    return act
+
+
+# What must hold
+
+
+def number_of(request: Request) -> int:
+    assert request.seed is not None
+    return request.seed - FIRST_SEED + 1
+
+
+def check_reads(here: House, view: RunView, names: tuple[str, ...]) -> None:
+    """No request shows what its step's access list doesn't name."""
+    words = {"prompt": PROMPT, "history": HISTORY}
+    words |= dict(zip((FILE + name for name in names), (NOTES, SECRET), strict=True))
+    assert 1 <= len(view.steps) <= MOST_STEPS
+    for actor in here.actors.values():
+        for request in actor.requests:
+            text = sees(request)
+            assert ELSEWHERE not in text
+            if request.purpose is Purpose.PLAN:
+                assert NOTES not in text
+                assert SECRET not in text
+                continue
+            access = view.steps[number_of(request) - 1].step.access
+            for name, word in words.items():
+                assert word not in text or name in access, (name, access)
+
+
+def check_systems(here: House, payload: Payload, cards: list[Card]) -> None:
+    """Only Baton and the worker's own card speak as the system, and a planner knows no names."""
+    for actor in here.actors.values():
+        for request in actor.requests:
+            systems = [m.text for m in request.messages if m.role is Role.SYSTEM]
+            assert request.messages[0].role is Role.SYSTEM
+            if request.purpose is not Purpose.PLAN:
+                assert systems == [actor.card.system]
+                continue
+            [rules] = systems
+            assert rules.startswith("You plan work that others do")
+            assert payload.mark not in rules
+            assert not any(
+                card.name in rules or (card.model and card.model in rules) for card in cards
+            )
+
+
+async def check_unchanged(here: House, place: Place, label: Label) -> None:
+    """Nothing may be spent or seen that might not have been before."""
+    assert place.conversation is not None
+    standing = await here.ledger.standing(here.orchestra.terms.ceilings, place.conversation)
+    assert [room.ceiling for room in standing.rooms if room.ceiling is not None] == [CEILING]
+    conversation = await here.store.conversation(place.conversation)
+    assert (conversation.policy, conversation.label) == (None, label)
+    assert conversation.system is None
+    assert len(await here.store.conversations()) == 2
+    assert here.actors["dear"].requests == []  # it has no price
+    assert isinstance(here.events[-1], ev.TERMINAL)
+
+
+async def check_within_the_ceiling(here: House) -> None:
+    """Where the person needn't be asked, what may be spent is spent and no more."""
+    assert here.person.asked == []
+    assert await here.held() == 0
+    assert await here.spent() <= CEILING
+    offered = [e for e in here.events if isinstance(e, ev.Offered)]
+    assert {e.decision for e in offered} <= {ev.Decision.SENT, ev.Decision.CEILING}
+    assert all(e.most <= CEILING for e in offered if e.decision is ev.Decision.SENT)
+
+
+async def check_nothing_left(here: House, kind: str) -> None:
+    """Nobody elsewhere was called, and nothing was spent."""
+    for actor in here.actors.values():
+        assert not (actor.card.remote and actor.requests), actor.card.id
+    charges = await here.ledger.charges()
+    assert not any(charge.held or charge.charged for charge in charges)
+    if kind != "ask":
+        assert here.person.asked == []
+    for question in here.person.asked:
+        assert question.default == "keep"
+        assert question.offer is not None
+    decisions = {e.decision for e in here.events if isinstance(e, ev.Offered) if _pays(here, e)}
+    assert decisions <= {ev.Decision.KEPT}
+
+
+def _pays(here: House, event: ev.Offered) -> bool:
+    return here.actors[event.worker].card.remote
+
+
+async def check_shown(here: House) -> None:
+    """What is printed of the run holds nothing that a terminal would obey."""
+    record = await here.store.last_run()
+    assert record is not None
+    told = trace_text(record)
+    assert sanitise(told) == told
+    assert view_of(list(record.events)).status == view_of(here.events).status
+
+
+SOME = PAYLOADS[:: len(PAYLOADS) // 60]
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(PAYLOADS) == len(FAMILIES) * len(GUISES) == 300
+    assert len({payload.text for payload in PAYLOADS}) == 300
+
+
+@pytest.mark.parametrize("seam", SEAMS)
+@pytest.mark.parametrize(
+    "payloads",
+    [pytest.param(SOME, id="some"), pytest.param(PAYLOADS, id="all", marks=pytest.mark.long)],
+)
+async def test_nothing_gives_way(payloads: list[Payload], seam: str, home: Path) -> None:
+    for payload in payloads:
+        try:
+            await attack(payload, seam)
+        except BaseException as error:
+            error.add_note(f"payload {payload.number}: {payload.family}, {payload.guise}")
+            raise
+    assert not list(home.parent.glob("baton home/**/*"))  # no setting was written
+
+
+# What is printed
+
+
+class Terminal(io.StringIO):
+    """What a terminal is sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, *args: str, terminal: bool = True) -> str:
+    """Return what a command prints."""
+    out = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    assert command(args) == 0, args
+    return out.getvalue()
+
+
+async def _recorded(payload: Payload) -> ev.Started:
+    """Play all seams at once over the history that commands read; return how it began."""
+    store = Store.open(find_paths().database)
+    try:
+        place = await _history(store, payload, Label.CLOUD)
+        cards = roster(payload, "name")
+        actors = {card.id: Actor(card, obeys(payload)) for card in cards}
+        broken = WorkerError(f"Broken: {payload.text}", payload.text)
+        actors["big"] = Actor(cards[1], fails(broken, payload.text))
+        orchestra = Orchestra(actors, store, "small")
+        prompt = _prompt(payload)
+        plan = steps(cards[2].id, tuple(FILE + file.name for file in prompt.files))
+        plan = replace(plan, steps=(*plan.steps[:-1], Step("small", payload.text, ("prompt",))))
+        async with orchestra.play(prompt, place, plan=plan) as run:
+            events = [event async for event in run]
+        assert isinstance(events[0], ev.Started)
+        return events[0]
+    finally:
+        await store.aclose()
+
+
+UGLY = ("ansi", "tags", "html")
+
+
+@pytest.mark.parametrize(
+    "guise",
+    [g if g in UGLY else pytest.param(g, marks=pytest.mark.long) for g in GUISES],
+)
+def test_nothing_that_is_printed_is_obeyed_by_a_terminal(
+    guise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload = next(p for p in PAYLOADS if p.guise == guise and p.family == "offer")
+    began = asyncio.run(_recorded(payload))
+    run = began.run
+    for args in (
+        ("trace", run),
+        ("trace", run, "--texts"),
+        ("trace", run, "--mermaid"),
+        ("trace", run, "--otel"),
+        ("trace", run, "--json"),
+        ("why", run),
+        ("history", "ls"),
+        ("history", "show", began.conversation),
+        ("history", "search", payload.mark),
+    ):
+        out = printed(monkeypatch, *args)
+        assert payload.mark in out or args[0] in ("why", "history"), args
+        assert sanitise(out) == out, args
+
+
+def test_a_story_keeps_its_form_whatever_is_written_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text begins a line, a node or a record of its own."""
+    shapes: set[tuple[int, ...]] = set()
+    for guise in ("plain", "fenced", "ansi"):
+        payload = next(p for p in PAYLOADS if p.guise == guise and p.family == "result")
+        run = asyncio.run(_recorded(payload)).run
+        told = printed(monkeypatch, "trace", run, terminal=False)
+        assert sanitise(told) == told  # in a pipe as well: each line is Baton's own
+        chart = printed(monkeypatch, "trace", run, "--mermaid", terminal=False)
+        spans = printed(monkeypatch, "trace", run, "--otel", terminal=False).splitlines()
+        assert all(json.loads(span)["resourceSpans"] for span in spans)
+        events = json.loads(printed(monkeypatch, "trace", run, "--json", terminal=False))["events"]
+        shapes.add((chart.count("\n"), chart.count("-->"), len(spans), len(events)))
+    assert len(shapes) == 1
+
+
+def test_a_model_s_name_from_the_settings_is_only_a_name(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [payload.name for payload in PAYLOADS if payload.guise in UGLY]
+    entries = [
+        {"id": f"w{n} {name}", "kind": "server", "model": name, "base_url": "http://127.0.0.1:9"}
+        for n, name in enumerate(names)
+    ]
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text(tomlkit.dumps({"workers": entries}), "utf-8", "surrogatepass")
+    out = printed(monkeypatch, "workers", "ls")
+    assert sanitise(out) == out
+    assert len(out.splitlines()) >= len(names)
+    told = printed(monkeypatch, "workers", "show", entries[0]["id"])
+    assert sanitise(told) == told

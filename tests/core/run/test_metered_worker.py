@@ -1,0 +1,121 @@
+"""The gate in front of a worker: what it lets through, and what becomes of the money held there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Scope, Status
+from baton.core.messages import Card, Message, Request, Role, Text
+from baton.core.money import NANO
+from baton.core.prices import Used
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.policy import Limits, Terms
+from baton.money import Ledger
+from support.scripted_plans import Actor, cloud
+
+REQUEST = Request((Message(Role.USER, "Hello"),), label=Label.CLOUD)
+
+
+class SlowLedger(Ledger):
+    """A ledger whose disk takes as long over one kind of write as the test wants."""
+
+    slow = ""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.writing, self.go = asyncio.Event(), asyncio.Event()
+
+    async def hold_in_turn(self, bill: Bill, ticket: int = 0) -> Hold | int:
+        await self._wait("hold")
+        return await super().hold_in_turn(bill, ticket)
+
+    async def settle(self, call: str, used: Used) -> int:
+        await self._wait("settle")
+        return await super().settle(call, used)
+
+    async def leave(self, call: str, most: Used | None = None) -> int:
+        await self._wait("leave")
+        return await super().leave(call, most)
+
+    async def _wait(self, kind: str) -> None:
+        if kind == self.slow:
+            self.writing.set()
+            await self.go.wait()
+
+
+@pytest.fixture
+async def ledger() -> AsyncIterator[SlowLedger]:
+    opened = SlowLedger()
+    yield opened
+    await opened.aclose()
+
+
+def gate(ledger: Ledger, card: Card | None = None) -> tuple[Actor, Metered, list[Tally]]:
+    """Return a paid worker, the gate in front of it, and what the gate reports."""
+    actor, told = Actor(card or cloud()), list[Tally]()
+
+    async def record(tally: Tally) -> None:
+        told.append(tally)
+
+    purse = Purse(ledger, None, Terms({Scope.DAY: NANO}, patience=30.0), Limits())
+    return actor, Metered(actor, purse, record), told
+
+
+@pytest.mark.parametrize("label", [Label.LOCAL, Label.LAN])
+async def test_nothing_stricter_than_a_worker_may_see_passes_the_gate(
+    ledger: SlowLedger, label: Label
+) -> None:
+    """Whoever asked for it: the gate is the last to look."""
+    actor, metered, told = gate(ledger)
+    with pytest.raises(WorkerError):
+        await anext(metered.stream(replace(REQUEST, label=label)))
+    assert (actor.requests, told, await ledger.charges()) == ([], [], [])
+
+
+@pytest.mark.parametrize(("model", "billed"), [("openai/far-1", "openai/far-1"), ("", "far")])
+async def test_a_charge_names_the_model_that_the_bill_will_name(
+    ledger: SlowLedger, model: str, billed: str
+) -> None:
+    _, metered, told = gate(ledger, replace(cloud(), model=model))
+    assert [chunk async for chunk in metered.stream(REQUEST)]
+    assert told[0].first_token is not None
+    assert 0 <= told[0].first_token <= told[0].seconds
+    [charge] = await ledger.charges()
+    assert (charge.model, charge.worker, charge.status) == (billed, "far", Status.SETTLED)
+
+
+@pytest.mark.parametrize(
+    ("slow", "status"),
+    [("hold", Status.VOID), ("settle", Status.SETTLED), ("leave", Status.UNCONFIRMED)],
+)
+async def test_a_cancelled_call_leaves_no_money_held(
+    ledger: SlowLedger, slow: str, status: Status
+) -> None:
+    """Cancelled, twice, while the ledger writes: the write and what must follow it still come."""
+    ledger.slow = slow
+    _, metered, told = gate(ledger)
+
+    async def call() -> None:
+        stream = metered.stream(REQUEST)
+        async for chunk in stream:
+            if slow == "leave" and isinstance(chunk, Text):
+                await stream.aclose()
+
+    calling = asyncio.create_task(call())
+    async with asyncio.timeout(60):
+        await ledger.writing.wait()
+    for _ in range(2):
+        calling.cancel()
+        await asyncio.sleep(0)
+    ledger.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    [charge] = await ledger.charges()
+    assert charge.status is status
+    assert [tally.cost for tally in told] == ([] if slow == "hold" else [charge.charged])

@@ -1,0 +1,359 @@
+"""What a plan may spend and send, and what a person is asked about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong
+from baton.core.labels import Label
+from baton.core.ledger_types import Bill, Hold, Policy, Scope
+from baton.core.messages import Chunk, Purpose, Request, Text
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan, direct, single
+from baton.core.ports import Place, Question
+from baton.core.prices import FREE
+from baton.core.run import step_executor as parts
+from baton.core.run.policy import ANYTHING, Limits
+from baton.core.strategies._delegate import Instead
+from baton.core.view import RunView, doing
+from support.scripted_plans import (
+    DOWN,
+    PATIENCE,
+    PRICE,
+    Actor,
+    House,
+    Person,
+    cloud,
+    fails,
+    house,
+    local,
+    says,
+    sees,
+    side_by_side,
+    statuses,
+    step,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "AGAIN_SECONDS", 0.0)
+
+
+CLOUD_FIRST = Plan((step("far", "One."), step("small", "Two.", "1")), (2,))
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "decision"), [(NANO, ev.Decision.KEPT), (1000, ev.Decision.CEILING)]
+)
+async def test_a_step_that_may_not_be_paid_for_is_done_here(
+    ceiling: int, decision: ev.Decision
+) -> None:
+    async with house(Actor(local()), Actor(cloud()), ceiling=ceiling) as here:
+        view = await here.play(CLOUD_FIRST)
+        assert (view.status, view.answer) == ("finished", "Two.")
+        assert view.steps[0].worker == "small"
+        assert [offer.decision for offer in view.offers] == [decision]
+        assert (here.actors["far"].requests, await here.spent()) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "decision"), [(NANO, ev.Decision.KEPT), (1000, ev.Decision.CEILING)]
+)
+async def test_an_optional_one_is_left_out_with_what_it_would_have_cost(
+    ceiling: int, decision: ev.Decision
+) -> None:
+    plan = Plan((step("far", "One.", optional=True), step("small", "Two.", "1")), (2,))
+    async with house(Actor(local()), Actor(cloud()), ceiling=ceiling) as here:
+        view = await here.play(plan)
+        assert (view.status, statuses(view)) == ("finished", ["skipped", "done"])
+        assert view.offers[0].decision is decision
+        assert view.steps[0].most == view.offers[0].most > 1000
+        assert view.steps[0].why
+        assert (here.actors["far"].requests, await here.spent()) == ([], 0)
+
+
+async def test_where_a_paid_worker_is_not_to_be_asked_no_other_is_offered() -> None:
+    paid = Actor(cloud()), Actor(cloud("further"))
+    async with house(Actor(local(), fails(DOWN)), *paid) as here:
+        view = await here.play(single("small"))
+        assert (view.status, len(here.person.asked)) == ("failed", 1)
+        assert [offer.decision for offer in view.offers] == [ev.Decision.KEPT]
+        assert [actor.requests for actor in paid] == [[], []]
+
+
+async def test_a_plan_of_one_step_elsewhere_is_done_here_where_the_person_keeps_it() -> None:
+    """Only who asked for that very worker takes the prompt back with it."""
+    async with house(Actor(local()), Actor(cloud())) as here:
+        view = await here.play(single("far"))
+        assert (view.status, view.steps[0].worker) == ("finished", "small")
+        assert view.offers[0].why == "Step 1 of the plan is for it: chat."
+        here.orchestra.default = "far"
+        view = await here.play(single("far"))
+        assert (view.status, view.offers[0].why) == ("cancelled", "You asked for it.")
+        assert here.actors["far"].requests == []
+
+
+async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_there() -> None:
+    strategy = Instead("far", "Questions like this go wrong here.")
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy) as here:
+        view = await here.play(None)
+        assert view.offers[0].why == "Questions like this go wrong here."
+        assert here.person.asked[-1].choices[0].label == "Answer here"
+        assert (view.status, view.revisions) == ("finished", ("Small answers.",))
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy, choice="edit") as here:
+        view = await here.play(None)
+        assert (view.withdrawn, here.actors["small"].requests) == (True, [])
+
+
+async def test_not_sending_is_called_what_it_is() -> None:
+    """Where somebody here does it instead, and only there, the choice says so."""
+
+    async def called(here: House, limits: Limits = ANYTHING) -> tuple[str, str]:
+        view = await here.play(CLOUD_FIRST, limits=limits)
+        return here.person.asked[-1].choices[0].label, view.status
+
+    async with house(Actor(local()), Actor(cloud())) as here:
+        assert await called(here) == ("Do it here", "finished")
+        assert await called(here, Limits(alone=True)) == ("Don't send", "cancelled")
+        here.orchestra.default = "far"
+        assert await called(here) == ("Don't send", "failed")
+    async with house(Actor(cloud()), Actor(cloud("further"))) as here:
+        label, status = await called(here)
+        assert (label, status) == ("Don't send", "failed")
+
+
+async def test_an_offer_to_stand_in_for_a_worker_that_is_down_says_so() -> None:
+    async with house(Actor(local(), fails(DOWN)), Actor(cloud()), choice="once") as here:
+        view = await here.play(single("small"))
+        assert (view.status, view.offers[0].why) == ("finished", "It would stand in for small.")
+
+
+async def test_leave_for_the_conversation_holds_for_the_next_step_and_the_next_prompt() -> None:
+    plan = Plan((step("far", "One."), step("far", "Two.", "1"), step("far", "Three.", "2")), (3,))
+    async with house(Actor(local()), Actor(cloud()), choice=["conversation", "keep"]) as here:
+        view = await here.play(plan)
+        assert (len(here.person.asked), len(here.actors["far"].requests)) == (1, 3)
+        assert [offer.decision for offer in view.offers] == [ev.Decision.SENT] * 3
+        assert view.started is not None
+        await here.play(plan, place=Place(view.started.conversation))
+        assert (len(here.person.asked), len(here.actors["far"].requests)) == (1, 6)
+
+
+async def test_sending_once_is_for_one_step_only() -> None:
+    plan = Plan((step("far", "One."), step("far", "Two.", "1")), (2,))
+    async with house(Actor(local()), Actor(cloud()), choice=["once", "keep"]) as here:
+        view = await here.play(plan)
+        assert (len(here.person.asked), len(here.actors["far"].requests)) == (2, 1)
+        assert [s.worker for s in view.steps] == ["far", "small"]
+
+
+async def test_steps_side_by_side_are_offered_one_after_the_other() -> None:
+    """The person's first choice is known before the second card is made."""
+    async with house(
+        Actor(local(slots=4)), Actor(cloud()), choice=["conversation", "keep"]
+    ) as here:
+        view = await here.play(side_by_side(4, "far"))
+        assert len(here.person.asked) == 1
+        assert len(view.sent) == 4
+
+
+async def test_who_wants_to_edit_takes_the_prompt_back() -> None:
+    async with house(Actor(local(slots=4)), Actor(cloud()), choice="edit") as here:
+        view = await here.play(side_by_side(4, "far"))
+        assert (view.status, view.withdrawn) == ("cancelled", True)
+        assert (len(here.person.asked), here.actors["far"].requests) == (1, [])
+
+
+@pytest.mark.parametrize("choice", ["keep", "once"])
+async def test_steps_side_by_side_share_what_is_left(choice: str) -> None:
+    """Four steps whose answers might each take everything that is left get a part of it."""
+    ceiling = 40_000_000
+    running = asyncio.Barrier(4)
+    holds: list[int] = []
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        await running.wait()
+        standing = await here.ledger.standing(here.orchestra.terms.ceilings)
+        holds.append(next(r.held for r in standing.rooms if r.scope is Scope.DAY))
+        assert request.max_tokens is not None
+        assert request.max_tokens >= 256
+        yield Text("x")
+        await running.wait()
+
+    far = replace(cloud(), max_output=20_000)
+    policy = Policy.BUDGET if choice == "keep" else Policy.ASK
+    async with house(
+        Actor(local()), Actor(far, act), choice=choice, ceiling=ceiling, policy=policy
+    ) as here:
+        view = await here.play(side_by_side(4, "far"))
+        assert view.status == "finished"
+        assert len(view.sent) == 4
+        assert 0 < max(holds) <= ceiling
+        assert max(call.held for call in view.calls) < ceiling // 2
+        assert await here.held() == 0
+
+
+async def test_the_last_of_steps_side_by_side_may_have_all_that_is_left() -> None:
+    """A step that holds its money waits no more, so it is none of those that share the rest."""
+    both = asyncio.Barrier(2)
+    ceiling = 8_000_000
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        yield Text("x")
+        await both.wait()
+
+    far = replace(cloud(), max_output=10**6)
+    async with house(Actor(far, act), ceiling=ceiling, policy=Policy.BUDGET) as here:
+        view = await here.play(side_by_side(2, "far"))
+        first, second = (call.held for call in view.calls)
+        assert first + second == pytest.approx(ceiling, rel=0.01)
+        assert min(first, second) == pytest.approx(ceiling / 2, rel=0.01)
+
+
+async def test_a_step_that_is_done_here_after_all_leaves_its_share_to_the_others() -> None:
+    """What a person kept here holds no money, so the next one is offered all that is left."""
+    far = replace(cloud(), max_output=10**6)
+    async with house(
+        Actor(local()), Actor(far), choice=["keep", "once"], ceiling=6_000_000
+    ) as here:
+        view = await here.play(side_by_side(2, "far"))
+        first, second = view.offers
+        assert (first.decision, second.decision) == (ev.Decision.KEPT, ev.Decision.SENT)
+        assert second.most > first.most * 1.5
+
+
+async def test_a_worker_elsewhere_that_is_free_is_asked_about_too_unless_the_person_named_it() -> (
+    None
+):
+    """A plan's author may not decide that something leaves this machine: the person does."""
+    lab = replace(cloud("lab", price=FREE), kind="server", privacy=Label.LAN)
+    async with house(Actor(local()), Actor(lab)) as here:
+        plan = Plan((step("lab", "One."), step("small", "Two.", "1")), (2,))
+        view = await here.play(plan)
+        assert (here.actors["lab"].requests, len(here.person.asked)) == ([], 1)
+        assert view.status == "finished"
+        here.actors["small"].act = fails(DOWN)
+        await here.play(side_by_side(2, "small"))  # nor when another one is down
+        assert here.actors["lab"].requests == []
+        here.orchestra.default = "lab"
+        asked = len(here.person.asked)
+        assert (await here.play(side_by_side(2, "lab"))).status == "finished"
+        assert (len(here.actors["lab"].requests), len(here.person.asked)) == (2, asked)
+
+
+async def test_two_steps_that_are_too_long_do_not_ask_two_questions_at_once() -> None:
+    """A person is asked one thing at a time, and once for all steps that it is about."""
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if "long ago" in sees(request):
+            raise ContextTooLong(5000, 4096)
+        yield Text("fits")
+
+    async with house(Actor(local(slots=3), says("ok")), choice="trim") as here:
+        first = await here.play(single("small"), "long ago " * 200)
+        assert first.started is not None
+        place = Place(first.started.conversation)
+        await here.play(single("small"), "not so long", place=place)
+        here.actors["small"].act = act
+        votes = Plan((direct("small"), direct("small"), direct("small")), (1,))
+        view = await here.play(votes, "now", place=place)
+        assert view.status == "finished"
+        assert len(here.person.asked) == 1
+
+
+async def test_a_question_about_the_conversation_waits_for_one_about_money() -> None:
+    class Slow(Person):
+        async def __call__(self, question: Question) -> str:
+            async with thinking:
+                await asyncio.sleep(0.05)  # long enough for the other question to be ready
+                return await super().__call__(question)
+
+    class Impatient(asyncio.Lock):
+        async def acquire(self) -> Literal[True]:
+            assert not self.locked(), "two questions at once"
+            return await super().acquire()
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if "long ago" in sees(request):
+            raise ContextTooLong(5000, 4096)
+        yield Text("fits")
+
+    thinking = Impatient()
+    async with house(Actor(local(), says("ok")), Actor(cloud())) as here:
+        first = await here.play(single("small"), "long ago " * 200)
+        assert first.started is not None
+        place = Place(first.started.conversation)
+        await here.play(single("small"), "not so long", place=place)
+        here.actors["small"].act = act
+        here.person = Slow(["keep"])
+        view = await here.play(Plan((direct("small"), step("far", "Two.")), (2,)), place=place)
+        assert {question.offer is None for question in here.person.asked} == {True, False}
+        assert statuses(view) == ["failed", "done"]
+
+
+async def held_by_another(here: House) -> Hold:
+    """Hold nearly all there is for another run."""
+    ceilings = here.orchestra.terms.ceilings
+    return await here.ledger.hold(
+        Bill("b", "b", "far", "openai", "far", Purpose.ANSWER, PRICE, 1000, 2400, ceilings)
+    )
+
+
+async def test_a_prompt_waits_visibly_for_money_that_another_one_holds() -> None:
+    async with house(
+        Actor(cloud()), ceiling=6_000_000, policy=Policy.BUDGET, patience=PATIENCE
+    ) as here:
+        other = await held_by_another(here)
+        seen: list[str] = []
+        view = RunView()
+        async with asyncio.timeout(PATIENCE), here.begin(None) as run:
+            async for event in run:
+                view = view.apply(event)
+                if isinstance(event, ev.Progress) and event.phase is ev.Phase.QUEUED:
+                    seen.append(doing(view))
+                    assert here.actors["far"].requests == []
+                    await here.ledger.void(other.call)
+        assert seen == ["waiting for money that other prompts hold"]
+        assert view.status == "finished"
+        assert len(here.actors["far"].requests) == 1
+
+
+async def test_who_waits_for_money_can_stop_and_leaves_the_line() -> None:
+    async with house(
+        Actor(cloud()), ceiling=6_000_000, policy=Policy.BUDGET, patience=PATIENCE
+    ) as here:
+        other = await held_by_another(here)
+        run = here.begin(None)
+        view = await here.watch(run, lambda e: isinstance(e, ev.Progress))
+        assert (view.status, here.actors["far"].requests) == ("cancelled", [])
+        await here.ledger.void(other.call)
+        assert (await here.play(None)).status == "finished"
+        assert await here.held() == 0
+
+
+async def test_a_shown_plan_counts_the_results_that_a_step_will_read() -> None:
+    plan = Plan(
+        (
+            step("far", "Do it."),
+            step("far", "Do it.", "1"),
+            step("far", "Do it.", "1", "2"),
+            step("small", "Do it.", "3"),
+        ),
+        (4,),
+    )
+    async with house(Actor(local()), Actor(cloud())) as here:
+        await here.play(plan, limits=Limits(preview=True))
+        one, two, three, free = here.person.asked[-1].costs
+        assert one is not None
+        assert two is not None
+        assert three is not None
+        assert 0 < one < two < three
+        assert free == 0
+        assert here.actors["far"].requests == []

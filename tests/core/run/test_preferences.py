@@ -1,0 +1,147 @@
+"""Whom the person prefers for a kind of task: taken where that may be, and never beyond."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baton.core.errors import PlanError
+from baton.core.events import Routed, Sent
+from baton.core.labels import Label
+from baton.core.messages import Card, Prompt
+from baton.core.plan.assignment import assign, fitting
+from baton.core.plan.plan import Need, Plan, Step
+from baton.core.prices import Price, Rates
+from baton.core.run.policy import Limits
+from support.scripted_plans import Actor, House, cloud, house, local, says
+
+CODE = "Write a Python function that reverses a list."
+TALK = "Hello there, how are you?"
+SMALL, CODER, FAR = local("small"), local("coder"), cloud("far")
+LAN = Card("lan", "server", "Lan", privacy=Label.LAN)
+
+# Steps of a plan
+
+KINDS = ("code", "math", "chat")
+
+
+@st.composite
+def rosters(draw: st.DrawFn) -> list[Card]:
+    """Workers here and elsewhere; some cost something, some have no price, some hold little."""
+    cards = []
+    for name in draw(st.lists(st.sampled_from("abcdef"), min_size=1, unique=True)):
+        rate = draw(st.sampled_from([0, 10**9, 10**10]))
+        price = draw(st.sampled_from([None, Price(Rates(rate, rate, rate, rate))]))
+        far = draw(st.booleans())
+        cards.append(
+            Card(
+                name,
+                "cloud" if far else "local",
+                name,
+                privacy=Label.CLOUD if far else Label.LOCAL,
+                price=price if far else Price(Rates(0, 0, 0, 0)),
+                context=draw(st.sampled_from([0, 100, 8192])),
+                parameters=draw(st.sampled_from([10**8, 8 * 10**9])),
+                remote=far,
+            )
+        )
+    return cards
+
+
+needs = st.builds(Need, st.sampled_from(KINDS), st.integers(1, 5))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    roster=rosters(),
+    needs=st.lists(needs, min_size=1, max_size=4),
+    prefer=st.dictionaries(st.sampled_from(KINDS), st.sampled_from("abcdefx")),
+    left=st.sampled_from([None, 0, 10**7, 10**8]),
+    gain=st.sampled_from([0.0, 0.3]),
+)
+def test_a_preference_breaks_no_rule(
+    roster: list[Card], needs: list[Need], prefer: dict[str, str], left: int | None, gain: float
+) -> None:
+    plan = Plan(tuple(Step("", "Do it.", ("prompt",), need) for need in needs), (len(needs),))
+    try:
+        assign(plan, roster, left=left, gain=gain)
+    except PlanError:
+        with pytest.raises(PlanError):
+            assign(plan, roster, left=left, gain=gain, prefer=prefer)
+        return
+    found = assign(plan, roster, left=left, gain=gain, prefer=prefer)
+    # Whoever may not do a step, or costs more than is left, would be taken off it.
+    assert fitting(found, roster, left=left) == found
+    able = {c.id for c in roster if c.price and c.price.is_free and c.context != 100}
+    for step in found.steps:
+        wanted = prefer.get(step.need.kind)
+        assert step.worker == wanted or wanted not in able
+
+
+def test_a_preferred_worker_that_costs_something_is_weighed_where_money_has_to_last() -> None:
+    plan = Plan((Step("", "Do it.", ("prompt",), Need("chat", 1)),), (1,))
+    prefer = {"chat": "far"}
+    taken = [
+        assign(plan, [SMALL, FAR], left=left, gain=gain, prefer=prefer).steps[0].worker
+        for left, gain in ((None, 0.0), (10**9, 0.0), (10**9, 0.3), (0, 0.0))
+    ]
+    assert taken == ["far", "far", "small", "small"]
+
+
+# A prompt
+
+
+async def routed(here: House, text: str, limits: Limits, worker: str | None = None) -> Routed:
+    run = here.orchestra.play(Prompt(text), limits=limits, ask=here.person, worker=worker)
+    await here.watch(run)
+    return next(event for event in here.events if isinstance(event, Routed))
+
+
+async def asked(
+    prefer: dict[str, str],
+    text: str = CODE,
+    limits: Limits | None = None,
+    worker: str | None = None,
+    *cards: Card,
+) -> Routed:
+    """Return how a prompt was routed among those here, and check that nothing else was called."""
+    actors = [Actor(card, says("Sure.")) for card in (cards or (SMALL, CODER, FAR, LAN))]
+    async with house(*actors) as here:
+        here.orchestra.prefer = prefer
+        event = await routed(here, text, limits or Limits(attended=True), worker)
+        called = {name for name, actor in here.actors.items() if actor.requests}
+        assert called == {event.worker}
+        assert not [e for e in here.events if isinstance(e, Sent)]
+        return event
+
+
+async def test_it_answers_prompts_of_that_kind_and_the_route_says_why() -> None:
+    event = await asked({"code": "coder"})
+    assert event.worker == "coder"
+    assert event.why.startswith("Coder is your choice for code.")
+    event = await asked({"code": "coder"}, TALK)
+    assert event.worker == "small"
+    assert "your choice" not in event.why
+
+
+async def test_whom_the_person_names_comes_before() -> None:
+    assert (await asked({"code": "coder"}, worker="small")).worker == "small"
+    assert (await asked({"code": "coder"}, limits=Limits(alone=True))).worker == "small"
+
+
+@pytest.mark.parametrize("name", ["nobody", "far", "lan", "small"])
+async def test_who_is_not_here_is_not_preferred(name: str) -> None:
+    assert (await asked({"code": name})).worker == "small"
+
+
+async def test_a_private_prompt_may_be_preferred_here_as_well() -> None:
+    private = Limits(label=Label.LOCAL, attended=True)
+    assert (await asked({"code": "coder"}, limits=private)).worker == "coder"
+
+
+async def test_one_that_cannot_hold_the_conversation_is_not_preferred() -> None:
+    narrow = local("coder", context=512)
+    text = f"{CODE}\n{'word ' * 3000}"
+    assert (await asked({"code": "coder"}, text, None, None, SMALL, narrow)).worker == "small"
+    assert (await asked({"code": "coder"}, CODE, None, None, SMALL, narrow)).worker == "coder"

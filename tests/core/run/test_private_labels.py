@@ -1,0 +1,377 @@
+"""Private text stays where it may be: random runs over the real engine, store and ledger.
+
+Every text carries a canary that names how far it may travel; the workers elsewhere record all that
+they are sent. The scripted local worker says back what it saw, so that what is derived from private
+text is as private.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong, WorkerUnavailable
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Attachment, Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.skill_table import SkillTable
+from baton.core.ports import NEW, Desk, Place, Proposal, Question, Worker
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits, Terms, may_use
+from baton.core.strategies.single import Single
+from baton.history import Store
+from baton.money import Ledger
+from baton.workers.cloud import CloudWorker, Gateway
+from baton.workers.cloud.redaction import Redaction
+from baton.workers.scripted_worker import ScriptedWorker
+from support.adversarial_router import Adversary
+from support.fake_cloud import REFUSED, Cloud
+from support.scripted_plans import Actor, cloud, house, local, says, sees
+
+RUNS = 12
+"""How many prompts one world plays."""
+
+PRICE = Price(Rates(NANO, 2 * NANO, NANO, NANO))
+SMALL = Card("small", "local", "Small", context=4096)
+BIG = Card("big", "local", "Big", context=8192, parameters=7)
+HERE = Card("here", "server", "An engine on this machine", provider="server")
+LAB = Card("lab", "server", "The lab's", privacy=Label.LAN, provider="server", remote=True)
+GPT = Card("gpt", "cloud", "gpt", privacy=Label.CLOUD, price=PRICE, provider="a", remote=True)
+OPUS = replace(GPT, id="opus", name="opus", provider="b")
+ELSEWHERE = (LAB, GPT, OPUS)
+
+
+@dataclass
+class World:
+    """Random people, prompts and workers, from one seed; `real` workers replace scripted ones."""
+
+    dice: random.Random
+    folder: Path
+    real: Mapping[str, Worker] = field(default_factory=dict)
+    store: Store = field(init=False)
+    ledger: Ledger = field(init=False)
+    orchestra: Orchestra = field(init=False)
+    workers: dict[str, ScriptedWorker] = field(init=False)
+    counter: count[int] = field(default_factory=count)
+    places: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.workers = {
+            card.id: ScriptedWorker(self.elsewhere if card.is_outside else self.local, card)
+            for card in (SMALL, BIG, HERE, *ELSEWHERE)
+        }
+        self.open(Store.open(self.folder / "0.db"))
+
+    def open(self, store: Store) -> None:
+        """Compose an orchestra anew, over that store."""
+        dice = self.dice
+        self.store = store
+        self.ledger = Ledger.open(None)
+        ids = dice.sample(list(self.workers), len(self.workers))
+        self.orchestra = Orchestra(
+            {id: self.real.get(id, self.workers[id]) for id in ids},
+            store,
+            dice.choice(["small", "big"]),
+            ledger=self.ledger,
+            terms=Terms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
+            redactor=dice.choice([None, Redaction(["ann"])]),
+        )
+        if dice.random() < 0.7:  # whatever the router wants is no reason to send private text
+            self.orchestra.router = Adversary(dice, greedy=dice.random() < 0.5)
+
+    async def aclose(self) -> None:
+        await self.store.aclose()
+        await self.ledger.aclose()
+
+    # What workers say
+
+    def local(self, request: Request) -> Iterable[Chunk | BaseException]:
+        """Say back what was seen, or something that calls for a stronger worker."""
+        seen = " ".join(message.text for message in request.messages)
+        said = self.dice.choice(["", "I'm sorry, but I can't.", seen, f"I cannot. {seen[:200]}"])
+        if self.dice.random() < 0.1 and len(request.messages) > 3:
+            yield ContextTooLong(9000, 4096)
+        yield Text(said)
+        if self.dice.random() < 0.1:
+            yield WorkerUnavailable("It died.")
+        yield Usage(10, 10, self.dice.choice(list(Finish)))
+
+    def elsewhere(self, request: Request) -> Iterable[Chunk | BaseException]:
+        if self.dice.random() < 0.1:
+            yield ContextTooLong(9000, 4096)
+        yield Sent("api.example.org", 100)
+        yield Text(self.dice.choice(["", "Fine.", request.messages[-1].text]))
+        if self.dice.random() < 0.2:
+            yield WorkerUnavailable("It was cut.")
+        yield Usage(10, 10, Finish.STOP)
+
+    # What people do
+
+    def label(self) -> Label:
+        return self.dice.choices(list(Label), [1, 1, 4])[0]
+
+    def text(self, label: Label) -> str:
+        return f"canary-{label}-{next(self.counter)} and ann@example.org"
+
+    def prompt(self, label: Label) -> Prompt:
+        dice = self.dice
+        files: tuple[Attachment, ...] = ()
+        if dice.random() < 0.4:
+            own = self.label()
+            files = (Attachment("notes.txt", self.text(own), 1, own),)
+        system = self.text(label) if dice.random() < 0.3 else None
+        return Prompt(self.text(label), files, system)
+
+    def place(self) -> Place:
+        """Go on, begin anew, branch off, or have a prompt answered again."""
+        if not self.places or self.dice.random() < 0.25:
+            return NEW
+        conversation, prompt, answer = self.dice.choice(self.places)
+        after = self.dice.choice([None, None, answer, ""])
+        if self.dice.random() < 0.25:
+            return Place(conversation, again=prompt)
+        return Place(conversation, after)
+
+    async def ask(self, question: Question) -> str:
+        return self.dice.choice(question.choices).id
+
+    async def play(self) -> None:
+        dice = self.dice
+        label = self.label()
+        limits = Limits(
+            label,
+            budget=dice.choice([*[None] * 5, NANO]),
+            attended=dice.random() < 0.9,
+            max_tokens=dice.choice([None, 500]),
+        )
+        worker = dice.choice([None, None, None, *self.workers])
+        run = self.orchestra.play(self.prompt(label), self.place(), limits, self.ask, worker)
+        patience = dice.choice([0, 3, 6, *[1000] * 7])
+        async with run:
+            async for event in run:
+                if isinstance(event, ev.Started):
+                    self.places.append((event.conversation, event.prompt, event.answer))
+                if (patience := patience - 1) < 0:
+                    run.cancel()
+
+    async def meddle(self) -> None:
+        """Do what happens between prompts: a restart, a move to another machine, a deletion."""
+        what = self.dice.random()
+        if what < 0.1:
+            data = await self.store.export()
+            await self.aclose()
+            store = Store.open(self.folder / f"{next(self.counter)}.db")
+            await store.import_(data)
+            self.open(store)
+            moved = {conversation.id for conversation in await store.conversations()}
+            self.places = [place for place in self.places if place[0] in moved]
+        elif what < 0.3 and self.places:
+            conversation, _, _ = self.dice.choice(self.places)
+            await self.store.hide(conversation)
+        elif what < 0.4 and self.places:
+            conversation, _, _ = self.dice.choice(self.places)
+            await self.store.allow(conversation, self.dice.choice(list(Policy)))
+
+
+def leaks(workers: Iterable[ScriptedWorker]) -> list[tuple[str, str]]:
+    """Return every canary that a worker saw and was not allowed to see."""
+    return [
+        (worker.card.id, canary)
+        for worker in workers
+        for canary, label in canaries(worker.requests)
+        if not Label(label).allows(worker.card.privacy)
+    ]
+
+
+def canaries(requests: Iterable[Request]) -> set[tuple[str, str]]:
+    """Return the canaries in all that a worker was sent, and how far each may travel."""
+    return in_text(" ".join(message.text for request in requests for message in request.messages))
+
+
+def in_text(text: str) -> set[tuple[str, str]]:
+    return set(re.findall(r"(canary-(local|lan|cloud)-\d+)", text))
+
+
+def batches(short: int, full: int) -> list[object]:
+    """Return ranges of seeds: a few for every run of the suite, the others behind `long`."""
+    rest = range(short, full, 24)
+    long = [pytest.param(range(n, min(n + 24, full)), marks=pytest.mark.long) for n in rest]
+    return [range(short), *long]
+
+
+async def play_all(world: World) -> World:
+    try:
+        for _ in range(RUNS):
+            await world.play()
+            await world.meddle()
+    finally:
+        await world.aclose()
+    return world
+
+
+@pytest.mark.parametrize("seeds", batches(10, 106))
+async def test_private_text_and_what_is_derived_from_it_never_leaves(
+    seeds: range, tmp_path: Path
+) -> None:
+    worlds = []
+    for seed in seeds:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        worlds.append(await play_all(World(random.Random(seed), folder)))
+        assert leaks(worlds[-1].workers.values()) == [], f"with the seed {seed}"
+    # It could have: texts did leave, and workers here did see private ones.
+    for label in Label:
+        able = [w for world in worlds for w in world.workers.values() if w.card.privacy is label]
+        seen = canaries(request for worker in able for request in worker.requests)
+        assert label in {travels for _, travels in seen}, label
+
+
+async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_path: Path) -> None:
+    world = World(random.Random(1), tmp_path)
+    world.workers["small"] = ScriptedWorker(lambda r: [Text(m.text) for m in r.messages], SMALL)
+    await world.ledger.aclose()
+    world.open(world.store)
+    world.orchestra.terms = replace(world.orchestra.terms, policy=Policy.BUDGET)
+    secret = Attachment("secret.txt", "canary-local-1", 1, Label.LOCAL)
+
+    async def play(prompt: Prompt, worker: str) -> ev.Started:
+        place = Place(world.places[0][0]) if world.places else NEW
+        async with world.orchestra.play(prompt, place, worker=worker) as run:
+            [started] = [event async for event in run if isinstance(event, ev.Started)]
+        world.places.append((started.conversation, started.prompt, started.answer))
+        return started
+
+    await play(Prompt("Read this.", (secret,)), "small")
+    second = await play(Prompt("What did it say?"), "small")
+    await world.store.trim(second.conversation, second.prompt)
+    third = await play(Prompt("Is that so?"), "gpt")
+    thread = await world.store.thread(third.conversation, third.answer)
+    assert "canary-local-1" in thread[3].text
+    assert world.workers["gpt"].requests == []
+    await world.aclose()
+
+
+async def test_a_strategy_sees_the_label_of_the_conversation_where_that_is_stricter() -> None:
+    seen: list[Label] = []
+
+    class Looks(Single):
+        async def first(self, desk: Desk) -> Proposal:
+            seen.append(desk.situation.limits.label)
+            return await super().first(desk)
+
+    async with house(Actor(local()), Actor(cloud()), strategy=Looks()) as here:
+        view = await here.play(None, limits=Limits(Label.LOCAL))
+        assert view.started is not None
+        await here.play(None, place=Place(view.started.conversation))
+        assert seen == [Label.LOCAL, Label.LOCAL]
+
+
+@pytest.mark.parametrize("privacy", list(Label))
+@pytest.mark.parametrize("remote", [True, False])
+def test_offline_refuses_every_worker_that_is_not_on_this_machine(
+    privacy: Label, remote: bool
+) -> None:
+    card = Card("lab", "server", "The lab's", privacy=privacy, remote=remote, price=PRICE)
+    assert may_use(card, Label.CLOUD, Terms())
+    assert may_use(card, Label.CLOUD, Terms(offline=True)) is not remote
+
+
+async def test_an_answer_that_is_cut_keeps_an_end_that_looks_like_a_placeholder() -> None:
+    """What may become a placeholder is kept back while more may come, and shown when none does."""
+    cut = WorkerUnavailable("The connection was cut.", "Try again.")
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        yield Text("Her address is [mail")
+        raise cut
+
+    hiding = Redaction([])
+    async with house(Actor(cloud(), act), redactor=hiding, policy=Policy.BUDGET) as here:
+        view = await here.play(None, "Write to ann@example.org.", Limits(alone=True))
+        assert view.status == "failed"
+        assert (await here.answer())[0] == "Her address is [mail"
+
+
+async def test_the_search_for_leaks_finds_one(tmp_path: Path) -> None:
+    """With lying cards, of clouds that call themselves local, the same runs do leak."""
+    found = []
+    for seed in range(5):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        world = World(random.Random(seed), folder)
+        for card in ELSEWHERE:
+            world.workers[card.id].card = replace(card, privacy=Label.LOCAL)
+        await play_all(world)
+        for card in ELSEWHERE:
+            world.workers[card.id].card = card
+        found += leaks(world.workers.values())
+    assert found
+
+
+@pytest.mark.parametrize("seeds", batches(4, 100))
+async def test_nothing_private_reaches_a_cloud_over_the_wire(seeds: range, tmp_path: Path) -> None:
+    """The same runs through the real gateway, with what a cloud and a lab's server received."""
+    dice = random.Random(seeds.start)
+    worlds: list[World] = []
+
+    async def record(call: str, destination: str, body: bytes) -> None:
+        await worlds[-1].ledger.sent(call, destination, body)
+
+    environ = {**os.environ, "OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2"}
+    way = Gateway(record, keys_file=tmp_path / "keys.toml", environ=environ)
+    gpt = replace(GPT, provider="openai", model="openai/gpt-4o-mini")
+    opus = replace(OPUS, provider="anthropic", model="anthropic/claude-haiku-4-5")
+    with Cloud() as cloud, Cloud() as lab:
+        cloud.choose = lab.choose = lambda _: dice.choice([None, None, None, *REFUSED])
+        real: dict[str, Worker] = {
+            "gpt": CloudWorker(
+                gpt, way, base_url=cloud.base("openai"), api_key_env="OPENAI_API_KEY"
+            ),
+            "opus": CloudWorker(
+                opus, way, base_url=cloud.base("anthropic"), api_key_env="ANTHROPIC_API_KEY"
+            ),
+            "lab": CloudWorker(LAB, way, base_url=lab.base("server")),
+        }
+        for seed in seeds:
+            folder = tmp_path / str(seed)
+            folder.mkdir()
+            worlds.append(World(random.Random(seed), folder, real))
+            await play_all(worlds[-1])
+        await way.aclose()
+    to_cloud, to_lab = (
+        in_text(" ".join(sent.body.decode() for sent in kit.received)) for kit in (cloud, lab)
+    )
+    assert {label for _, label in to_cloud} == {"cloud"}
+    assert "local" not in {label for _, label in to_lab}
+    assert to_lab
+
+
+@pytest.mark.parametrize("label", [Label.LOCAL, Label.CLOUD])
+async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(label: Label) -> None:
+    """A conductor elsewhere reads what workers are good at, by answers that may leave as well."""
+    far = Actor(cloud(), says("No plan."))
+    async with house(Actor(local(), says("7")), far, policy=Policy.BUDGET) as here:
+        here.orchestra.conductor = far.card.id
+
+        async def told() -> str:
+            here.orchestra.skills = SkillTable(outcomes=here.store.outcomes)
+            far.requests.clear()
+            await here.play(None, "Plan it.", Limits(strategy="conductor"))
+            return sees(far.requests[0])
+
+        before = await told()
+        assert "skills of 5" in before
+        for _ in range(12):
+            await here.play(None, "3 and 4?", Limits(label, strategy="single"))
+            await here.store.rate((await here.record()).answer, Signal.BAD)
+        assert (await told() == before) is (label is Label.LOCAL)

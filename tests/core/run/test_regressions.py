@@ -1,0 +1,378 @@
+"""Breaks that a review found: whole runs in which something went wrong that nobody thought of."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from baton.core import events as ev
+from baton.core.errors import ContextTooLong, ModelFileError, WorkerError, WorkerUnavailable
+from baton.core.events import Verdict
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import (
+    Attachment,
+    Card,
+    Chunk,
+    Finish,
+    Prompt,
+    Request,
+    Text,
+    Usage,
+    input_bound,
+)
+from baton.core.money import NANO
+from baton.core.plan.checks import check
+from baton.core.plan.plan_schema import Canvas
+from baton.core.ports import NEW, Offer, Question
+from baton.core.prices import FREE
+from baton.core.run import step_executor as parts
+from baton.core.run.approval import written
+from baton.core.run.policy import Limits
+from baton.core.strategies import STRATEGIES
+from baton.core.view import RunView
+from baton.workers.template_files import read_templates
+from baton.workers.tools import tools
+from baton.workers.tools.computation.claims import judge_claims
+from support.scripted_plans import (
+    Act,
+    Actor,
+    House,
+    Person,
+    cloud,
+    fails,
+    house,
+    local,
+    says,
+    sees,
+    view_of,
+)
+
+DOWN = WorkerUnavailable("It is down.", "Wait.")
+SUM = "How many apples are 2 apples and 3 apples?"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "AGAIN_SECONDS", 0.0)
+
+
+def at_last(text: str) -> Act:
+    """Hang at the first request, answer each later one."""
+    asked = 0
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await asyncio.Event().wait()
+        yield Text(text)
+
+    return act
+
+
+async def resumed(here: House) -> tuple[RunView, list[str]]:
+    """Go on with the last run; return how it ended, and each answer that was said to stay."""
+    record = await here.store.last_run()
+    assert record is not None
+    view, finals = RunView(), [""]
+    async with here.orchestra.resume(record, ask=here.person) as run:
+        async for event in run:
+            view = view.apply(event)
+            finals += [view.final] if view.final != finals[-1] else []
+    return view, finals
+
+
+# Going on with a run
+
+
+async def test_a_resumed_run_never_takes_back_what_it_said_would_stay() -> None:
+    first, second = Actor(local("a"), says("The answer is 5")), Actor(local("b"), at_last("6"))
+    async with house(first, second, Actor(cloud(), says("The answer is 7")), choice="once") as here:
+        run = here.begin(None, SUM, Limits(strategy="cascade"))
+        await here.watch(run, until=lambda event: isinstance(event, ev.StepFinished))
+        view, finals = await resumed(here)
+    assert (view.status, view.answer) == ("finished", "The answer is 7")
+    assert all(view.final.startswith(text) for text in finals), finals
+
+
+async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> None:
+    sorry = Actor(local("a"), at_last("I'm sorry, I cannot help with that."))
+    async with house(sorry, Actor(cloud(), says("Tea is a drink.")), choice="once") as here:
+        run = here.begin(None, "Tell me of tea")
+        await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
+        view, _ = await resumed(here)
+        record = await here.store.last_run()
+    assert record is not None
+    assert (
+        [step.text for step in view_of(list(record.events)).steps]
+        == [
+            "I'm sorry, I cannot help with that.",
+            "Tea is a drink.",
+        ]
+        == [step.text for step in view.steps]
+    )
+
+
+async def test_a_private_run_goes_on_although_the_default_worker_may_not_see_it() -> None:
+    async with house(Actor(cloud()), Actor(local("a"), at_last("Hello"))) as here:
+        limits = Limits(label=Label.LOCAL)
+        run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
+        await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
+        view, _ = await resumed(here)
+        assert (view.status, view.answer) == ("finished", "Hello")
+        assert not here.actors["far"].requests
+
+
+@pytest.mark.parametrize("bound", ["alone", "mode"])
+async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> None:
+    """Also where the settings would let the prompt leave without a question."""
+    broken = Actor(local("a"), at_last(""))
+    far = Actor(cloud("far", price=FREE), says("Here it is."))
+    async with house(far, broken, choice="once", policy=Policy.BUDGET) as here:
+        usual = here.orchestra.terms
+        if bound == "mode":
+            here.orchestra.terms = replace(usual, mode="local")
+        limits = Limits(alone=bound == "alone", strategy="reflect")
+        run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
+        await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
+        here.orchestra.terms = usual
+        broken.act = fails(WorkerError("It is broken."))
+        view, _ = await resumed(here)
+        assert (view.status, far.requests) == ("failed", [])
+
+
+# Answers that are compared
+
+
+async def test_no_worker_stands_in_for_one_whose_answer_was_to_be_compared_with_its_own() -> None:
+    async with house(
+        Actor(local("a"), says("The answer is 5")),
+        Actor(local("b"), fails(DOWN)),
+        Actor(local("c"), says("The answer is 9")),
+    ) as here:
+        view = await here.play(None, SUM, Limits(strategy="majority"))
+        assert [step.status for step in view.steps] == ["done", "failed", "done"]
+        assert "agree" not in view.revisions[-1] or "No two" in view.revisions[-1]
+        assert len(here.actors["a"].requests) == 1
+
+
+async def test_nobody_is_paid_for_a_draft_in_place_of_a_local_worker_that_fell_over() -> None:
+    drafts = Actor(local("a"), says("The answer is 5")), Actor(local("b"), fails(DOWN))
+    async with house(*drafts, Actor(cloud(), says("The answer is 9")), choice="once") as here:
+        view = await here.play(None, SUM, Limits(strategy="cascade"))
+        assert (view.status, view.answer) == ("finished", "The answer is 5")
+        assert not here.person.asked
+        assert not view.sent
+
+
+async def test_what_the_calculator_cannot_do_is_answered_here_not_elsewhere() -> None:
+    mine, far = Actor(local("a"), says("That has no value.")), Actor(cloud(), says("42"))
+    calculator = tools()["calculator"]
+    async with house(mine, calculator, far, choice="once") as here:  # type: ignore[arg-type]
+        view = await here.play(None, "What is 1/0?")
+        assert [step.worker for step in view.steps] == ["calculator", "a"]
+        assert (view.answer, here.person.asked) == ("That has no value.", [])
+
+
+# Sums
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "47 + 38 = 85 (7 + 8 = 15, so 5 is written down)",
+        "In Python, 0.1 + 0.2 = 0.30000000000000004.",
+        "Some say 2 + 2 = 5.",
+        "1+2=3,3+3=6",
+        "7 + 8 = 5, carry 1",
+        "About 5 + 3 = 8.1",
+    ],
+)
+async def test_what_may_be_right_is_not_called_wrong(text: str) -> None:
+    async def compute(tool: str, asked: str) -> str:
+        if tool != "calculator":
+            raise WorkerError("There is no such tool.")
+        return judge_claims(asked)
+
+    found = await check(text, "", compute)
+    assert all(finding.verdict is not Verdict.WRONG for finding in found), found
+
+
+# Whatever happens
+
+ACCEPTED = '{"accept":true,"steps":[],"answer":[]}'
+DRAWN = (
+    '{"steps":[{"kind":"math","difficulty":3,"sees":["prompt"],"uses":[],"worker":1,'
+    '"check":false,"task":"Do it."},{"kind":"math","difficulty":5,"sees":["prompt"],"uses":[1],'
+    '"worker":2,"check":true,"task":"Check it."}],"answer":[1]}'
+)
+MENDED = (
+    '{"accept":false,"steps":[{"kind":"chat","difficulty":1,"sees":[],"uses":[1],"worker":1,'
+    '"check":false,"task":"Mend it."}],"answer":[3]}'
+)
+SORRY = "I'm sorry, I cannot help with that."
+TEXTS = ("The answer is 5", SORRY, "", "ACCEPT", "It is wrong.", "2 + 2 = 5", "garbage {{{")
+PROMPTS = (
+    SUM,
+    "Hi",
+    "Write a thorough proof that 2 is prime",
+    "1. Who is A?\n2. Who is B?\n3. Or C?",
+)
+WAYS = (*STRATEGIES, "", "draft-verify-revise", "split-merge", "plan-code-test")
+
+
+def erratic(chance: random.Random, card: Card) -> Actor:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        for _ in range(chance.randint(0, 3)):
+            await asyncio.sleep(0)
+        if request.shape is not None and chance.random() < 0.8:
+            yield Text(chance.choice((DRAWN, ACCEPTED, MENDED, "garbage {{{")))
+            return
+        fate = chance.random()
+        if fate < 0.25:
+            raise chance.choice((DOWN, WorkerError("It is broken."), ContextTooLong(100, 50)))
+        if text := chance.choice(TEXTS):
+            yield Text(text)
+        if fate > 0.9:
+            raise DOWN
+        if fate > 0.75:
+            yield Usage(10, 5, Finish.LENGTH)
+
+    return Actor(card, act)
+
+
+class Whimsical(Person):
+    """Decides by chance, and keeps what was allowed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self.chance = chance
+        self.allowed: list[Offer] = []
+
+    async def __call__(self, question: Question) -> str:
+        await asyncio.sleep(0)
+        if question.offer is None:
+            return self.chance.choice([choice.id for choice in question.choices])
+        choice = self.chance.choice(("once", "once", "once", "keep", "edit"))
+        self.allowed += [question.offer] if choice == "once" else []
+        return choice
+
+    def check(self, actors: Iterable[Actor]) -> None:
+        """Find for each request that left an offer of its own, of just that, for that money."""
+        for actor in (actor for actor in actors if actor.card.is_outside):
+            assert actor.card.price is not None
+            for request in actor.requests:
+                assert request.max_tokens is not None
+                sent = actor.card.id, written(request.messages)
+                bound = input_bound(request.messages, request.shape)
+                most = actor.card.price.most(bound, request.max_tokens)
+                fit = [o for o in self.allowed if (o.card.id, o.text) == sent and o.most >= most]
+                offer = min(fit, key=lambda offer: offer.most)  # the same may be offered twice
+                self.allowed.remove(offer)
+            actor.requests.clear()
+
+
+def _check_told(events: list[ev.Event]) -> RunView:
+    """Return the end of a run that ended once, and took nothing back that was to stay."""
+    view, final = RunView(), ""
+    for event in events:
+        view = view.apply(event)
+        assert not view.final or view.final.startswith(final)
+        final = view.final or final
+    assert view.status != "finished" or view.answer.startswith(final)
+    assert sum(isinstance(event, ev.Finished | ev.Failed | ev.Cancelled) for event in events) == 1
+    return view
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 2000), marks=pytest.mark.long)], ids=str
+)
+async def test_whatever_leaves_was_offered_just_so_and_nothing_is_taken_back(seeds: range) -> None:
+    for seed in seeds:
+        await _play_by_chance(random.Random(seed))
+
+
+async def _play_by_chance(chance: random.Random) -> None:
+    size = 8 * 10**9
+    others = [
+        replace(local("b"), parameters=size),
+        cloud("far", chance.choice((1, 4))),
+        cloud("off"),
+    ]
+    cards = [
+        replace(local("a"), parameters=size),
+        *(card for card in others if chance.random() < 0.8),
+    ]
+    chance.shuffle(cards)
+    ceiling = NANO // chance.choice((1, 20, 100))
+    person = Whimsical(chance)
+    async with house(*(erratic(chance, card) for card in cards), ceiling=ceiling) as here:
+        here.person = person
+        here.orchestra.conductor = chance.choice(["", *here.actors])
+        here.orchestra.templates = partial(read_templates, Path("none"))
+        limits, last = Limits(strategy=chance.choice(WAYS)), chance.choice((1000, 5, 15, 40))
+        run = here.begin(None, chance.choice(PROMPTS), limits)
+        view = await here.watch(run, lambda event: len(here.events) == last)
+        for again in (True, False):
+            person.check(here.actors.values())
+            assert _check_told(here.events) == view
+            assert (await here.held(), await here.spent() <= ceiling) == (0, True)
+            record = await here.store.last_run()
+            assert record is not None
+            kept = (await here.store.thread(record.conversation, record.answer))[-1].text
+            assert view.status != "finished" or kept == view.answer
+            if again and view.plan is not None and view.status != "finished":
+                view = await here.watch(here.orchestra.resume(record, ask=person))
+
+
+async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_final() -> None:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if request.shape is None and "Do it." in sees(request):
+            raise WorkerError("It is broken.")
+        yield Text(DRAWN if request.shape is not None else SORRY)
+
+    card = replace(local("a"), parameters=8 * 10**9)
+    far = Actor(cloud(price=FREE), says("Here it is."))
+    async with house(Actor(card, act), far, choice=["keep", "once"]) as here:
+        here.orchestra.conductor = "a"
+        view = await here.play(None, PROMPTS[-1])
+    assert _check_told(here.events).answer == "Here it is." == view.answer
+    assert any(step.text == SORRY for step in view.steps)
+
+
+def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
+    drawn = DRAWN.replace("Do it.", "Do \\ud800 it.")
+    read = Canvas(workers=("a", "b")).read(drawn)
+    assert read is not None
+    assert read[0][0].subtask == "Do ? it."
+
+
+# Workers that are gone
+
+
+async def test_a_vote_whose_worker_is_gone_is_answered_by_another() -> None:
+    gone = Actor(local("a"), fails(ModelFileError("It is gone.", "Pull it.")))
+    async with house(gone, Actor(local("b"), says("Hello"))) as here:
+        view = await here.play(None, limits=Limits(strategy="vote"))
+        assert (view.status, view.answer) == ("finished", "Hello")
+
+
+# Files
+
+
+async def test_two_files_of_one_name_are_both_seen_by_the_steps_of_a_plan() -> None:
+    files = Attachment("report.md", "First year: 10", 14), Attachment("report.md", "Next: 20", 8)
+    async with house(Actor(local("a"), says("Ten more."))) as here:
+        prompt = Prompt("Compare these.", files)
+        await here.play(None, limits=Limits(strategy="reflect"), prompt=prompt)
+        draft, revision = map(sees, here.actors["a"].requests)
+    for text in ("First year: 10", "Next: 20"):
+        assert text in draft
+        assert text in revision

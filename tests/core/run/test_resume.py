@@ -1,0 +1,370 @@
+"""Plans that are seen before they are played, and runs that go on where they stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.core import events as ev
+from baton.core.errors import BudgetExceeded, ConfigError
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy, Scope
+from baton.core.messages import Chunk, Prompt, Request
+from baton.core.money import NANO
+from baton.core.plan.plan import DIRECT, Outcome, Plan, Step, single
+from baton.core.ports import Desk, Place, Proposal
+from baton.core.run.policy import ANYTHING, Limits
+from support.ledger_processes import bill
+from support.scripted_plans import (
+    DOWN,
+    Actor,
+    House,
+    cloud,
+    echoes,
+    fails,
+    house,
+    local,
+    says,
+    sees,
+    side_by_side,
+    statuses,
+    step,
+    stops_at,
+    view_of,
+)
+
+# Seeing the plan first
+
+
+@pytest.mark.parametrize(("choice", "calls"), [("go", 2), ("stop", 0), ("edit", 0)])
+async def test_a_plan_that_is_shown_first_is_played_only_at_a_word(choice: str, calls: int) -> None:
+    plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
+    async with house(Actor(local()), choice=choice) as here:
+        view = await here.play(plan, limits=Limits(preview=True))
+        (question,) = here.person.asked
+        assert (question.plan, question.default) == (plan, "stop")
+        assert [c.id for c in question.choices] == ["go", "stop", "edit"]
+        assert len(here.actors["small"].requests) == calls
+        assert view.status == ("finished" if calls else "cancelled")
+        assert view.plan == plan
+        assert not any(isinstance(e, ev.StepStarted) for e in here.events) or calls
+
+
+async def test_a_plan_that_was_stopped_can_be_gone_on_with_or_played_edited() -> None:
+    plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
+    async with house(Actor(local()), choice="stop") as here:
+        view = await here.play(plan, limits=Limits(preview=True))
+        resumed = await here.watch(here.orchestra.resume(await here.record(), ask=here.person))
+        assert (resumed.status, resumed.answer, resumed.plan) == ("finished", "Two.", plan)
+        assert view.started is not None
+        edited = Plan((plan.steps[0], replace(plan.steps[1], subtask="Otherwise.")), (2,))
+        place = Place(again=view.started.prompt)
+        assert (await here.play(edited, place=place)).answer == "Otherwise."
+
+
+async def test_nobody_there_means_that_nothing_is_played() -> None:
+    async with house(Actor(local())) as here:
+        limits = Limits(preview=True, attended=False)
+        run = here.orchestra.play(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
+        assert (await here.watch(run)).status == "cancelled"
+        assert here.actors["small"].requests == []
+
+
+async def test_a_given_plan_is_played_with_the_conversation_behind_it() -> None:
+    async with house(Actor(local())) as here:
+        first = await here.play(single("small"), "Before")
+        assert first.started is not None
+        view = await here.play(
+            Plan((Step("small", DIRECT, ("prompt", "history")),), (1,)),
+            "After",
+            place=Place(first.started.conversation),
+        )
+        assert view.routed is not None
+        assert view.routed.where == "plan"
+        texts = [m.text for m in here.actors["small"].requests[-1].messages][1:]
+        assert texts == ["Before", "Before", "After"]
+
+
+# Going on with what was interrupted
+
+FOUR = Plan(
+    (
+        step("small", "One."),
+        step("small", "Two.", "1"),
+        step("small", "Three.", "2"),
+        step("small", "Four.", "1", "3"),
+    ),
+    (4,),
+)
+
+
+def third_step_begins(event: ev.Event) -> bool:
+    return isinstance(event, ev.StepStarted) and event.step == 3
+
+
+async def test_a_run_that_was_stopped_goes_on_where_it_was() -> None:
+    async with house(Actor(local(), stops_at("Three."))) as here:
+        before = await here.watch(here.begin(FOUR), third_step_begins)
+        assert statuses(before)[:2] == ["done", "done"]
+        assert before.status == "cancelled"
+        small = here.actors["small"]
+        small.act, small.requests = echoes, []
+        old = await here.record()
+        view = await here.watch(here.orchestra.resume(old))
+        assert (view.status, view.answer, statuses(view)) == ("finished", "Four.", ["done"] * 4)
+        assert len(small.requests) == 2
+        assert "Two." in sees(small.requests[0])
+        assert "Result 1:\n```\nOne.\n```" in sees(small.requests[1])
+        new = await here.record()
+        assert (new.prompt, new.conversation) == (old.prompt, old.conversation)
+        assert set(await here.store.siblings(new.answer)) == {old.answer, new.answer}
+        assert view_of(list(new.events)).steps[0].text == "One."
+        again = await here.watch(here.orchestra.resume(old))  # and once more, just the same
+        assert (again.status, again.answer) == ("finished", "Four.")
+
+
+def kill_in_the_third_step(home: Path) -> None:
+    arguments = [sys.executable, "-P", "-m", "support.stuck_run", str(home)]
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        arguments, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
+    ) as stuck:
+        assert stuck.stdout is not None
+        assert stuck.stdout.readline() == "there\n"
+        stuck.kill()
+
+
+async def test_a_run_that_was_killed_goes_on_in_the_next_baton(tmp_path: Path) -> None:
+    await asyncio.to_thread(kill_in_the_third_step, tmp_path)
+    async with house(Actor(local()), Actor(cloud()), home=tmp_path, policy=Policy.BUDGET) as here:
+        assert await here.held() == 0
+        old = await here.record()
+        assert old.status == "lost"
+        assert statuses(view_of(list(old.events)))[:2] == ["done", "done"]
+        view = await here.watch(here.orchestra.resume(old))
+        assert (view.status, view.answer) == ("finished", "Four.")
+        assert [len(here.actors[name].requests) for name in ("small", "far")] == [1, 1]
+        assert "Two." in sees(here.actors["far"].requests[0])
+
+
+async def test_a_run_that_failed_goes_on_once_its_worker_is_back() -> None:
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if "Three." in sees(request):
+            raise DOWN
+        async for chunk in echoes(request):
+            yield chunk
+
+    async with house(Actor(local(), act)) as here:
+        view = await here.play(FOUR)
+        assert statuses(view) == ["done", "done", "failed", "skipped"]
+        small = here.actors["small"]
+        small.act, small.requests = echoes, []
+        resumed = await here.watch(here.orchestra.resume(await here.record()))
+        assert (resumed.answer, len(small.requests)) == ("Four.", 2)
+
+
+async def test_a_run_that_stopped_twice_keeps_what_both_wrote() -> None:
+    async with house(Actor(local(), stops_at("Three."))) as here:
+        await here.watch(here.begin(FOUR), third_step_begins)
+        here.actors["small"].act = stops_at("Four.")
+        await here.watch(
+            here.orchestra.resume(await here.record()),
+            lambda e: isinstance(e, ev.StepStarted) and e.step == 4,
+        )
+        small = here.actors["small"]
+        small.act, small.requests = echoes, []
+        view = await here.watch(here.orchestra.resume(await here.record()))
+        assert (view.answer, len(small.requests)) == ("Four.", 1)
+
+
+async def test_a_resumed_private_run_stays_private() -> None:
+    plan = Plan((step("far", "One."), step("small", "Two.", "1")), (2,))
+    async with house(
+        Actor(local(), stops_at("Two.")), Actor(cloud()), policy=Policy.BUDGET
+    ) as here:
+        limits = Limits(Label.LOCAL, budget=NANO)
+        await here.watch(
+            here.begin(plan, limits=limits),
+            lambda e: isinstance(e, ev.StepStarted) and e.step == 2,
+        )
+        stopped = await here.record()
+        forged: tuple[ev.Event, ...] = tuple(
+            e for e in stopped.events if not isinstance(e, ev.StepFinished | ev.Planned)
+        )
+        forged = (*forged[:2], ev.Planned(0, plan), *forged[2:])
+        here.actors["small"].act = echoes
+        view = await here.watch(here.orchestra.resume(replace(stopped, events=forged)))
+        assert view.status == "finished"
+        assert here.actors["far"].requests == []
+
+
+async def test_what_can_not_be_gone_on_with_says_so() -> None:
+    async with house(Actor(local())) as here:
+        await here.play(FOUR)
+        finished = await here.record()
+        with pytest.raises(ConfigError, match="is finished"):
+            here.orchestra.resume(finished)
+        with pytest.raises(ConfigError, match="still going on"):
+            here.orchestra.resume(replace(finished, status="running"))
+        empty = replace(finished, status="lost", events=finished.events[:1])
+        with pytest.raises(ConfigError, match="never had a plan"):
+            here.orchestra.resume(empty)
+
+
+async def test_a_kept_plan_that_nobody_can_play_any_more_ends_cleanly() -> None:
+    """The parts of one plan are never taken for those of another."""
+    wide, long = local("wide", context=0), "word " * 3000
+    plan = Plan((step("wide", "One."), step("wide", "Two.", "1", "prompt")), (2,))
+    async with house(Actor(local(context=1024)), Actor(wide, stops_at("Two."))) as here:
+        await here.watch(
+            here.begin(plan, long), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
+        )
+        kept = await here.record()
+        store = here.store
+        smaller = type(here.orchestra)(
+            {"small": Actor(local(context=1024), says("from the small one"))}, store, "small"
+        )
+        view = await here.watch(smaller.resume(kept))
+        assert view.status in ("finished", "failed")
+        assert "One." not in view.answer
+
+
+async def test_what_somebody_wrote_who_is_gone_now_is_kept_all_the_same() -> None:
+    plan = Plan((step("wide", "One."), step("wide", "Two.", "1")), (2,))
+    async with house(Actor(local(context=1024)), Actor(local("wide"), stops_at("Two."))) as here:
+        await here.watch(
+            here.begin(plan, "word " * 3000),
+            lambda e: isinstance(e, ev.StepStarted) and e.step == 2,
+        )
+        small = Actor(local(context=1024))
+        alone = type(here.orchestra)({"small": small}, here.store, "small")
+        view = await here.watch(alone.resume(await here.record()))
+        assert (view.status, view.answer, len(small.requests)) == ("finished", "Two.", 1)
+        assert [item.worker for item in view.steps] == ["wide", "small"]
+
+
+async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
+    class Growing:
+        async def first(self, desk: Desk) -> Proposal:
+            return Proposal(Plan((step("small", "One."),), (1,)), final=False)
+
+        async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+            if len(outcome.plan.steps) == 1:
+                return Proposal(outcome.plan.grown((step("small", "Two.", "1"),), (2,)))
+            return None
+
+    async with house(Actor(local(), stops_at("Two.")), strategy=Growing()) as here:
+        await here.watch(here.begin(None), lambda e: isinstance(e, ev.StepStarted) and e.step == 2)
+        small = here.actors["small"]
+        small.act, small.requests = echoes, []
+        view = await here.watch(here.orchestra.resume(await here.record()))
+        assert (view.answer, len(small.requests)) == ("Two.", 1)
+
+
+# Within the bounds with which it began
+
+
+async def interrupted(here: House, limits: Limits = ANYTHING) -> None:
+    """Stop a run in its second step; from then on only the worker elsewhere can answer."""
+    plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
+    view = await here.watch(
+        here.begin(plan, limits=limits), lambda e: isinstance(e, ev.StepStarted) and e.step == 2
+    )
+    assert statuses(view) == ["done", "loading"]
+    here.actors["small"].act = fails(DOWN)
+
+
+@pytest.mark.parametrize(("bound", "free"), [("mode", "auto"), ("offline", False)])
+@pytest.mark.parametrize("bounded", [True, False])
+async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
+    bound: str, free: object, bounded: bool
+) -> None:
+    terms: dict[str, Any] = {bound: "local" if bound == "mode" else True} if bounded else {}
+    async with house(
+        Actor(local(), stops_at("Two.")), Actor(cloud()), policy=Policy.BUDGET, **terms
+    ) as here:
+        await interrupted(here)
+        changes: dict[str, Any] = {bound: free}
+        here.orchestra.terms = replace(here.orchestra.terms, **changes)
+        for _ in range(2):  # the second goes on with what the first left
+            view = await here.watch(here.orchestra.resume(await here.record()))
+            if bounded:
+                assert (view.status, here.actors["far"].requests) == ("failed", [])
+                assert not any(isinstance(e, ev.Offered) for e in here.events)
+            else:
+                assert len(here.actors["far"].requests) == 1
+                break
+
+
+async def test_a_resumed_run_keeps_the_ceiling_it_began_with() -> None:
+    async with house(Actor(cloud()), policy=Policy.BUDGET) as here:
+        plan = Plan((step("far", "One."),), (1,))
+        view = await here.play(plan, limits=Limits(budget=1000))
+        assert (view.status, here.actors["far"].requests) == ("failed", [])
+        for budget in (None, NANO):
+            limits = Limits(budget=budget)
+            view = await here.watch(here.orchestra.resume(await here.record(), limits))
+            assert (view.status, here.actors["far"].requests) == ("failed", [])
+            assert "The ceiling of $0.000001 for this prompt" in str(here.events[-1])
+            assert "Ask again, which begins a new run, with `--budget 0.01`." in str(
+                here.events[-1]
+            )
+
+
+async def test_a_resumed_run_that_was_allowed_less_now_may_be_resumed_with_more() -> None:
+    async with house(Actor(cloud(), fails(DOWN)), policy=Policy.BUDGET) as here:
+        plan = Plan((step("far", "One."),), (1,))
+        await here.play(plan, limits=Limits(budget=NANO))
+        await here.watch(here.orchestra.resume(await here.record(), Limits(budget=1000)))
+        assert "Allow this prompt more with `--budget 0.0" in str(here.events[-1])
+
+
+async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:
+    plan = Plan((step("far", "One."),), (1,))
+    async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
+        far = here.actors["far"]
+        await here.play(plan, limits=Limits(budget=NANO))
+        [charge] = await here.ledger.charges()
+        assert charge.charged == charge.held > 0
+        far.act, far.requests = echoes, []
+        first, enough = await here.record(), Limits(budget=charge.held)
+        for record in (first, first, await here.record()):
+            view = await here.watch(here.orchestra.resume(record, enough))
+            assert (view.status, far.requests) == ("failed", [])
+            assert "for this prompt is used up" in str(here.events[-1])
+
+
+async def test_runs_that_go_on_with_one_share_its_ceiling() -> None:
+    plan = Plan((step("far", "One."),), (1,))
+    async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
+        await here.play(plan, limits=Limits(budget=NANO))
+        first = await here.record()
+        for record in (first, first):
+            await here.watch(here.orchestra.resume(record))
+        await here.watch(here.orchestra.resume(await here.record()))
+        charges = await here.ledger.charges()
+        assert len({charge.run for charge in charges}) == 4
+        ceilings = {Scope.RUN: sum(charge.charged for charge in charges)}
+        asked = replace(bill(ceilings, run="another", typed=True), root=first.id)
+        with pytest.raises(BudgetExceeded, match="this prompt is used up"):
+            await here.ledger.hold(asked)
+
+
+@pytest.mark.parametrize("bounds", [{"mode": "local"}, {"offline": True}])
+async def test_help_that_would_leave_is_not_offered_to_a_run_that_began_here_alone(
+    bounds: dict[str, Any],
+) -> None:
+    async with house(Actor(local(), says("")), Actor(cloud()), choice="cloud") as here:
+        here.orchestra.terms = replace(here.orchestra.terms, **bounds)
+        await here.watch(here.begin(None, "Why?"), lambda e: isinstance(e, ev.StepStarted))
+        here.orchestra.terms = replace(here.orchestra.terms, mode="auto", offline=False)
+        await here.watch(here.orchestra.resume(await here.record(), ask=here.person))
+        assert (here.person.asked, here.actors["far"].requests) == ([], [])

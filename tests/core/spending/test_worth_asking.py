@@ -1,0 +1,195 @@
+"""Weighing in a run: what is recorded, what it rests on, and what is known of it later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.core import events as ev
+from baton.core.errors import StoreError
+from baton.core.ledger_types import Policy, Room, Scope, Standing
+from baton.core.money import NANO
+from baton.core.plan.plan import Outcome, Plan, single
+from baton.core.ports import Desk, Funds, Proposal
+from baton.core.prices import FREE
+from baton.core.run.policy import Limits
+from baton.core.spending.pace_controller import Pacing
+from baton.history import Store
+from support.scripted_plans import DOWN, Actor, House, cloud, fails, house, local, step
+
+BUDGET: dict[str, Any] = {"policy": Policy.BUDGET}
+
+
+class Weighs:
+    """Weighs a gain before the local worker answers, and looks at the money."""
+
+    def __init__(self, gain: float, plain: bool = False) -> None:
+        self.gain = gain
+        self.plain = plain
+        self.said: list[bool] = []
+        self.money: list[Funds] = []
+
+    async def first(self, desk: Desk) -> Proposal:
+        self.said.append(await desk.weigh("far", self.gain, plain=self.plain))
+        self.money.append(await desk.funds())
+        return Proposal(single(desk.situation.worker))
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        return None
+
+
+async def weighed(here: House, limits: Limits | None = None) -> ev.Weighed:
+    view = await here.play(None, limits=limits or Limits())
+    assert view.status == "finished"
+    [event] = view.weighed
+    assert event in (await here.record()).events
+    return event
+
+
+@pytest.mark.parametrize(("gain", "ok"), [(0.5, True), (0.01, False), (-0.2, False)])
+async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: bool) -> None:
+    strategy = Weighs(gain)
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy, **BUDGET) as here:
+        event = await weighed(here)
+    assert (event.worker, event.gain, event.ok) == ("far", gain, ok)
+    assert event.ok == (event.gain > event.bar)
+    assert event.cost > 0
+    assert "balanced asks for more than 5 %" in event.why
+    assert strategy.said == [ok]
+    assert strategy.money == [Funds(NANO, 0.0)]
+
+
+async def test_where_a_person_decides_that_is_said() -> None:
+    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(0.5)) as here:
+        assert (await weighed(here)).why.endswith("You are asked first.")
+    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(0.5), **BUDGET) as here:
+        assert "asked first" not in (await weighed(here)).why
+
+
+@pytest.mark.parametrize(
+    ("terms", "ceiling", "ok"),
+    [
+        ({}, NANO, True),  # a person decides
+        (BUDGET, NANO, False),  # pace does
+        (BUDGET, 1000, True),  # less is left than it costs: an offer says so
+        ({"policy": Policy.NEVER}, NANO, True),  # the same
+    ],
+)
+async def test_where_a_draft_plainly_will_not_do_the_person_hears_of_help(
+    terms: dict[str, Any], ceiling: int, ok: bool
+) -> None:
+    strategy = Weighs(0.01, plain=True)
+    there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
+    async with there as here:
+        assert (await weighed(here)).ok is ok
+    assert strategy.said == [ok]
+
+
+async def test_what_costs_nothing_is_worth_any_gain() -> None:
+    free = replace(cloud(), price=FREE)
+    for gain, ok in ((1e-6, True), (0.0, False), (-1.0, False), (float("nan"), False)):
+        async with house(Actor(local()), Actor(free), ceiling=0, strategy=Weighs(gain)) as here:
+            event = await weighed(here)
+        assert (event.ok, event.cost, event.why) == (ok, 0, "It costs nothing.")
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "terms", "limits", "told"),
+    [
+        (0, BUDGET, Limits(), "but nothing may be spent."),
+        (1000, BUDGET, Limits(), "but that is more than is left today."),
+        (NANO, {"policy": Policy.NEVER}, Limits(), "nothing may be spent: the policy is never."),
+        (NANO, {}, Limits(attended=False), "nothing may be spent: nobody is here to be asked."),
+        (0, BUDGET, Limits(budget=NANO), "but that is more than is left today."),
+    ],
+)
+async def test_where_nothing_may_be_spent_nothing_is_worth_it(
+    ceiling: int, terms: dict[str, Any], limits: Limits, told: str
+) -> None:
+    strategy = Weighs(1.0)
+    there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
+    async with there as here:
+        event = await weighed(here, limits)
+    assert (event.ok, event.bar, strategy.said) == (False, 1.0, [False])
+    assert event.why.endswith(told)
+
+
+async def test_a_typed_budget_pays_though_nobody_can_be_asked() -> None:
+    limits = Limits(attended=False, budget=NANO)
+    strategy = Weighs(0.3)
+    terms: dict[str, Any] = {"ceilings": {}}
+    async with house(Actor(local()), Actor(cloud()), strategy=strategy, **terms) as here:
+        assert (await weighed(here, limits)).ok
+    assert strategy.money == [Funds(NANO, 0.0)]
+
+
+async def test_a_ledger_that_can_not_be_read_spends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with house(Actor(local()), Actor(cloud()), strategy=Weighs(1.0), **BUDGET) as here:
+
+        async def broken(*_: object) -> None:
+            raise StoreError("The disk is gone.", "")
+
+        monkeypatch.setattr(here.ledger, "standing", broken)
+        assert not (await weighed(here)).ok
+
+
+async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
+    """Scarce money: what was weighed before says what is usual, and what is still to come."""
+    scarce = {**BUDGET, "ceilings": {Scope.DAY: NANO // 200}}
+    strategy = Weighs(0.2)
+    async with house(
+        Actor(local()), Actor(cloud()), strategy=strategy, home=tmp_path, **scarce
+    ) as here:
+        first = await weighed(here)
+        for strategy.gain in [0.6] * 30:
+            before = await weighed(here)
+    store = Store.open(tmp_path / "baton.db")
+    try:
+        past = await store.weighed()
+        assert [one.gain for one in past] == [0.2] + [0.6] * 30
+        assert [one.ok for one in past][-1] == before.ok
+        assert len({one.conversation for one in past}) == 31
+        morning = datetime.now().replace(hour=9, minute=0) + timedelta(days=1)
+        clock = morning.timestamp  # just before midnight there is nothing still to come
+        fresh, again = Pacing(clock=clock), Pacing(memory=store.weighed, clock=clock)
+        money = Standing((Room(Scope.DAY, NANO // 200),))
+        known = await again.weigh(0.4, first.cost, money)
+        unknown = await fresh.weigh(0.4, first.cost, money)
+        assert known.bar != unknown.bar
+    finally:
+        await store.aclose()
+
+
+class Looks:
+    """Has the worker elsewhere asked first, and looks at the money once that failed."""
+
+    def __init__(self) -> None:
+        self.money: list[Funds] = []
+
+    async def first(self, desk: Desk) -> Proposal:
+        return Proposal(Plan((step("far", "One."),), (1,)))
+
+    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        self.money.append(await desk.funds())
+        await desk.weigh("far", 1.0)
+        return None
+
+
+async def test_what_earlier_runs_spent_is_not_there_for_those_that_go_on() -> None:
+    looks = Looks()
+    far = Actor(cloud(), fails(DOWN, "Half of it"))
+    async with house(Actor(local()), far, strategy=looks, **BUDGET) as here:
+        await here.play(None, limits=Limits(budget=NANO // 10))
+        first = await here.record()
+        for limits in (Limits(), Limits(budget=1)):
+            view = await here.watch(here.orchestra.resume(first, limits))
+            charged = sum(charge.charged for charge in await here.ledger.charges())
+            assert charged > 0
+            assert looks.money[-1].left == max(0, (limits.budget or NANO // 10) - charged)
+            assert [event.ok for event in view.weighed] == [not limits.budget]

@@ -1,0 +1,81 @@
+"""A program that may open no socket: what it tries is refused and counted, whoever tries it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from baton.cli.doctor.check_result import State
+from baton.cli.doctor.offline_check import prove_offline
+from baton.doctor import Watched, watch_program
+from baton.doctor.child import network_watch
+
+ANSWER = 'print(\'{"answer": "Hello."}\')'
+
+
+def python(code: str, seconds: float = 60.0) -> Watched:
+    return watch_program([sys.executable, "-c", code], seconds)
+
+
+def test_a_program_that_makes_no_socket_runs_as_always() -> None:
+    watched = python("import os, sys; print('out'); print('err', file=sys.stderr); os._exit(3)")
+    assert (watched.status, watched.out, watched.err) == (3, "out\n", "err\n")
+    assert network_watch.SECCOMP in watched.means
+    assert not watched.attempts
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"),
+    [
+        ("socket.socket()", {"AF_INET": 1}),
+        ("socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)", {"AF_INET6": 1}),
+        ("socket.socket(socket.AF_UNIX)", {"AF_UNIX": 1}),
+        ("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", {"AF_NETLINK": 1}),
+        ("ctypes.CDLL(None).syscall(425, 8, ctypes.create_string_buffer(120))", {"io_uring": 1}),
+    ],
+)
+def test_every_attempt_is_refused_and_counted(code: str, attempts: dict[str, int]) -> None:
+    watched = python(f"import ctypes, socket\ntry: print({code})\nexcept OSError as e: print(e)")
+    assert watched.attempts == attempts
+    assert "Permission denied" in watched.out or watched.out == "-1\n"
+
+
+def test_a_name_that_is_looked_up_is_noticed() -> None:
+    watched = python("import socket\ntry: socket.getaddrinfo('example.org', 1)\nexcept OSError: 0")
+    assert watched.attempts
+
+
+def test_a_grandchild_is_watched_as_well() -> None:
+    inner = "import socket\ntry: socket.socket()\nexcept OSError: pass"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    assert python(code).attempts == {"AF_INET": 1}
+
+
+def test_a_program_without_an_end_is_stopped_with_all_it_started() -> None:
+    code = "import os, time\nos.fork()\nos.write(1, b'.')\ntime.sleep(600)"
+    watched = python(code, 2.0)
+    assert (watched.status, watched.out) == (None, "..")
+
+
+def planted(code: str) -> list[tuple[str, State]]:
+    found = prove_offline([sys.executable, "-c", code])
+    return [(finding.name, finding.state) for finding in found]
+
+
+def test_the_doctor_notices_a_planted_attempt_to_connect() -> None:
+    connect = "import socket\ntry: socket.create_connection(('127.0.0.1', 9))\nexcept OSError: 0\n"
+    assert planted(ANSWER) == [("network", State.OK), ("answer", State.OK)]
+    assert planted(connect + ANSWER) == [("network", State.BROKEN), ("answer", State.OK)]
+
+
+def test_a_baton_that_fails_at_once_proves_nothing() -> None:
+    assert planted("raise SystemExit(1)")[1] == ("answer", State.BROKEN)
+    assert planted("print('{}')")[1] == ("answer", State.BROKEN)
+
+
+def test_without_any_means_nothing_is_run_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_watch, "_listen", lambda: None)
+    monkeypatch.setattr(network_watch, "_leave_network", lambda: False)
+    watched = network_watch.watch([sys.executable, "-c", "print('it ran')"], 60.0)
+    assert (watched.means, watched.out) == ([], "")

@@ -1,0 +1,411 @@
+"""The fetcher is told nonsense by hubs, and by the environment: it believes none of it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import gzip
+import ipaddress
+import json
+import os
+import random
+import socket
+import ssl
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from baton.core.catalogue_types import Source
+from baton.download.child import hub_client, hub_names
+from baton.download.child.hub_errors import in_words
+from baton.download.child.hub_metadata import Metadata
+from baton.ipc.parent_channel import Failure
+from baton.ipc.process import Child
+from support.fake_hub import Fault, Hub
+from support.gguf_writer import facts, header
+
+SMALL = header(facts())
+SOURCE = {"repo": "a/b", "file": "m.gguf", "revision": "", "url": ""}
+
+
+class Talk:
+    """A fetcher, asked one thing after the other."""
+
+    def __init__(self, hub: Hub, home: Path, **more: str) -> None:
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        self.child = Child("fetcher", {**kept, "HOME": str(home), **hub.environ, **more})
+        self._asked = 0
+
+    async def ask(self, kind: str, **asked: object) -> dict[str, Any]:
+        """Return the frame that answers."""
+        self._asked += 1
+        self.child.send(kind, id=self._asked, **asked)
+        while (frame := await self.child.receive())["id"] != self._asked:
+            pass
+        return frame
+
+    async def end(self) -> None:
+        self.child.kill()
+        await self.child.gone()
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> AsyncGenerator[tuple[Talk, Hub]]:
+    with Hub() as hub:
+        hub.add("a/b", {"m.gguf": SMALL})
+        talk = Talk(hub, tmp_path, HF_HUB_DOWNLOAD_TIMEOUT="2")
+        yield talk, hub
+        await talk.end()
+
+
+def answer(**changed: object) -> Fault:
+    """Return a hub's answer about a/b with that changed."""
+    sibling = {
+        "rfilename": "m.gguf",
+        "size": 9,
+        "lfs": {"sha256": "0" * 64, "size": 9, "pointerSize": 1},
+    }
+    info = {"id": "a/b", "sha": "0" * 40, "gated": False, "tags": [], "siblings": [sibling]}
+    return Fault(
+        200, {"Content-Type": "application/json"}, json.dumps({**info, **changed}).encode()
+    )
+
+
+def file(**changed: object) -> Fault:
+    """The same, with that changed of its file."""
+    lfs = {"sha256": "0" * 64, "size": 9, "pointerSize": 1}
+    return answer(siblings=[{"rfilename": "m.gguf", "size": 9, "lfs": {**lfs, **changed}}])
+
+
+NONSENSE = [
+    Fault(200, body=b""),
+    Fault(200, body=b"<html>Log in to the airport's network"),
+    Fault(200, body=b"[" * 100_000),
+    Fault(200, body=b"[]"),
+    Fault(200, body=b"null"),
+    Fault(200, body=b"\xff\xfe\x00"),
+    answer(id=None, sha=None),
+    answer(sha="main"),
+    answer(sha="0" * 39 + "\n"),
+    answer(sha=["0" * 40]),
+    answer(siblings={"rfilename": 3}),
+    answer(siblings=[{"rfilename": None}, 7]),
+    answer(siblings=[{"rfilename": "m.gguf"}]),
+    answer(siblings="m.gguf"),
+    answer(lastModified="yesterday"),
+    file(size=0),
+    file(size=-9),
+    file(size=True),
+    file(size=9.5),
+    file(size="9"),
+    file(size=1 << 60),
+    file(sha256="0" * 63),
+    file(sha256="G" * 64),
+    file(sha256=None),
+    file(sha256={"a": 1}),
+]
+
+
+async def test_nonsense_is_told_as_such(talk: tuple[Talk, Hub]) -> None:
+    fetcher, hub = talk
+    for fault in NONSENSE:
+        hub.fault(fault, on="api")
+        frame = await fetcher.ask("look", source=SOURCE)
+        assert (frame["type"], frame["error"]) == ("failed", "WorkerUnavailable"), fault
+        assert "makes no sense" in frame["message"]
+    hub.fault(answer(siblings=[]), on="api")
+    assert (await fetcher.ask("look", source=SOURCE))["error"] == "ConfigError"
+    hub.fault(
+        answer(gated="x", tags=[1, None, "license:mit"], cardData={"license": ["a", 1]}), on="api"
+    )
+    offer = (await fetcher.ask("look", source=SOURCE))["value"]
+    assert (offer["licence"], offer["gated"], offer["size"]) == ("mit", True, 9)
+    hub.fault(answer(cardData={"license": "other", "license_name": "gemma"}), on="api")
+    assert (await fetcher.ask("look", source=SOURCE))["value"]["licence"] == "gemma"
+    hub.fault(answer(cardData={"license": "\x1b[31m" * 9}, tags=["license:" + "x" * 999]), on="api")
+    assert (await fetcher.ask("look", source=SOURCE))["value"]["licence"] == ""
+    pinned = {**SOURCE, "revision": "1" * 40}
+    hub.fault(answer(), on="api")
+    assert "its revision" in (await fetcher.ask("look", source=pinned))["message"]
+
+
+async def test_answers_that_do_harm(talk: tuple[Talk, Hub]) -> None:
+    fetcher, hub = talk
+    endless = Fault(200, body=b'{"id": "' + b"x" * (17 << 20) + b'"}')
+    bomb = Fault(200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * (64 << 20)))
+    for fault, words in ((endless, "doesn't come to an end"), (bomb, "packed")):
+        hub.fault(fault, on="api")
+        frame = await fetcher.ask("look", source=SOURCE)
+        assert frame["error"] == "WorkerUnavailable"
+        assert words in frame["message"]
+    hub.fault(Fault(unsized=True), on="api")
+    hub.fault(Fault(cut=50), on="api", after=1)
+    assert (await fetcher.ask("look", source=SOURCE))["type"] == "done"
+    assert (await fetcher.ask("look", source=SOURCE))["type"] == "done"
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(5000, marks=pytest.mark.long)])
+async def test_spoiled_answers(talk: tuple[Talk, Hub], count: int) -> None:
+    fetcher, hub = talk
+    chance = random.Random(6)
+    good = answer(cardData={"license": "mit"}).body
+    for _ in range(count):
+        body = bytearray(good)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(body))
+            body[at : at + chance.randint(0, 9)] = chance.randbytes(chance.randint(0, 4))
+        hub.fault(Fault(200, body=bytes(body)), on="api")
+        frame = await fetcher.ask("files", repo="a/b", revision="")
+        if frame["type"] == "failed":
+            assert frame["error"] == "WorkerUnavailable"
+            assert "makes no sense" in frame["message"]
+        for offer in frame.get("value") or ():
+            assert hub_names.is_file(offer["source"]["file"])
+            assert hub_names.is_commit(offer["source"]["revision"])
+            assert hub_names.is_sha256(offer["sha256"]) or not offer["sha256"]
+            assert offer["size"] > 0
+
+
+@pytest.mark.parametrize("status", [400, 403, 405, 501])
+def test_where_nothing_but_get_is_good_one_byte_is_asked_for(status: int) -> None:
+    """Signed addresses are often good for GET alone."""
+    with Hub() as hub, closing(hub_client.Web(hub.environ)) as web:
+        hub.add("a/b", {"m.gguf": SMALL})
+        hub.fault(Fault(status), on="resolve", method="HEAD")
+        url = f"{hub.url}/a/b/resolve/main/m.gguf"
+        assert Metadata(web, lambda: False).look(Source(url=url)).size == len(SMALL)
+        assert [seen.headers.get("range") for seen in hub.contents()] == ["bytes=0-0"]
+
+
+def test_an_address_of_nothing_is_asked_once() -> None:
+    with Hub() as hub, closing(hub_client.Web(hub.environ)) as web:
+        hub.fault(Fault(404), on="resolve", times=0)
+        metadata = Metadata(web, lambda: False)
+        with pytest.raises(Failure, match="has no"):
+            metadata.look(Source(url=f"{hub.url}/a/b/resolve/main/m.gguf"))
+        assert len(hub.log) == 1
+
+
+def test_a_question_that_is_not_wanted_any_more_is_not_asked_again() -> None:
+    """It is stopped while it waits before it asks a second time."""
+    with Hub() as hub, closing(hub_client.Web(hub.environ)) as web:
+        hub.fault(Fault(503, retry_after=3), on="api", times=0)
+        with pytest.raises(hub_client.Stopped):
+            Metadata(web, lambda: bool(hub.log)).files("a/b")
+        assert len(hub.log) == 1
+
+
+async def test_a_network_that_puts_its_own_certificate_in(tmp_path: Path) -> None:
+    x509 = pytest.importorskip("cryptography.x509")
+    context = certified(x509, tmp_path / "own.pem")
+    with Hub(context=context) as hub:
+        hub.add("a/b", {"m.gguf": SMALL})
+        stranger, friend = (
+            Talk(hub, tmp_path),
+            Talk(hub, tmp_path, SSL_CERT_FILE=str(tmp_path / "own.pem")),
+        )
+        try:
+            refused, offer = await asyncio.gather(
+                stranger.ask("look", source=SOURCE), friend.ask("look", source=SOURCE)
+            )
+            assert "can't be trusted" in refused["message"]
+            assert "SSL_CERT_FILE" in refused["hint"]
+            assert offer["value"]["size"] == len(SMALL)
+            # The store speaks plain http: nobody is led there from https.
+            led = await friend.ask("header", offer=offer["value"])
+            assert "not safe" in led["message"]
+        finally:
+            await stranger.end()
+            await friend.end()
+        assert hub.contents() == []
+
+
+def certified(x509: Any, file: Path) -> ssl.SSLContext:
+    """Return what a server needs to be 127.0.0.1 by a certificate of its own, kept in the file."""
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    file.write_bytes(made.public_bytes(pem))
+    plain = serialization.NoEncryption()
+    own = file.with_suffix(".key")
+    own.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file, own)
+    return context
+
+
+# How it connects
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "120"}, 120),
+        ({"retry-after": " 0 "}, 0),
+        ({"Retry-After": "9" * 30}, 86_400),
+        ({"Retry-After": "Sat, 21 Nov 2026 21:01:00 GMT"}, 60),
+        ({"Retry-After": "Sat, 21 Nov 2026 22:01:00 +0100"}, 60),
+        ({"Retry-After": "Sat, 21 Nov 2026 20:59:00 GMT"}, 0),
+        ({"Retry-After": "Fri, 31 Dec 9999 23:59:59 GMT"}, 86_400),
+        ({"RateLimit": '"resolvers";r=0;t=12'}, 12),
+        ({"RateLimit": '"resolvers";r=7;t=12'}, None),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "-5"}, None),
+        ({"Retry-After": "١٢"}, None),
+        ({}, None),
+    ],
+)
+def test_when_to_come_back(headers: Mapping[str, str], seconds: float | None) -> None:
+    now = datetime.datetime(2026, 11, 21, 21, tzinfo=datetime.UTC)
+    assert hub_client.retry_after(headers, now.timestamp()) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, "a minute"), (0, "1 second"), (1.5, "2 seconds"), (119, "119 seconds"),
+     (120, "2 minutes"), (7199, "120 minutes"), (7200, "2 hours"), (7201, "3 hours")],
+)  # fmt: skip
+def test_a_wait_in_words(seconds: float | None, words: str) -> None:
+    assert in_words(seconds) == words
+
+
+def test_the_account(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hf_file\n")
+    home = {"HF_HOME": str(tmp_path)}
+    assert hub_client.token_of({"HF_TOKEN": " hf_a ", **home}) == "hf_a"
+    assert hub_client.token_of({"HUGGING_FACE_HUB_TOKEN": "hf_b"}) == "hf_b"
+    assert hub_client.token_of(home) == "hf_file"
+    assert hub_client.token_of({"HF_TOKEN_PATH": str(tmp_path / "token")}) == "hf_file"
+    assert hub_client.token_of({"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "HF_TOKEN": "hf_a"}) == ""
+    assert hub_client.token_of({"HF_HOME": str(tmp_path / "none")}) == ""
+    assert hub_client.token_of({"HF_TOKEN": "hf_a\r\nX-Header: b"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("", "http://example.org/m.gguf"),
+        ("", "http://192.168.1.2/m.gguf"),
+        ("", "ftp://example.org/m.gguf"),
+        ("http://mirror.lan", "http://example.org/m.gguf"),
+        ("https://mirror.lan", "http://mirror.lan/m.gguf"),
+    ],
+)
+def test_addresses_that_nothing_is_fetched_from(endpoint: str, url: str) -> None:
+    web = hub_client.Web({"HF_ENDPOINT": endpoint})
+    with pytest.raises(hub_client.Astray), web.open(url):
+        pass
+
+
+def test_the_token_is_for_the_hub_alone() -> None:
+    web = hub_client.Web({"HF_ENDPOINT": "https://mirror.example.org:8443/hf", "HF_TOKEN": "hf_x"})
+    assert web.is_own("https://mirror.example.org:8443/anything")
+    for url in (
+        "https://mirror.example.org/hf",
+        "http://mirror.example.org:8443/hf",
+        "https://cdn.mirror.example.org:8443/",
+        "https://mirror.example.org.evil.net:8443/",
+    ):
+        assert not web.is_own(url)
+    source = Source("a/b", "x y/ü#?.gguf", "main")
+    where = "https://mirror.example.org:8443/hf/a/b/resolve/main/x%20y/%C3%BC%23%3F.gguf"
+    assert web.address(source) == where
+
+
+@pytest.mark.parametrize("said", ["1", "y", "enabled", "TRUE", "2", "banana"])
+def test_a_hub_that_may_be_switched_off_is_not_asked(said: str) -> None:
+    with closing(hub_client.Web({"HF_HUB_OFFLINE": said})) as web, pytest.raises(Failure):
+        web.send(httpx.Request("GET", hub_client.HUB))
+
+
+@pytest.mark.parametrize("said", ["", "0", "no", "False", " off "])
+def test_a_hub_that_is_plainly_not_switched_off_is_asked(said: str) -> None:
+    with closing(hub_client.Web({"HF_HUB_OFFLINE": said})) as web:
+        assert not web.offline
+
+
+def test_a_token_that_somebody_put_in_goes_to_no_other_host() -> None:
+    with Hub() as hub:
+        hub.add("a/b", {"m.gguf": SMALL})
+        with closing(hub_client.Web({"HF_ENDPOINT": "https://hub.example.org"})) as web:
+            url = f"{hub.url}/a/b/resolve/main/m.gguf"
+            with web.open(url, headers={"Authorization": "Bearer hf_canary"}) as response:
+                assert response.status_code == 200
+        assert hub.log
+        assert not any("authorization" in seen.headers for seen in hub.log)
+
+
+def test_a_compressed_answer_is_refused_and_its_connection_closed() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        listening.settimeout(30)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+        refused: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                with web.open(url):
+                    pass
+            except hub_client.Astray as error:
+                refused.append(error)  # kept, as the frames that hold the answer are
+
+        with closing(hub_client.Web({})) as web:
+            asking = threading.Thread(target=ask)
+            asking.start()
+            connection, _ = listening.accept()
+            with connection:
+                connection.settimeout(30)
+                assert connection.recv(65536)
+                head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 99\r\n\r\n"
+                connection.sendall(head)
+                asking.join(30)
+                assert "packed" in str(refused[0])
+                assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize("endpoint", ["example.org", "ftp://x", "https://u:p@x", "https://x/?a=b"])
+def test_endpoints_that_are_none(endpoint: str) -> None:
+    with pytest.raises(Failure):
+        hub_client.Web({"HF_ENDPOINT": endpoint})
+
+
+@pytest.mark.parametrize("proxy", ["http://", "http://:8080", "http://127.0.0.1:0", "ftp://x"])
+def test_a_proxy_that_cannot_be_used_is_an_error(proxy: str) -> None:
+    said = r"The proxy that is set .* can't be used"
+    with closing(hub_client.Web({"HTTPS_PROXY": proxy})) as web, pytest.raises(Failure, match=said):
+        web.send(httpx.Request("GET", hub_client.HUB))
+
+
+@pytest.mark.parametrize("said", ["nan", "-1", "0", "soon", ""])
+def test_a_patience_that_is_none_is_the_usual_one(said: str) -> None:
+    assert hub_client.Web({"HF_HUB_DOWNLOAD_TIMEOUT": said}).patience == hub_client.READ_SECONDS
+
+
+def test_parts_of_a_model() -> None:
+    assert hub_names.parts_of("m-Q4_K_M.gguf") == 1
+    assert hub_names.parts_of("m-Q4_K_M-00001-of-00003.gguf") == 3
+    assert hub_names.parts_of("x/M-00002-OF-00002.GGUF") == 2
+    assert hub_names.parts_of("m-00001-of-00001.gguf") == 1
+    assert hub_names.parts_of("m-1-of-3.gguf") == 1

@@ -1,0 +1,301 @@
+"""What a person did with answers: kept with them, gone with them, and what it says of workers."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from baton.core import events as ev
+from baton.core.errors import ConfigError
+from baton.core.feedback import Signal
+from baton.core.labels import Label
+from baton.core.messages import Finish, Prompt, TurnStatus
+from baton.core.plan.plan import Need, Plan, Step, direct
+from baton.core.ports import Begun, Place
+from baton.history import Store
+from baton.platform import sqlite
+from support.store_conversations import ask
+
+
+@pytest_asyncio.fixture
+async def store() -> AsyncIterator[Store]:
+    opened = Store.open(None)
+    yield opened
+    await opened.aclose()
+
+
+async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> Begun:
+    """Record a run whose local draft a worker elsewhere replaced."""
+    begun = await store.begin(Prompt("How many?"), Place(), Label.CLOUD)
+    ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
+    first = Plan((direct("small", (), Need("math", 3)),), (1,))
+    grown = first.grown([direct("gpt", (), Need("math", 3))], (2,))
+    events: list[ev.Event] = [
+        ev.Started(0.0, *ids),
+        ev.Planned(0.1, first, False),
+        ev.StepStarted(0.1, 1, "small"),
+        ev.StepFinished(0.5, 1, Finish.STOP, draft),
+        ev.Planned(0.6, grown, True, "It may be wrong."),
+        ev.StepStarted(0.6, 2, "gpt"),
+        *([ev.Sent(0.7, 2, "gpt", "api.openai.com", 900)] if sent else []),
+        ev.StepFinished(1.5, 2, Finish.STOP, answer),
+        ev.Finished(1.6),
+    ]
+    for event in events:
+        await store.append(begun.run, event)
+    await store.write(begun.answer, answer, TurnStatus.DONE, "gpt")
+    return begun
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, 1e12, -1.0])
+async def test_a_time_that_cannot_be_is_no_time_at_which_help_was_weighed(
+    store: Store, at: float
+) -> None:
+    for when in (0.5, at):  # an import may say anything
+        begun = await ask(store)
+        await store.append(begun.run, ev.Weighed(when, "gpt", 0.3, 0.1, 1000, True))
+    [known] = await store.weighed()
+    assert abs(known.at - time.time()) < 3600
+
+
+async def test_private_answers_are_learned_from_here_and_count_for_no_skill(store: Store) -> None:
+    for label in Label:
+        begun = await ask(store, label=label)
+        step = direct("small", (), Need("math", 3))
+        await store.append(begun.run, ev.Planned(0.1, Plan((step,), (1,))))
+        await store.append(begun.run, ev.StepFinished(0.5, 1, Finish.STOP))
+        await store.rate(begun.answer, Signal.GOOD)
+    assert len(await store.answered()) == 3
+    assert [one.kind for one in await store.outcomes()] == ["math"]
+    [cloud] = [c for c in await store.conversations() if c.label is Label.CLOUD]
+    await store.relabel(cloud.id, Label.LOCAL)
+    assert await store.outcomes() == []
+
+
+async def test_a_prompt_for_which_help_was_weighed_twice_counts_once(store: Store) -> None:
+    runs = [(await ask(store)).run for _ in range(2)]
+    for run in runs:
+        await store.append(run, ev.Weighed(0.1, "gpt", 0.3, 0.5, 1000, False))
+        await store.append(run, ev.Weighed(2.0, "gpt", 0.9, 0.5, 1000, True))
+        await store.append(run, ev.Weighed(3.0, "lab", 0.2, 0.0, 0, True))  # it costs nothing
+    assert [(one.gain, one.ok) for one in await store.weighed()] == [(0.9, True)] * 2
+
+
+async def test_all_that_a_person_can_do_is_kept_exported_and_imported(store: Store) -> None:
+    answer, person = (await ask(store)).answer, set(Signal) - {Signal.AGREED, Signal.DIFFERED}
+    for signal in person - {Signal.BAD}:
+        await store.note(answer, signal)
+    other = (await ask(store)).answer
+    await store.note(other, Signal.BAD)
+    document = await store.export()
+    elsewhere = Store.open(None)
+    await elsewhere.import_(document)
+    found = await elsewhere.signals([answer, other])
+    assert found == await store.signals([answer, other])
+    assert {*found[answer], *found[other]} == person
+    await elsewhere.aclose()
+
+
+async def test_an_import_that_calls_an_answer_good_and_bad_is_refused(store: Store) -> None:
+    await store.rate((await ask(store)).answer, Signal.GOOD)
+    document = await store.export()
+    for turn in document["conversations"][0]["turns"]:
+        if "signals" in turn:
+            turn["signals"]["bad"] = 1.0
+    elsewhere = Store.open(None)
+    with pytest.raises(ConfigError, match="both good and bad"):
+        await elsewhere.import_(document)
+    assert await elsewhere.conversations() == []
+    await elsewhere.aclose()
+
+
+async def test_a_thumb_can_be_changed_and_taken_back(store: Store) -> None:
+    answer = (await ask(store)).answer
+    await store.rate(answer, Signal.GOOD)
+    assert list((await store.signals([answer]))[answer]) == [Signal.GOOD]
+    await store.rate(answer, Signal.BAD)
+    await store.note(answer, Signal.COPIED)
+    await store.note(answer, Signal.COPIED)
+    assert set((await store.signals([answer]))[answer]) == {Signal.BAD, Signal.COPIED}
+    await store.rate(answer, None)
+    assert list((await store.signals([answer]))[answer]) == [Signal.COPIED]
+
+
+async def test_only_answers_can_be_judged(store: Store) -> None:
+    begun = await ask(store)
+    for turn in (begun.prompt, "nothing"):
+        with pytest.raises(ConfigError, match="no answer"):
+            await store.rate(turn, Signal.GOOD)
+        with pytest.raises(ConfigError, match="no answer"):
+            await store.note(turn, Signal.COPIED)
+    assert await store.signals([begun.prompt, "nothing"]) == {}
+
+
+async def test_what_was_done_goes_with_the_conversation(tmp_path: Path) -> None:
+    path = tmp_path / "baton.db"
+    store = Store.open(path)
+    begun, other = await ask(store), await ask(store)
+    await store.rate(begun.answer, Signal.GOOD)
+    await store.rate(other.answer, Signal.BAD)
+    await store.hide(begun.conversation)
+    assert [known.turn for known in await store.answered()] == [other.answer]
+    assert await store.signals_since(0) == 1
+    await store.purge(begun.conversation)
+    await store.aclose()
+    connection = sqlite.connect(path)
+    assert [row["turn"] for row in connection.execute("SELECT turn FROM signals")] == [other.answer]
+    connection.close()
+
+
+async def test_it_travels_with_an_export_but_is_no_other_word(store: Store) -> None:
+    begun = await ask(store)
+    before = await store.export()
+    assert "signals" not in before["conversations"][0]["turns"][1], "older Batons read it too"
+    await store.rate(begun.answer, Signal.BAD)
+    await store.note(begun.answer, Signal.COPIED)
+    after = await store.export()
+    assert (await store.import_(before)).skipped == 1, "it is the same conversation"
+    assert set((await store.signals([begun.answer]))[begun.answer]) == {"bad", "copied"}
+    await store.purge(begun.conversation)
+    assert (await store.import_(after)).conversations == 1
+    assert await store.export() == after
+
+    wrong = copy.deepcopy(after)
+    wrong["conversations"][0]["turns"][0]["signals"] = {"good": 1.0}
+    with pytest.raises(ConfigError, match="no answer"):
+        await store.import_(wrong)
+    wrong["conversations"][0]["turns"][0]["signals"] = {"agreed": 1.0}
+    with pytest.raises(ConfigError, match="no export"):
+        await store.import_(wrong)
+
+
+async def test_an_export_comes_in_under_new_ids_with_what_was_done(store: Store) -> None:
+    begun = await ask(store)
+    await store.rate(begun.answer, Signal.GOOD)
+    exported = await store.export()
+    exported["conversations"][0]["turns"][1]["text"] = "Lyon."
+    assert (await store.import_(exported)).conversations == 1
+    assert [list(known.signals) for known in await store.answered()] == [[Signal.GOOD]] * 2
+
+
+async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
+    plan = Plan((direct("small", (), Need("code", 2)),), (1,))
+    begun = await store.begin(Prompt("Write it"), Place(), Label.CLOUD)
+    await store.append(begun.run, ev.Planned(0.1, plan))
+    await store.append(begun.run, ev.StepStarted(0.1, 1, "small"))
+    await store.append(begun.run, ev.StepFinished(0.2, 1, Finish.STOP, ""))
+    await store.append(begun.run, ev.Finished(0.3))
+    await store.write(begun.answer, "x = 1", TurnStatus.DONE, "small")
+    for signal, good, weight in (
+        (Signal.EDITED, 0, 0.2),
+        (Signal.COPIED, 1, 0.4),
+        (Signal.AGAIN, 0, 0.4),
+        (Signal.STRONGER, 0, 0.6),
+        (Signal.GOOD, 1, 1.0),
+    ):
+        await store.note(begun.answer, signal)
+        [outcome] = await store.outcomes()
+        assert (outcome.worker, outcome.kind, outcome.good) == ("small", "code", good)
+        assert outcome.weight == pytest.approx(weight, abs=0.01)
+        assert outcome.at == pytest.approx(time.time(), abs=60)
+
+
+@pytest.mark.parametrize(
+    ("draft", "answer", "found"),
+    [
+        ("So the answer is 18.", "It is 6 times 3.\n#### 18", Signal.AGREED),
+        ("So the answer is 18.", "#### 20", Signal.DIFFERED),
+        ("There were 18", "I count 20", None),
+        ("So the answer is 18.", "I count 20", None),
+        ("There were 18", "#### 20", None),
+        ("Dear Ann, it was nice.", "Dear Ann, it was lovely.", None),
+    ],
+)
+async def test_a_replaced_draft_is_judged_by_what_replaced_it(
+    store: Store, draft: str, answer: str, found: Signal | None
+) -> None:
+    await replaced(store, draft, answer)
+    await replaced(store, draft, answer, sent=False)  # both are local: neither is the better one
+    known = [(known.worker, known.kind, list(known.signals)) for known in await store.answered()]
+    assert known == ([("small", "math", [found])] if found else [])
+
+
+async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Store) -> None:
+    begun = await replaced(store, "The answer is 5.", "The answer is 6.")
+    await store.rate(begun.answer, Signal.GOOD)
+    assert {(known.worker, *known.signals) for known in await store.answered()} == {
+        ("gpt", Signal.GOOD),
+        ("small", Signal.DIFFERED),
+    }
+    assert await store.signals_since(0) == 1
+
+
+@pytest.mark.parametrize("help_came", [True, False])
+async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came: bool) -> None:
+    """What a person says of it is said of the newest draft, whatever failed before or after it."""
+    begun = await store.begin(Prompt("How many?"), Place(), Label.CLOUD)
+    steps = [direct("tiny", (), Need("code", 3)), direct("small", (), Need("math", 3))]
+    steps.append(direct("gpt", (), Need("math", 3)))
+    events: list[ev.Event] = [
+        ev.Started(0.0, begun.run, begun.conversation, begun.prompt, begun.answer),
+        ev.Planned(0.1, Plan((*steps,), (3,)), False),
+        ev.StepFinished(0.5, 1, Finish.STOP, "Five."),
+        *([ev.StepFinished(0.6, 2, Finish.STOP, "Six.")] if help_came else []),
+        ev.StepFailed(0.7, 3, "WorkerError", "It is down."),
+        ev.Finished(0.8),
+    ]
+    for event in events:
+        await store.append(begun.run, event)
+    await store.write(begun.answer, "Six.", TurnStatus.DONE, "small")
+    await store.rate(begun.answer, Signal.GOOD)
+    [known] = await store.answered()
+    assert (known.worker, known.kind, known.alone) == (
+        "small",
+        "math" if help_came else "code",
+        True,
+    )
+
+
+async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: Store) -> None:
+    plan = Plan(
+        (
+            Step("small", "List facts.", ("prompt",), Need("extraction", 2)),
+            Step("large", "Write it.", ("1",), Need("writing", 3)),
+        ),
+        (2,),
+    )
+    begun = await store.begin(Prompt("Facts, written up"), Place(), Label.CLOUD)
+    await store.append(begun.run, ev.Planned(0.1, plan))
+    for number, step in enumerate(plan.steps, start=1):
+        await store.append(begun.run, ev.StepStarted(0.1, number, step.worker))
+        await store.append(begun.run, ev.StepFinished(0.2, number, Finish.STOP, "text"))
+    await store.append(begun.run, ev.Finished(0.3))
+    await store.write(begun.answer, "text", TurnStatus.DONE, "large")
+    await store.rate(begun.answer, Signal.BAD)
+    [known] = await store.answered()
+    assert (known.worker, known.kind, known.alone) == ("large", "writing", False)
+    [outcome] = await store.outcomes()
+    assert outcome.weight == pytest.approx(0.5, abs=0.01), "others had a part in it"
+
+
+async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store) -> None:
+    begun = await store.begin(Prompt("Hello"), Place(), Label.CLOUD)
+    await store.write(begun.answer, "Half an", TurnStatus.CANCELLED, "small")
+    await store.note(begun.answer, Signal.AGAIN)
+    assert await store.answered() == []
+    await store.rate(begun.answer, Signal.BAD)
+    assert [list(known.signals) for known in await store.answered()] == [[Signal.BAD]]
+
+
+async def test_a_run_that_names_steps_it_does_not_have_is_no_obstacle(store: Store) -> None:
+    begun = await ask(store)
+    await store.append(begun.run, ev.StepFinished(0.2, 99, Finish.STOP, "what?"))
+    await store.rate(begun.answer, Signal.GOOD)
+    [known] = await store.answered()
+    assert (known.worker, known.kind) == ("small", "")
+    assert await store.outcomes() == []

@@ -1,0 +1,215 @@
+"""Updating, over a real child process and real releases: nothing is taken that isn't right."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from baton.core.errors import BatonError
+from baton.download import SignedReleases
+from baton.install import Installation
+from baton.install.updater import Changed, Found, Standing, Updating
+from support.packaged_machine import Machine, machine, served
+from support.sample_releases import PLATFORM, keys, program
+from support.update_processes import NEW, OLD
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there it is a folder build")
+
+BINARY = f"baton-{NEW}-{PLATFORM}"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return machine(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def releases() -> Iterator[SignedReleases]:
+    """One child for all."""
+    environ = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    supply = SignedReleases(environ=environ)
+    yield supply
+    asyncio.run(supply.aclose())
+
+
+def updating(own: Machine, releases: SignedReleases) -> Updating:
+    installation = Installation(
+        own.world.target, own.world.home / "state", own.world.home / "cache"
+    )
+    return Updating(own.built, installation, releases, offline=False)
+
+
+async def update(updates: Updating, source: str | Path) -> Found:
+    with updates.installed.alone():
+        found = await updates.look(str(source))
+        async with aclosing(updates.update(found)) as steps:
+            last = [step async for step in steps][-1]
+    assert isinstance(last, Changed)
+    return found
+
+
+def flip(path: Path, at: int = 1000) -> None:
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= 1
+    path.write_bytes(data)
+
+
+def _other_key(own: Machine, release: Path) -> None:
+    other, _ = keys(own.folder / "others")
+    content = (release / "manifest.json").read_bytes()
+    (release / "manifest.json.sig").write_text(other.sign(content).hex())
+
+
+def _truncated(own: Machine, release: Path) -> None:
+    data = (release / BINARY).read_bytes()
+    (release / BINARY).write_bytes(data[:-1])
+
+
+def _later_schema(own: Machine, release: Path) -> None:
+    own.resign(release, schema=2)
+
+
+def _renamed(name: str) -> Callable[[Machine, Path], None]:
+    def spoil(own: Machine, release: Path) -> None:
+        (own.folder / "evil").write_bytes((release / BINARY).read_bytes())
+        own.resign(release, file={"name": name})
+
+    return spoil
+
+
+FAULTS: dict[str, tuple[Callable[[Machine, Path], object], str]] = {
+    "a byte of the binary": (lambda own, release: flip(release / BINARY), "other contents"),
+    "a byte of the list": (lambda own, release: flip(release / "manifest.json"), "signature"),
+    "a byte of the signature": (
+        lambda own, release: (release / "manifest.json.sig").write_text("0" * 128),
+        "signature is wrong",
+    ),
+    "no signature in it": (
+        lambda own, release: (release / "manifest.json.sig").write_text("trust me"),
+        "signature isn't one",
+    ),
+    "no signature": (lambda own, release: (release / "manifest.json.sig").unlink(), "sig"),
+    "no list": (lambda own, release: (release / "manifest.json").unlink(), "manifest.json"),
+    "another key": (_other_key, "signature is wrong"),
+    "an endless list": (
+        lambda own, release: own.sign(release, b" " * (2 << 20)),
+        r"far too long|doesn't come to an end",
+    ),
+    "no JSON": (lambda own, release: own.sign(release, b"{"), "list can't be read"),
+    "a deep list": (lambda own, release: own.sign(release, b"[" * 100_000), "can't be read"),
+    "a list without files": (lambda own, release: own.resign(release, files=[]), "has no file"),
+    "a later kind of list": (_later_schema, "in a way that this version doesn't know"),
+    "a name that climbs": (_renamed("../evil"), "list is wrong about '../evil'"),
+    "a name from the root": (_renamed("/etc/passwd"), "list is wrong about '/etc/passwd'"),
+    "a name of a terminal's": (_renamed("baton\x1b]0;x\x07"), "list is wrong about"),
+    "another version's name": (_renamed(f"baton-0.1.0-{PLATFORM}"), "list is wrong about"),
+    "no size": (lambda own, release: own.resign(release, file={"size": 0}), "list is wrong about"),
+    "no hash": (lambda own, release: own.resign(release, file={"sha256": ""}), "wrong about"),
+    "no version": (lambda own, release: own.resign(release, version="../9"), "list is wrong about"),
+    "another platform": (
+        lambda own, release: own.resign(release, file={"platform": "macos-arm64"}),
+        f"has no file for {PLATFORM}, full",
+    ),
+    "only a folder": (
+        lambda own, release: own.resign(release, file={"kind": "folder"}),
+        "has no file for",
+    ),
+    "one that is too short": (_truncated, r"bytes where|other contents|something else"),
+    "no binary": (lambda own, release: (release / BINARY).unlink(), "isn't there|has no"),
+}
+
+
+SLOW = [("one that is too short", "address")]
+"""It is asked for again several times."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "way"),
+    [
+        pytest.param(fault, way, marks=pytest.mark.long if (fault, way) in SLOW else ())
+        for fault in FAULTS
+        for way in ("folder", "address")
+    ],
+)
+async def test_what_is_wrong_is_not_taken(
+    own: Machine, releases: SignedReleases, fault: str, way: str
+) -> None:
+    release = own.publish()
+    spoil, why = FAULTS[fault]
+    spoil(own, release)
+    with served(release) as mirror:
+        where = mirror.address if way == "address" else release
+        with pytest.raises(BatonError, match=why) as raised:
+            await update(updating(own, releases), where)
+    assert "\x1b" not in str(raised.value)
+    assert raised.value.hint
+    assert own.is_as_before
+    assert not list(own.world.target.parent.glob(".baton-update/baton*"))
+    # and the right one is taken after it
+    await update(updating(own, releases), own.publish(name="right"))
+    assert own.world.version() == NEW
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [("baton 0.9.9", "says that it is 0.9.9"), ("hello", "doesn't start here: hello")],
+)
+async def test_a_new_version_that_does_not_start_is_not_taken(
+    own: Machine, releases: SignedReleases, says: str, why: str
+) -> None:
+    release = own.publish(programs={("full", ""): program(NEW, says=says)})
+    with pytest.raises(BatonError, match=why):
+        await update(updating(own, releases), release)
+    assert own.is_as_before
+    assert not own.world.staging.exists()
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "standing"),
+    [
+        ("0.2.0rc1", "0.2.0", Standing.NEWER),
+        ("0.2.0", "0.2.0rc2", Standing.OLDER),
+        ("0.2.0a3", "0.2.0b1", Standing.NEWER),
+        ("0.9.0", "0.10.0", Standing.NEWER),
+        ("0.10.0", "0.9.9", Standing.OLDER),
+        ("0.3.0", "0.3.0", Standing.EQUAL),
+        ("0.1.0", "0.1.0", Standing.HERE),
+    ],
+)
+async def test_versions_have_an_order(
+    own: Machine, releases: SignedReleases, here: str, there: str, standing: Standing
+) -> None:
+    own.become(version=here)
+    if here != OLD:
+        (own.world.share / "install.json").unlink()
+    found = await updating(own, releases).look(str(own.publish(there)))
+    assert found.standing is standing
+
+
+async def test_what_was_stopped_goes_on_and_what_is_stopped_changes_nothing(
+    own: Machine, releases: SignedReleases
+) -> None:
+    from support.http_server import Fault
+
+    content = program(NEW, size=3_000_000)
+    updates = updating(own, releases)
+    with served(own.publish(programs={("full", ""): content})) as mirror:
+        mirror.fault[BINARY] = Fault(rate=4_000_000)
+        with updates.installed.alone():
+            found = await updates.look(mirror.address)
+            async with aclosing(updates.update(found)) as steps:
+                async for step in steps:
+                    if not isinstance(step, Changed) and step.done > 1_000_000:
+                        break
+        assert own.is_as_before
+        assert [path.suffix for path in own.world.staging.iterdir()] == [".partial"]
+        mirror.fault.clear()
+        await update(updates, mirror.address)
+        assert own.world.target.read_bytes() == content
+        assert mirror.seen[-1].start > 500_000

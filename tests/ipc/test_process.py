@@ -1,0 +1,307 @@
+"""Calls to a child process: many at once, left by their callers, and children that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from baton.core.errors import WorkerUnavailable
+from baton.ipc import process
+from baton.ipc.frames import FrameError
+from baton.ipc.process import Call, Child, Died, environment
+from baton.ipc.supervisor import Supervisor, start
+from support import fake_children
+
+OBEYS = """
+while (frame := receive()) is not None:
+    number = frame["id"]
+    for what in frame.get("says", []):
+        send(**{"id": number, **what})
+    if frame["type"] == "die":
+        os.abort()
+    if frame["type"] == "cancel":
+        send(type="stopped", id=number)
+"""
+"""What a call `says` is said back, under its id unless it has another."""
+
+DONE = {"type": "done"}
+
+Make = Callable[[str], Child]
+
+
+@pytest.fixture
+async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
+    """Start children that run some code; they are ended in the end."""
+    async with AsyncExitStack() as closing:
+
+        def made(code: str = OBEYS) -> Child:
+            monkeypatch.setattr(process, "command", lambda _: fake_children.command(code))
+            child = Child("feigned", environment())
+            closing.push_async_callback(child.aclose)
+            return child
+
+        yield made
+
+
+@pytest.fixture
+def child(make: Make) -> Child:
+    return make(OBEYS)
+
+
+def text(what: object) -> dict[str, object]:
+    return {"type": "text", "text": what}
+
+
+async def heard(call: Call) -> list[object]:
+    """Receive to the end, without it."""
+    texts = []
+    while (frame := await call.receive())["type"] == "text":
+        texts.append(frame["text"])
+    return texts
+
+
+# Calls
+
+
+async def test_many_at_once_get_each_their_own(child: Child) -> None:
+    calls = [child.call("say", says=[text(n), text(-n), DONE]) for n in range(50)]
+    assert await asyncio.gather(*map(heard, calls)) == [[n, -n] for n in range(50)]
+    assert child.calls == []
+
+
+async def test_answers_may_come_in_any_order(child: Child) -> None:
+    first = child.call("say")
+    second = child.call("say", says=[text("2"), {**text("1"), "id": first.id}, DONE])
+    assert await heard(second) == ["2"]
+    assert child.calls == [first]
+    child.call("say", says=[{**DONE, "id": first.id}])
+    assert await heard(first) == ["1"]
+
+
+async def test_what_is_of_no_call_is_kept_apart(child: Child) -> None:
+    odd: list[object] = [[], {}, None, True, 0, -1, 1.0, "1", 99]
+    call = child.call("say", says=[*({**DONE, "id": id} for id in odd), text("mine"), DONE])
+    assert await heard(call) == ["mine"]
+    assert [(await child.receive())["id"] for _ in odd] == odd
+
+
+async def test_one_loop_may_ask_and_another_hear(child: Child) -> None:
+    def ask() -> list[object]:
+        return asyncio.run(heard(child.call("say", says=[text("hello"), DONE])))
+
+    assert await asyncio.to_thread(ask) == await asyncio.to_thread(ask) == ["hello"]
+    assert await heard(child.call("say", says=[text("here"), DONE])) == ["here"]
+
+
+async def test_what_is_too_large_is_no_call(child: Child) -> None:
+    with pytest.raises(FrameError):
+        child.call("say", says="x" * 17_000_000)
+    assert child.calls == []
+    assert await heard(child.call("say", says=[DONE])) == []
+
+
+# Whoever leaves
+
+
+async def test_whoever_leaves_is_not_answered_and_nobody_else_is(child: Child) -> None:
+    left = child.call("say", says=[text("late")])
+    waiting = asyncio.create_task(left.receive())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    left.cancel()
+    after = child.call("say", says=[text("mine"), {**text("too late"), "id": left.id}, DONE])
+    assert await heard(after) == ["mine"]
+    assert child.calls == []
+    assert not child.inbox
+
+
+async def test_a_call_is_closed_when_the_child_has_let_go(child: Child) -> None:
+    call = child.call("say", says=[text("on it")])
+    await call.receive()
+    await call.close(60)
+    assert call.ended
+    assert not child.killed
+    await call.close(60)
+    assert await heard(child.call("say", says=[DONE])) == [], "it had one cancellation to answer"
+
+
+async def test_a_child_that_does_not_let_go_is_killed(make: Make) -> None:
+    child = make("receive(); send(type='text', id=1, text='on it'); time.sleep(600)")
+    call = child.call("say")
+    other = child.call("say")
+    await call.receive()
+    await call.close(0.01)
+    with pytest.raises(Died, match=r"It was stopped\."):
+        await other.receive()
+    await call.close(60)
+
+
+async def test_a_child_that_still_starts_is_not_waited_for_nor_killed(make: Make) -> None:
+    child = make("time.sleep(1)" + OBEYS)
+    await child.call("say", says=[text("late")]).close(0)
+    assert await heard(child.call("say", says=[text("mine"), DONE])) == ["mine"]
+    assert child.calls == []
+
+
+# Children that misbehave
+
+
+async def test_a_death_ends_every_call_after_what_was_said(child: Child) -> None:
+    calls = [child.call("say", says=[text(n)]) for n in range(3)]
+    assert [(await call.receive())["text"] for call in calls] == [0, 1, 2]
+    waiting = [asyncio.create_task(call.receive()) for call in calls]
+    answered = child.call("say", says=[text("before"), DONE])
+    last = child.call("die", says=[text("last words")])
+    assert await heard(answered) == ["before"]
+    assert (await last.receive())["text"] == "last words"
+    for task in (*waiting, asyncio.create_task(last.receive())):
+        with pytest.raises(Died, match=r"It crashed \(SIGABRT\)\."):
+            await task
+    await child.gone()
+    with pytest.raises(Died, match="SIGABRT"):
+        await child.call("say").receive()
+
+
+async def test_a_silent_child_is_killed(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "SILENT_SECONDS", 1)
+    call = child.call("say", says=[text("last words")])
+    await call.receive()
+    os.kill(child.pid, signal.SIGSTOP)
+    with pytest.raises(Died, match="stopped answering"):
+        await call.receive()
+    await child.gone()
+
+
+async def test_one_that_never_says_anything_is_killed_too(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "SILENT_SECONDS", 0)
+    monkeypatch.setattr(process, "STARTING_SECONDS", 1)
+    os.kill(child.pid, signal.SIGSTOP)
+    with pytest.raises(Died, match="stopped answering"):
+        await child.call("say").receive()
+
+
+async def test_more_than_anyone_receives_is_the_end(make: Make) -> None:
+    child = make("receive()\nwhile True: send(type='text', id=1, text='on and on')")
+    call = child.call("say")
+    await child.gone()
+    call.frames.clear()
+    with pytest.raises(Died):
+        await call.receive()
+
+
+async def test_of_progress_only_the_newest_is_kept(make: Make) -> None:
+    child = make(
+        "receive(); send(type='text', id=1)\n"
+        "for n in range(30_000): send(type='progress', id=1, done=n)\n"
+        "send(type='done', id=1); receive()"
+    )
+    call = child.call("say")
+    assert await child.at_rest(60)
+    kinds = [await call.receive() for _ in range(3)]
+    assert [frame["type"] for frame in kinds] == ["text", "progress", "done"]
+    assert kinds[1]["done"] == 29_999
+
+
+async def test_progress_that_is_received_meanwhile_goes_only_forward(make: Make) -> None:
+    child = make(
+        "receive()\nfor n in range(3000): send(type='progress', id=1, done=n)\n"
+        "send(type='done', id=1); receive()"
+    )
+    call = child.call("say")
+    seen = []
+    while (frame := await call.receive())["type"] == "progress":
+        seen.append(frame["done"])
+    assert seen == sorted(set(seen))
+    assert seen[-1] == 2999
+
+
+async def test_several_may_wait_for_the_same_end(child: Child) -> None:
+    call = child.call("say")
+    ends = [child.gone(), child.aclose(), child.aclose(), call.close(60), child.at_rest(60)]
+    with suppress(Died):
+        await asyncio.gather(*ends, call.receive())
+    assert child.ended
+
+
+# The one who starts them
+
+
+class Keeper(Supervisor):
+    """Has the child that obeys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = 0
+
+    def _start(self) -> Child:
+        self.started += 1
+        return start("feigned", environment(), "What obeys")
+
+
+@pytest.fixture
+async def keeper(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Keeper]:
+    monkeypatch.setattr(process, "command", lambda _: fake_children.command(OBEYS))
+    keeper = Keeper()
+    yield keeper
+    await keeper.aclose()
+
+
+async def test_it_is_started_when_it_is_needed_and_again_after_its_end(keeper: Keeper) -> None:
+    assert keeper.started == 0
+    first = keeper.running()
+    assert keeper.running() is first
+    first.kill()
+    second = keeper.running()
+    assert second is not first
+    os.kill(second.pid, signal.SIGKILL)
+    await second.gone()
+    assert keeper.pid is None
+    assert await heard(keeper.running().call("say", says=[DONE])) == []
+    assert keeper.started == 3
+
+
+async def test_closing_ends_what_is_asked_also_while_it_starts(keeper: Keeper) -> None:
+    await keeper.aclose()
+    asked = asyncio.create_task(keeper.running().call("say").receive())
+    await asyncio.gather(keeper.aclose(), keeper.aclose())
+    with pytest.raises(Died, match=r"It was stopped\."):
+        await asked
+    assert (keeper.pid, keeper.started) == (None, 1)
+    assert await heard(keeper.running().call("say", says=[DONE])) == [], "it may be used again"
+
+
+async def test_what_cannot_be_started_is_told(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "command", lambda _: ["/no/such/python"])
+    with pytest.raises(WorkerUnavailable, match=r"What obeys can't be started: No such file"):
+        keeper.running()
+
+
+def test_a_child_of_an_isolated_front_loads_no_code_of_the_environment(tmp_path: Path) -> None:
+    """The gateway has keys: a PYTHONPATH that the front ignores must not reach it either."""
+    (tmp_path / "sitecustomize.py").write_text("print('loaded')")
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')")
+    program = (
+        "import subprocess; from baton.ipc.process import command, environment;"
+        "done = subprocess.run(command('tools'), env=environment(), stdin=subprocess.DEVNULL,"
+        " capture_output=True); print(done.returncode, b'loaded' in done.stdout, done.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("0 False b''\n", "")

@@ -1,0 +1,332 @@
+"""Models of other programs are found where those keep them, whatever else lies there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.core.catalogue_types import NOWHERE, Source
+from baton.models.model_types import Foreign
+from baton.models.store import FolderShelf, external_stores
+from baton.models.store.external_models import find
+from baton.models.store.external_stores import Walk
+from models.store.test_model_store import QWEN
+from support.gguf_writer import Tensor, Value, header
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems, other folders")
+
+REVISION = "d" * 40
+
+
+@pytest.fixture
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the home folder of somebody who has used other programs before."""
+    monkeypatch.setattr(external_stores, "SHARED", ())
+    return tmp_path / "person"
+
+
+@pytest.fixture
+def shelf(person: Path, tmp_path: Path) -> FolderShelf:
+    return FolderShelf(tmp_path / "models", {"HOME": str(person)})
+
+
+def gguf(salt: str = "", tensors: int = 1, **texts: str) -> bytes:
+    """Return the beginning of a model file, after which there is little."""
+    keys: dict[str, Value] = {f"general.{key}": value for key, value in texts.items()}
+    keys["tokenizer.ggml.tokens"] = ["a"]
+    return header(keys, [Tensor("w", (0,))] * tensors) + os.fsencode(salt)
+
+
+def lay(path: Path, data: bytes | None = None) -> Path:
+    """Write a file, a model unless said otherwise, whose contents are its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gguf(str(path), architecture="llama") if data is None else data)
+    return path
+
+
+def cached(person: Path, repo: str, file: str, data: bytes | None = None) -> tuple[Path, str]:
+    """Lay a file as huggingface_hub does; return its path and hash."""
+    folder = person / ".cache/huggingface/hub" / f"models--{repo.replace('/', '--')}"
+    data = gguf(file, architecture="qwen3") if data is None else data
+    sha256 = hashlib.sha256(data).hexdigest()
+    blob = lay(folder / "blobs" / sha256, data)
+    path = folder / "snapshots" / REVISION / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(os.path.relpath(blob, path.parent))
+    return path, sha256
+
+
+def pulled(root: Path, name: str, data: bytes | None = None, **changes: Any) -> tuple[Path, str]:
+    """Lay a model as Ollama does; return its path and hash."""
+    data = gguf(name, architecture="llama") if data is None else data
+    sha256 = hashlib.sha256(data).hexdigest()
+    blob = lay(root / "blobs" / f"sha256-{sha256}", data)
+    kind = "application/vnd.ollama.image.model"
+    layer = {"mediaType": kind, "digest": f"sha256:{sha256}", "size": len(data)} | changes
+    more = {"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:x", "size": 1}
+    manifest = {"schemaVersion": 2, "config": more, "layers": [layer, more]}
+    lay(root / "manifests" / name, json.dumps(manifest).encode())
+    return blob, sha256
+
+
+def names(found: list[Foreign] | Any) -> list[str]:
+    return [model.name for model in found]
+
+
+def test_somebody_without_other_programs_has_nothing(shelf: FolderShelf, person: Path) -> None:
+    assert list(shelf.foreign()) == []
+    assert list(FolderShelf(shelf.folder, {}).foreign()) == []
+    assert not person.exists()
+
+
+def test_the_hugging_face_cache_tells_hash_and_source(shelf: FolderShelf, person: Path) -> None:
+    path, sha256 = cached(person, "unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf")
+    source = Source("unsloth/Qwen3-4B-GGUF", "Q4/Qwen3-4B-Q4_K_M.gguf", REVISION)
+    assert list(shelf.foreign()) == [
+        Foreign("Qwen3-4B-Q4_K_M", path, path.stat().st_size, "Hugging Face", sha256, source)
+    ]
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"])
+def test_a_cache_that_was_moved_is_found(person: Path, tmp_path: Path, name: str) -> None:
+    cached(person, "a/b", "model-a.gguf")
+    moved = tmp_path / "moved"
+    (person / ".cache/huggingface").rename(moved)
+    if name == "XDG_CACHE_HOME":
+        moved.rename(tmp_path / "huggingface")
+        moved = tmp_path
+    elif name == "HF_HUB_CACHE":
+        moved = moved / "hub"
+    shelf = FolderShelf(tmp_path / "models", {"HOME": str(person), name: str(moved)})
+    assert names(shelf.foreign()) == ["model-a"]
+
+
+def test_ollama_tells_name_and_hash(shelf: FolderShelf, person: Path) -> None:
+    root = person / ".ollama/models"
+    blob, sha256 = pulled(root, "registry.ollama.ai/library/qwen3/8b")
+    pulled(root, "registry.ollama.ai/someone/tuned/latest")
+    pulled(root, "hf.co/unsloth/Qwen3-GGUF/Q4_K_M")
+    found = list(shelf.foreign())
+    assert names(found) == ["hf.co/unsloth/Qwen3-GGUF:Q4_K_M", "qwen3:8b", "someone/tuned:latest"]
+    assert found[1] == Foreign("qwen3:8b", blob, blob.stat().st_size, "Ollama", sha256, NOWHERE)
+
+
+def test_ollama_as_a_service_and_elsewhere(
+    person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_stores, "SHARED", (tmp_path / "service",))
+    pulled(tmp_path / "service", "registry.ollama.ai/library/a/1b")
+    pulled(tmp_path / "moved", "registry.ollama.ai/library/b/1b")
+    environ = {"HOME": str(person), "OLLAMA_MODELS": str(tmp_path / "moved")}
+    assert names(FolderShelf(tmp_path / "models", environ).foreign()) == ["a:1b", "b:1b"]
+
+
+def test_programs_that_keep_plain_files(shelf: FolderShelf, person: Path) -> None:
+    places = {
+        ".lmstudio/models/someone/Qwen3-GGUF/Qwen3-Q4.gguf": ("LM Studio", "Qwen3-Q4"),
+        ".cache/lm-studio/models/someone/Old-GGUF/Old.gguf": ("LM Studio", "Old"),
+        ".cache/llama.cpp/ggml-org_gemma_Q4.gguf": ("llama.cpp", "ggml-org_gemma_Q4"),
+        ".local/share/nomic.ai/GPT4All/Llama.Q4_0.gguf": ("GPT4All", "Llama.Q4_0"),
+        ".local/share/Jan/data/llamacpp/models/jan-v1/model.gguf": ("Jan", "jan-v1"),
+    }
+    for place in places:
+        lay(person / place)
+    found = {(model.program, model.name): model.path for model in shelf.foreign()}
+    assert found == {what: person / place for place, what in places.items()}
+
+
+def test_lm_studio_says_where_it_is(shelf: FolderShelf, person: Path, tmp_path: Path) -> None:
+    lay(tmp_path / "big disk/models/a/b/here.gguf")
+    lay(person / ".lmstudio-home-pointer", f"{tmp_path / 'big disk'}\n".encode())
+    assert names(shelf.foreign()) == ["here"]
+
+
+def test_what_is_no_model_that_talks_is_left_out(shelf: FolderShelf, person: Path) -> None:
+    folder = person / ".lmstudio/models/a/b"
+    for name in (
+        "mmproj-model-f16.gguf",
+        "ggml-vocab-llama.gguf",
+        "nomic-embed-text.gguf",
+        "big-00001-of-00003.gguf",
+        "my-lora.gguf",
+        "bge-reranker.gguf",
+        "incomplete-x.gguf",
+        "README.md",
+        "model.safetensors",
+        "x.gguf.part",
+    ):
+        lay(folder / name)
+    lay(folder / "words.gguf", gguf(architecture="llama", tensors=0))
+    lay(folder / "minilm.gguf", gguf(architecture="nomic-bert"))
+    lay(folder / "tuned.gguf", gguf(architecture="llama", type="adapter"))
+    lay(folder / "empty.gguf", b"")
+    lay(folder / "short.gguf", b"GGUF")
+    lay(folder / "html.gguf", b"<html>" * 100)
+    lay(folder / "old.gguf", b"GGUF" + struct.pack("<IQQ", 1, 1, 0))
+    lay(folder / "huge.gguf", b"GGUF" + struct.pack("<IQQQ", 3, 1, 2**63, 2**63))
+    lay(folder / "explora.gguf")
+    root = person / ".ollama/models"
+    pulled(root, "registry.ollama.ai/library/all-minilm/22m", gguf(architecture="bert"))
+    pulled(root, "registry.ollama.ai/library/mxbai-embed-large/latest")
+    assert names(shelf.foreign()) == ["explora", "huge"]
+
+
+def test_what_is_used_already_is_left_out(shelf: FolderShelf, person: Path, tmp_path: Path) -> None:
+    path, sha256 = cached(person, "a/b", "model-a.gguf")
+    other, _ = cached(person, "a/c", "model-b.gguf")
+    blob, _ = pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b")
+    assert names(shelf.foreign()) == ["model-a", "model-b", "a:1b"]
+    shelf.put(replace(QWEN, id="link", file=path.name, link=os.path.realpath(path)))
+    shelf.put(replace(QWEN, id="blob", file=blob.name, link=str(blob)))
+    assert names(shelf.foreign()) == ["model-b"]
+    coming = replace(QWEN, sha256=Path(os.path.realpath(other)).name)
+    held = shelf.put(coming)
+    assert names(shelf.foreign()) == ["model-b"], "instead of the download"
+    held.path.write_bytes(other.read_bytes())
+    shelf.put(replace(coming, stamp=shelf.stamp(held.path)))
+    assert names(shelf.foreign()) == []
+    assert sha256
+
+
+def test_the_same_file_is_offered_once(shelf: FolderShelf, person: Path, tmp_path: Path) -> None:
+    path, _ = cached(person, "a/b", "model-a.gguf")
+    later = path.parent.with_name("e" * 40) / path.name
+    later.parent.mkdir()
+    later.symlink_to(os.path.realpath(path))
+    studio = person / ".lmstudio/models/a/b/mine.gguf"
+    studio.parent.mkdir(parents=True)
+    studio.symlink_to(path)
+    assert names(shelf.foreign()) == ["model-a"]
+
+
+def test_loose_files_in_the_models_folder_are_offered(shelf: FolderShelf) -> None:
+    shelf.put(QWEN)
+    lay(shelf.folder / QWEN.id / "unnamed.gguf")
+    loose = lay(shelf.folder / "loose.gguf")
+    lay(shelf.folder / "by hand" / "mine.gguf")
+    lay(shelf.folder / "spoilt" / "model.json", b"{")
+    lay(shelf.folder / "spoilt" / "kept.gguf")
+    found = list(shelf.foreign())
+    assert names(found) == ["kept", "loose", "mine"]
+    shelf.put(replace(QWEN, id="loose", file="loose.gguf", link=str(loose)))
+    assert names(shelf.foreign()) == ["kept", "mine"]
+    assert list(shelf.orphans()) == [], "somebody may have laid it there"
+    assert any("unnamed.gguf" in problem for problem in shelf.problems())
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"layers":' + b"[" * 5000,
+        b"[]",
+        b'{"layers": {}}',
+        b'{"layers": [1]}',
+        b'{"layers": [{"mediaType": [], "digest": 1, "size": "x"}]}',
+        b" " * 300_000 + b"{}",
+    ],
+    ids=range(10),
+)
+def test_a_hostile_manifest_is_passed_over(
+    shelf: FolderShelf, person: Path, manifest: bytes
+) -> None:
+    root = person / ".ollama/models"
+    pulled(root, "registry.ollama.ai/library/good/1b")
+    lay(root / "manifests/registry.ollama.ai/library/bad/1b", manifest)
+    assert names(shelf.foreign()) == ["good:1b"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"digest": "sha256:../../../../secret"},
+        {"digest": "sha256:" + "a" * 64},
+        {"digest": "md5:" + "a" * 64},
+        {"size": 5},
+        {"mediaType": "application/vnd.ollama.image.adapter"},
+    ],
+    ids=str,
+)
+def test_a_manifest_that_leads_elsewhere_is_passed_over(
+    shelf: FolderShelf, person: Path, changes: dict[str, Any]
+) -> None:
+    lay(person / "secret")
+    pulled(person / ".ollama/models", "registry.ollama.ai/library/a/1b", **changes)
+    assert names(shelf.foreign()) == []
+
+
+def test_a_model_that_needs_an_adapter_is_not_offered_without(
+    shelf: FolderShelf, person: Path
+) -> None:
+    root = person / ".ollama/models"
+    pulled(root, "registry.ollama.ai/library/a/1b")
+    path = root / "manifests/registry.ollama.ai/library/a/1b"
+    manifest = json.loads(path.read_text())
+    manifest["layers"].append(
+        {"mediaType": "application/vnd.ollama.image.adapter", "digest": "sha256:x", "size": 1}
+    )
+    path.write_text(json.dumps(manifest))
+    assert names(shelf.foreign()) == []
+
+
+def test_pipes_loops_and_strange_names_are_passed_over(shelf: FolderShelf, person: Path) -> None:
+    folder = person / ".lmstudio/models/a/b"
+    lay(folder / "good.gguf")
+    os.mkfifo(folder / "pipe.gguf")
+    (folder / "loop.gguf").symlink_to(folder / "loop.gguf")
+    (folder / "nowhere.gguf").symlink_to(folder / "none")
+    (folder / "device.gguf").symlink_to("/dev/zero")
+    (folder / "piped.gguf").symlink_to(folder / "pipe.gguf")
+    (folder / "folder.gguf").mkdir()
+    (folder / "around").symlink_to(folder)
+    (person / "elsewhere").mkdir()
+    lay(person / "elsewhere" / "outside.gguf")
+    (folder / "out").symlink_to(person / "elsewhere")
+    lay(folder / "evil\x1b]0;x\x07.gguf")
+    lay(Path(os.fsdecode(os.fsencode(folder) + b"/\xff\xfe.gguf")))
+    os.mkfifo(person / ".lmstudio-home-pointer")
+    root = person / ".ollama/models/manifests/registry.ollama.ai/library/x"
+    root.mkdir(parents=True)
+    os.mkfifo(root / "latest")
+    assert names(shelf.foreign()) == ["good"]
+
+
+def test_a_link_out_of_the_cache_tells_no_hash(shelf: FolderShelf, person: Path) -> None:
+    path, _ = cached(person, "a/b", "model-a.gguf")
+    path.unlink()
+    path.symlink_to(lay(person / "elsewhere" / ("a" * 64)))
+    assert [model.sha256 for model in shelf.foreign()] == [""]
+
+
+@pytest.mark.parametrize("folder", ["models--a--b", "models--..--..", "models--", "datasets--a--b"])
+def test_strange_folders_in_the_cache(shelf: FolderShelf, person: Path, folder: str) -> None:
+    root = person / ".cache/huggingface/hub" / folder / "snapshots"
+    lay(root / "main" / "model-a.gguf")
+    for model in shelf.foreign():
+        assert model.source == NOWHERE
+        assert model.sha256 == ""
+
+
+def test_a_look_ends_however_much_there_is(person: Path, tmp_path: Path) -> None:
+    folder = person / ".lmstudio/models/a/b"
+    for number in range(50):
+        lay(folder / f"{number}.gguf")
+    deep = person / ".lmstudio/models"
+    for _ in range(30):
+        deep = deep / "deep"
+    lay(deep / "deep.gguf")
+    environ = {"HOME": str(person)}
+    assert len(find(tmp_path / "models", environ, [])) == 50
+    assert len(find(tmp_path / "models", environ, [], Walk(entries=20))) < 20
+    assert find(tmp_path / "models", environ, [], Walk(seconds=-1)) == []

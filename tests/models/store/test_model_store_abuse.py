@@ -1,0 +1,157 @@
+"""Records are whole and the folder is in order, whatever happens to processes and bytes."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from baton.core.errors import ModelFileError
+from baton.models.model_types import Held
+from baton.models.store import FolderShelf
+from models.store.test_model_store import QWEN, arrive
+from support import model_store_process
+from support.model_store_process import record_of
+
+BOTH = [pytest.param(1, id="short"), pytest.param(20, id="long", marks=pytest.mark.long)]
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> FolderShelf:
+    return FolderShelf(tmp_path / "models", {})
+
+
+def baton(shelf: FolderShelf, who: str, times: int, *removing: str) -> subprocess.Popen[str]:
+    args = [
+        sys.executable,
+        "-P",
+        model_store_process.__file__,
+        str(shelf.folder),
+        who,
+        str(times),
+        *removing,
+    ]
+    return subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
+
+
+def must_be_whole(held: Held | None, *who: str) -> int:
+    """Return the number of a record; all of its parts must be of the same one."""
+    assert held is not None
+    assert held.record in [record_of(held.record.size, name) for name in who]
+    return held.record.size
+
+
+@pytest.mark.parametrize("times", BOTH)
+def test_a_kill_leaves_the_record_before_or_after(shelf: FolderShelf, times: int) -> None:
+    shelf.put(record_of(0))
+    seed = random.Random(20261121)
+    for _ in range(6 * times):
+        with baton(shelf, "x", 10**9) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "begun\n"
+            time.sleep(seed.uniform(0, 0.04))
+            child.kill()
+        must_be_whole(shelf.get("model"), "x")
+        assert [held.id for held in shelf.held()] == ["model"]
+        for path in shelf.orphans():
+            assert path.name.startswith(".model-")
+            shelf.discard(path)
+        assert [path.name for path in (shelf.folder / "model").iterdir()] == ["model.json"]
+
+
+@pytest.mark.parametrize("times", BOTH)
+def test_two_at_once_never_mix_their_records(shelf: FolderShelf, times: int) -> None:
+    looks = 0
+    with baton(shelf, "x", 60 * times) as x, baton(shelf, "y", 60 * times) as y:
+        while x.poll() is None or y.poll() is None:
+            if (held := shelf.get("model")) is not None:
+                must_be_whole(held, "x", "y")
+                looks += 1
+            assert list(shelf.problems()) == []
+    assert looks
+    assert (x.returncode, y.returncode) == (0, 0)
+    assert must_be_whole(shelf.get("model"), "x", "y") == 60 * times
+    assert list(shelf.orphans()) == []
+
+
+@pytest.mark.parametrize("times", BOTH)
+def test_putting_and_removing_at_once_leaves_order(shelf: FolderShelf, times: int) -> None:
+    args = 60 * times, "and remove"
+    with baton(shelf, "x", *args) as x, baton(shelf, "y", *args) as y:
+        assert (x.wait(), y.wait()) == (0, 0)
+    for path in shelf.orphans():
+        shelf.discard(path)
+    assert list(shelf.problems()) == []
+    if (held := shelf.get("model")) is not None:
+        must_be_whole(held, "x", "y")
+        shelf.remove("model")
+    assert [path.name for path in shelf.folder.iterdir()] == [".lock"]
+
+
+def mutated(data: bytes, seed: random.Random) -> bytes:
+    """Return the bytes with something done to them that disks and people do."""
+    spoilt = bytearray(data)
+    for _ in range(seed.randint(1, 4)):
+        at = seed.randrange(len(spoilt) + 1)
+        match seed.randrange(5):
+            case 0:
+                del spoilt[at:]
+            case 1:
+                spoilt[at : at + seed.randrange(30)] = b""
+            case 2:
+                spoilt[at : at + 1] = seed.randbytes(1)
+            case 3:
+                spoilt[at:at] = seed.choice([b"\0", b"null", b"{", b"[", b'"', b"-1e999", b"../"])
+            case _:
+                spoilt[at:at] = spoilt[: seed.randrange(len(spoilt) + 1)]
+    return bytes(spoilt)
+
+
+@pytest.mark.parametrize("times", BOTH)
+def test_mutated_records_are_never_fatal_nor_followed(shelf: FolderShelf, times: int) -> None:
+    other = arrive(shelf, replace(QWEN, id="other"))
+    path = arrive(shelf).with_name("model.json")
+    whole = path.read_bytes()
+    seed = random.Random(7)
+    read = 0
+    for _ in range(500 * times):
+        path.write_bytes(mutated(whole, seed))
+        held = shelf.get(QWEN.id)
+        assert {model.id for model in shelf.held()} == {"other"} | ({held.id} if held else set())
+        assert len(shelf.problems()) == (held is None)
+        if held is not None:
+            read += 1
+            assert held.path.parent == path.parent or held.path.is_absolute()
+            assert held.record.link or held.path.parent == path.parent
+            shelf.put(held.record)
+            assert shelf.get(QWEN.id) == held
+    assert read, "some mutations only change a word"
+    assert other.exists()
+
+
+@pytest.mark.parametrize("times", BOTH)
+def test_mutated_descriptions_of_a_stick_are_told_of(
+    shelf: FolderShelf, tmp_path: Path, times: int
+) -> None:
+    stick = tmp_path / "stick"
+    stick.mkdir()
+    (stick / QWEN.file).write_bytes(b"GGUF")
+    shelf.write_bundle(stick, [QWEN])
+    path = stick / "baton-models.json"
+    whole = path.read_bytes()
+    seed = random.Random(8)
+    for _ in range(500 * times):
+        path.write_bytes(mutated(whole, seed))
+        try:
+            found = shelf.bundle(stick)
+        except ModelFileError:
+            continue
+        for record, file in found:
+            assert file == stick / QWEN.file
+            assert not record.link
+            assert record.stamp is None

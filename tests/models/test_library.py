@@ -1,0 +1,268 @@
+"""The library, with a real folder, a real fetcher and a hub on loopback."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from baton.core.catalogue_types import Entry, Role, Source
+from baton.core.errors import ConfigError, ModelFileError
+from baton.core.machine import Machine
+from baton.download import HubSupply
+from baton.models.library import Library
+from baton.models.library_state import DoesNotFit, NeedsAgreement
+from baton.models.model_types import State
+from baton.models.store import FolderShelf
+from support import gguf_writer
+from support.fake_hub import Fault, Hub
+from support.library_setup import last
+
+GB = 10**9
+ROOMY = Machine(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
+TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 512))]
+
+
+def model(seed: int = 0) -> bytes:
+    return gguf_writer.whole({"general.name": "Tiny", **gguf_writer.facts()}, TENSORS, seed)
+
+
+DATA = model()
+SHA = hashlib.sha256(DATA).hexdigest()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        yield hub
+
+
+Open = Callable[..., Library]
+
+
+@pytest.fixture
+async def opened(tmp_path: Path, hub: Hub) -> AsyncIterator[Open]:
+    libraries: list[Library] = []
+
+    def open_(
+        *entries: Entry, machine: Machine = ROOMY, folder: str = "models", offline: bool = False
+    ) -> Library:
+        async def look() -> Machine:
+            return machine
+
+        shelf = FolderShelf(tmp_path / folder, environ={})
+        library = Library(
+            shelf,
+            HubSupply(environ=os.environ | hub.environ),
+            lambda: entries,
+            look,
+            offline=offline,
+        )
+        libraries.append(library)
+        return library
+
+    yield open_
+    for library in libraries:
+        await library.aclose()
+
+
+def entry(hub: Hub, data: bytes = DATA, **own: object) -> Entry:
+    revision = hub.add("maker/tiny", {"tiny.gguf": data})
+    source = Source("maker/tiny", "tiny.gguf", revision)
+    known = Entry(
+        "tiny", "Tiny 1", source, len(data), SHA, "apache-2.0", roles=(Role.CHAT,), kv_bytes=512
+    )
+    return replace(known, **own)  # type: ignore[arg-type]
+
+
+async def stated(library: Library) -> list[tuple[str, State]]:
+    return [(held.id, held.state) for held in library.models()]
+
+
+async def test_a_model_of_the_catalogue_is_wanted_then_fetched_and_then_here(
+    opened: Open, hub: Hub
+) -> None:
+    library = opened(entry(hub))
+    held = await library.want("tiny")
+    assert (held.state, held.bytes) == (State.COMING, 0)
+    held = await last(library.fetch("tiny"))
+    assert held.state is State.HERE
+    assert held.path.read_bytes() == DATA
+    assert (await library.verdict("tiny")).fit == "fits"
+    assert not [seen for seen in hub.log if seen.kind == "api"], "the catalogue says all of it"
+    assert library.trusted("tiny")
+    await library.ready("tiny")
+    assert library.remove("tiny") >= len(DATA)
+    assert library.models() == []
+    assert not held.path.exists()
+
+
+async def test_what_came_wrong_does_not_come_again_by_itself(opened: Open, hub: Hub) -> None:
+    library = opened(entry(hub))
+    await library.want("tiny")
+    hub.fault(Fault(wrong=len(DATA) - 1))
+    with pytest.raises(ModelFileError, match="other contents"):
+        await last(library.fetch("tiny"))
+    assert library.get("tiny").record.paused
+    held = await last(library.fetch("tiny"))
+    assert (held.state, held.record.paused) == (State.HERE, False)
+
+
+async def test_an_entry_that_says_little_is_completed_by_the_hub_and_pinned(
+    opened: Open, hub: Hub
+) -> None:
+    known = entry(hub, size=0, sha256="", source=Source("maker/tiny", "tiny.gguf"), kv_bytes=0)
+    library = opened(known)
+    record = (await library.want("tiny")).record
+    assert (record.sha256, record.size, len(record.source.revision)) == (SHA, len(DATA), 40)
+    hub.add("maker/tiny", {"tiny.gguf": model(2)})  # `main` changes
+    held = await last(library.fetch("tiny"))
+    assert hashlib.sha256(held.path.read_bytes()).hexdigest() == SHA
+
+
+async def test_a_hub_whose_file_is_another_than_the_catalogue_says_is_refused(
+    opened: Open, hub: Hub
+) -> None:
+    hub.add("maker/tiny", {"tiny.gguf": model(2)})
+    library = opened(entry(hub, model(2), source=Source("maker/tiny", "tiny.gguf")))
+    with pytest.raises(ModelFileError, match="isn't the file that the catalogue knows"):
+        await library.want("tiny")
+    assert library.models() == []
+
+
+async def test_any_other_model_is_named_by_its_repository_and_is_known_again(
+    opened: Open, hub: Hub
+) -> None:
+    hub.add("maker/more", {"more-Q4_K_M.gguf": DATA, "more-Q8_0.gguf": model(3)})
+    library = opened()
+    held = await library.want("hf.co/maker/more")
+    assert held.id == "more-q4_k_m"
+    await last(library.fetch(held.id))
+    assert (await library.want("maker/more:Q4_K_M")).id == held.id
+    assert (await library.want("hf.co/maker/more:q8_0")).id == "more-q8_0"
+
+
+async def test_a_licence_that_is_not_free_wants_a_yes(opened: Open, hub: Hub) -> None:
+    library = opened(entry(hub, licence="gemma"))
+    with pytest.raises(NeedsAgreement, match="gemma"):
+        await library.want("tiny")
+    assert library.models() == []
+    assert (await library.want("tiny", agreed=True)).state is State.COMING
+
+
+async def test_what_would_not_fit_wants_force_which_is_remembered(opened: Open, hub: Hub) -> None:
+    small = Machine(2 * GB, 1 * GB, 2, 2, disk=100 * GB)
+    library = opened(entry(hub, kv_bytes=2**20), machine=small)
+    with pytest.raises(DoesNotFit, match="--force"):
+        await library.want("tiny")
+    assert library.models() == []
+    assert (await library.want("tiny", force=True)).record.forced
+    assert library.get("tiny").record.forced
+
+
+async def test_no_room_on_the_disk_is_said_before_anything_is_fetched(
+    opened: Open, hub: Hub
+) -> None:
+    library = opened(entry(hub), machine=replace(ROOMY, disk=len(DATA)))
+    with pytest.raises(ModelFileError, match="on the disk"):
+        await library.want("tiny")
+    assert library.models() == []
+
+
+async def test_offline_nothing_connects(opened: Open, hub: Hub) -> None:
+    library = opened(entry(hub), offline=True)
+    with pytest.raises(ConfigError, match="offline"):
+        await library.want("tiny")
+    assert hub.log == []
+
+
+async def test_killed_between_the_last_byte_and_the_record_it_heals(opened: Open, hub: Hub) -> None:
+    library = opened(entry(hub))
+    held = await library.want("tiny")
+    held.path.write_bytes(DATA)
+    assert library.get("tiny").state is State.CHANGED
+    assert (await last(library.fetch("tiny"))).state is State.HERE
+    assert hub.served("tiny.gguf") == 0
+
+
+async def test_what_has_rotted_is_found_before_it_is_loaded_and_fetched_anew(
+    opened: Open, hub: Hub
+) -> None:
+    library = opened(entry(hub))
+    await library.want("tiny")
+    path = (await last(library.fetch("tiny"))).path
+    rotten = bytearray(DATA)
+    rotten[-5] ^= 1
+    path.write_bytes(bytes(rotten))
+    assert not library.trusted("tiny")
+    with pytest.raises(ModelFileError, match="contents aren't what they were"):
+        await library.ready("tiny")
+    assert library.get("tiny").state is State.BROKEN
+    await library.want("tiny")
+    assert (await last(library.fetch("tiny"))).state is State.HERE
+    assert path.read_bytes() == DATA
+
+
+async def test_a_file_of_ones_own_is_copied_or_linked(
+    opened: Open, hub: Hub, tmp_path: Path
+) -> None:
+    library = opened()
+    mine = tmp_path / "Mine v2.gguf"
+    mine.write_bytes(DATA)
+    copied = await last(library.add(mine))
+    assert (copied.id, copied.state, copied.record.sha256) == ("mine-v2", State.HERE, SHA)
+    linked = await last(library.add(mine, id="other", link=True))
+    assert (linked.state, linked.path) == (State.LINKED, mine)
+    library.remove("other")
+    assert mine.read_bytes() == DATA
+    mine.write_bytes(b"GGUF but not really")
+    with pytest.raises(ModelFileError):
+        await last(library.add(mine, id="third"))
+    assert [held.id for held in library.models()] == ["mine-v2"]
+
+
+async def test_models_are_carried_to_a_machine_without_a_network(
+    opened: Open, hub: Hub, tmp_path: Path
+) -> None:
+    here, there = opened(entry(hub)), opened(folder="there", offline=True)
+    await here.want("tiny", (Role.CODER,))
+    await last(here.fetch("tiny"))
+    stick = tmp_path / "stick"
+    written = [step async for step in here.export(["tiny"], stick) if isinstance(step, Path)]
+    assert [path.read_bytes() for path in written] == [DATA]
+    held = await last(there.add(stick))
+    assert (held.id, held.state) == ("tiny", State.HERE)
+    damaged = bytearray(DATA)
+    damaged[-1] ^= 1
+    written[0].write_bytes(bytes(damaged))
+    with pytest.raises(ModelFileError):
+        await last(opened(folder="third").add(stick))
+    assert opened(folder="third").models() in ([], ())
+
+
+async def test_a_broken_off_download_goes_on_and_prune_leaves_it_alone(
+    opened: Open, hub: Hub
+) -> None:
+    library = opened(entry(hub))
+    await library.want("tiny")
+    steps = library.fetch("tiny")
+    async with aclosing(steps):
+        async for _ in steps:
+            break
+    assert library.prune() == []
+    assert (await last(library.fetch("tiny"))).state is State.HERE
+
+
+async def test_a_setting_that_names_what_is_not_here_says_how_to_get_it(
+    opened: Open, hub: Hub
+) -> None:
+    library = opened(entry(hub))
+    with pytest.raises(ModelFileError, match="Tiny 1 isn't on this machine yet"):
+        await library.ready("tiny")
+    with pytest.raises(ModelFileError, match="models ls"):
+        await library.ready("nothing")

@@ -1,0 +1,308 @@
+"""Which models suit a machine: over machines of all kinds, real ones and random ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baton.core.catalogue_types import Entry, Role, Source, Thinking
+from baton.core.machine import Gpu, Machine
+from baton.gguf.memory_fit import Fit, judge, load_of_entry
+from baton.models.catalogue import read_catalogue
+from baton.models.recommendation import (
+    CONDUCTOR,
+    DISK_MARGIN,
+    DISK_RESERVE,
+    RESERVE,
+    ROUTER,
+    Recommendation,
+    choices,
+    expected_speed,
+    recommend,
+)
+from baton.models.speed_estimate import about, assumed
+
+GIB = 1 << 30
+GB = 10**9
+CATALOGUE = read_catalogue()
+
+QUICK = settings(max_examples=12, deadline=None)
+
+
+def machine(
+    memory: float, cores: int = 8, free: float = 0.8, gpu: float = 0, disk: int = 500 * GB
+) -> Machine:
+    whole = int(memory * GIB * 0.98)
+    cards = (Gpu("NVIDIA GeForce", int(gpu * GIB * 0.97), int(gpu * GIB)),) if gpu else ()
+    return Machine(whole, int(whole * free), cores, 2 * cores, gpus=cards, disk=disk)
+
+
+def by_role(found: Recommendation) -> dict[Role, str]:
+    return {role: pick.entry.id for pick in found.picks for role in pick.roles}
+
+
+def lightest(entries: tuple[Entry, ...]) -> int:
+    """Return the least that one model takes that can talk."""
+    return min(
+        load_of_entry(entry, 8192).total
+        for entry in entries
+        if entry.free and Role.CHAT in entry.roles
+    )
+
+
+machines = st.builds(
+    machine,
+    memory=st.floats(1, 130),
+    cores=st.integers(1, 64),
+    free=st.floats(0.02, 0.98),
+    gpu=st.sampled_from([0, 0, 0, 2, 4, 6, 8, 12, 16, 24, 48, 80]),
+    disk=st.sampled_from([0, GB, 2 * GB, 5 * GB, 12 * GB, 30 * GB, 500 * GB]),
+)
+speeds = st.none() | st.floats(0.5, 3000)
+
+
+@QUICK
+@given(machines, speeds, st.sampled_from([2048, 8192, 32768, 131072]), st.data())
+def test_nothing_is_ever_recommended_that_does_not_fit(
+    here: Machine, speed: float | None, context: int, data: st.DataObject
+) -> None:
+    some = st.lists(st.sampled_from([entry.id for entry in CATALOGUE]), max_size=12)
+    without, known = data.draw(some), data.draw(some)
+    entries = [entry for entry in CATALOGUE if entry.id not in without]
+    found = recommend(entries, here, speed=speed, here=known, context=context)
+    assert found.why
+    if not found.picks:
+        assert found.download == 0
+        return
+    roles = [role for pick in found.picks for role in pick.roles]
+    assert len(roles) == len(set(roles))
+    assert Role.CHAT in roles
+    assert Role.CONDUCTOR not in roles, "Baton brings its own"
+    assert len({pick.entry.id for pick in found.picks}) == len(found.picks)
+    for pick in found.picks:
+        assert pick.entry in entries
+        assert pick.entry.free
+        assert set(pick.roles) <= set(pick.entry.roles)
+        assert pick.load == load_of_entry(pick.entry, context)
+        assert pick.here == (pick.entry.id in known)
+        assert (pick.speed is None) == (speed is None)
+        together = [pick.load, CONDUCTOR, ROUTER]
+        assert judge(together, here).fit is not Fit.WONT
+        assert sum(load.total for load in together) <= found.memory
+        if not here.gpus:
+            assert sum(load.total for load in together) <= here.memory - RESERVE
+    assert found.verdict.fit is not Fit.WONT
+    assert found.download == sum(pick.entry.size for pick in found.picks if not pick.here)
+    if found.download and here.disk:
+        assert found.download * DISK_MARGIN + DISK_RESERVE <= here.disk
+
+
+@QUICK
+@given(machines, speeds, st.floats(1, 4), st.booleans())
+def test_more_memory_or_a_larger_gpu_never_gives_a_worse_set(
+    here: Machine, speed: float | None, times: float, card: bool
+) -> None:
+    if card and here.gpus:
+        gpu = here.gpus[0]
+        cards = (replace(gpu, free=int(gpu.free * times), total=int(gpu.total * times)),)
+        larger = replace(here, gpus=cards)
+    else:
+        memory, available = int(here.memory * times), int(here.available * times)
+        larger = replace(here, memory=memory, available=available)
+    one = recommend(CATALOGUE, here, speed=speed)
+    other = recommend(CATALOGUE, larger, speed=speed)
+    assert not one.picks or other.picks
+    assert other.worth >= one.worth - 1e-9
+
+
+@QUICK
+@given(machines, speeds)
+def test_what_was_fetched_is_what_is_recommended_from_then_on(
+    here: Machine, speed: float | None
+) -> None:
+    here = replace(here, disk=0)  # else there is room for more than before
+    first = recommend(CATALOGUE, here, speed=speed)
+    ids = [pick.entry.id for pick in first.picks]
+    again = recommend(CATALOGUE, here, speed=speed, here=ids)
+    assert [pick.entry.id for pick in again.picks] == ids
+    assert again.download == 0
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+@pytest.mark.parametrize("free", [0.2, 0.5, 0.9])
+def test_a_machine_of_2_gb_has_the_starter_model_and_nothing_else(cores: int, free: float) -> None:
+    found = recommend(CATALOGUE, machine(2, cores, free), speed=60.0 * cores)
+    assert found.picks == ()
+    assert found.why.startswith(f"2 GB, {cores} core")
+
+
+@pytest.mark.parametrize("free", [0.3, 0.5, 0.7, 0.9])
+def test_a_machine_of_4_gb_keeps_room_for_everything_else(free: float) -> None:
+    here = machine(4, 4, free)
+    found = recommend(CATALOGUE, here, speed=150)
+    assert bool(found.picks) == (
+        here.available > lightest(CATALOGUE) + CONDUCTOR.total + ROUTER.total + 0.3 * GB
+    )
+    assert found.memory <= here.memory - RESERVE
+    assert found.memory <= here.available
+
+
+def test_the_usual_machines_get_what_they_can_carry() -> None:
+    assert by_role(recommend(CATALOGUE, machine(4, 2), speed=100)) == {
+        Role.CHAT: "qwen3.5-2b",
+        Role.CODER: "qwen2.5-coder-1.5b",
+    }
+    for memory, cores, starter, chat in (
+        (8, 4, 200, "qwen3.5-4b"),
+        (16, 8, 300, "qwen3.5-9b"),
+        (32, 8, 350, "gemma-4-26b-a4b"),
+    ):
+        found = recommend(CATALOGUE, machine(memory, cores), speed=starter)
+        assert set(by_role(found)) == {Role.CHAT, Role.CODER, Role.REASONING}
+        assert by_role(found)[Role.CHAT] == chat
+        assert found.verdict.fit in (Fit.FITS, Fit.TIGHT)
+        assert all(pick.speed and pick.speed >= 5 for pick in found.picks)
+
+
+@pytest.mark.parametrize(("gpu", "billions"), [(6, 3), (8, 3), (12, 8), (24, 20)])
+def test_a_gpu_carries_its_workers_wholly(gpu: int, billions: float) -> None:
+    here = machine(32, 8, gpu=gpu)
+    found = recommend(CATALOGUE, here, speed=250)
+    for pick in found.picks:
+        assert judge([pick.load], here).fit is Fit.FITS
+        assert pick.speed is not None
+        assert pick.speed >= 15
+    chat = next(pick.entry for pick in found.picks if Role.CHAT in pick.roles)
+    assert chat.parameters >= billions * GB
+    assert f"NVIDIA GeForce with {gpu} GB" in found.why
+
+
+def test_experts_are_chosen_where_a_dense_model_would_be_slow() -> None:
+    found = recommend(CATALOGUE, machine(64, 8), speed=300)
+    chat = next(pick.entry for pick in found.picks if Role.CHAT in pick.roles)
+    assert chat.active < chat.parameters / 4
+
+
+def test_a_busy_machine_is_not_taken_for_a_slow_one() -> None:
+    unmeasured = recommend(CATALOGUE, machine(16, 8))
+    idle, busy = (recommend(CATALOGUE, machine(16, 8), speed=speed) for speed in (300.0, 100.0))
+    sets = [[pick.entry.id for pick in one.picks] for one in (unmeasured, idle, busy)]
+    assert sets[0]
+    assert sets == [sets[0]] * 3, "what was recommended stays so"
+    assert "busy" in busy.why
+    assert "busy" not in idle.why
+    for then, now in zip(idle.picks, busy.picks, strict=True):
+        assert (then.speed or 0) > (now.speed or 0)
+
+
+def test_a_slow_machine_gets_what_is_quickest_of_what_is_of_use() -> None:
+    found = recommend(CATALOGUE, machine(16, 1), speed=20)
+    assert found.picks
+    assert all(pick.entry.parameters < 8 * GB for pick in found.picks)
+    assert recommend(CATALOGUE, machine(16, 1), speed=1).picks == ()
+
+
+def test_who_has_little_free_hears_that_more_would_fit() -> None:
+    busy = recommend(CATALOGUE, machine(16, 8, 0.2), speed=300)
+    idle = recommend(CATALOGUE, machine(16, 8, 0.9), speed=300)
+    assert busy.picks
+    assert busy.memory < idle.memory
+    assert "only 3.4 GB are free now, else larger ones would fit" in busy.why
+    assert "free now" not in idle.why
+    none = recommend(CATALOGUE, machine(8, 4, 0.1), speed=200)
+    assert none.picks == ()
+    has = "8 GB, 4 cores, no GPU"
+    assert none.why == f"{has}, but only 841.8 MB are free now: close other programs."
+
+
+def test_the_disk_limits_the_set_and_is_named_where_it_has_no_room() -> None:
+    small = recommend(CATALOGUE, machine(32, 8, disk=6 * GB), speed=300)
+    assert 0 < small.download < 5 * GB
+    full = recommend(CATALOGUE, machine(32, 8, disk=GB), speed=300)
+    assert full.picks == ()
+    assert "only 1.0 GB on the disk" in full.why
+    ids = [pick.entry.id for pick in recommend(CATALOGUE, machine(32, 8), speed=300).picks]
+    there = recommend(CATALOGUE, machine(32, 8, disk=GB), speed=300, here=ids)
+    assert [pick.entry.id for pick in there.picks] == ids
+
+
+def test_the_reason_is_a_sentence_about_this_machine() -> None:
+    here = machine(16, 8)
+    assert recommend(CATALOGUE, here).why == "16 GB, 8 cores, no GPU."
+    cards = tuple(Gpu(name, 8 * GB, 8 * 2**30) for name in ("RTX", "RTX", "GTX"))
+    found = recommend(CATALOGUE, replace(here, gpus=cards)).why
+    assert found.startswith("16 GB, 8 cores, 2 x RTX with 8 GB, GTX with 8 GB")
+    away = replace(here, battery=0.4, plugged=False)
+    assert recommend(CATALOGUE, away).why.endswith("; on battery, so slower than plugged in.")
+    assert recommend((), here).why == (
+        "16 GB, 8 cores, no GPU: too little for more than the starter model."
+    )
+
+
+def test_only_what_needs_no_agreement_and_has_a_size_is_recommended() -> None:
+    asks = tuple(replace(entry, licence="gemma") for entry in CATALOGUE)
+    assert recommend(asks, machine(32)).picks == ()
+    sizeless = tuple(replace(entry, size=0) for entry in CATALOGUE)
+    assert recommend(sizeless, machine(32)).picks == ()
+
+
+def model(**known: object) -> Entry:
+    source = Source("a/b", "c.gguf")
+    entry = Entry("m", "M", source, 5 * GB, licence="mit", parameters=8 * GB, active=8 * GB)
+    return replace(entry, **known)  # type: ignore[arg-type]
+
+
+def test_a_model_is_as_much_slower_as_it_reads_more() -> None:
+    here = machine(32, 8)
+    assert expected_speed(model(size=980_000_000), here, 100) == 10
+    assert expected_speed(model(size=9_800_000_000), here, 100) == 1
+    experts = model(size=9_800_000_000, active=GB)
+    assert expected_speed(experts, here, 100) == 8
+    assert expected_speed(model(size=0), here, 100) == pytest.approx(2, abs=0.5)
+    assert expected_speed(Entry("e", "E", Source()), here, 100) == 100
+
+
+def test_the_part_beside_a_gpu_is_what_takes_the_time() -> None:
+    paces = [expected_speed(model(), machine(32, 8, gpu=gpu), 250) for gpu in (2, 4, 6, 8, 24, 48)]
+    assert paces == sorted(paces)
+    assert paces[-1] > 3 * paces[0]
+    apple = replace(machine(32, 8, gpu=24), gpus=(Gpu("Apple M2 Max", 24 * GIB, 24 * GIB),))
+    assert 5 < expected_speed(model(), apple, 250) < paces[4]
+    several = replace(machine(32, 8), gpus=(Gpu("NVIDIA", 4 * GIB, 4 * GIB),) * 2)
+    assert expected_speed(model(), several, 250) > paces[1]
+
+
+def test_a_speed_is_said_no_more_exactly_than_it_is_known() -> None:
+    told = [about(tokens) for tokens in (-1, 0, 0.34, 3.7, 12.4, 13, 48, 52, 236)]
+    assert told == [0, 0, 0.3, 4, 10, 15, 50, 50, 240]
+    assert assumed(machine(8, 2)) < assumed(machine(8, 8)) == assumed(machine(8, 64))
+
+
+def test_for_each_role_all_that_could_take_it_are_listed_the_best_first() -> None:
+    here = machine(16, 8)
+    found = choices(CATALOGUE, here, speed=300, here=["qwen3.5-2b"])
+    assert set(found) == set(Role)
+    for role, options in found.items():
+        assert {option.entry.id for option in options} == {
+            entry.id for entry in CATALOGUE if entry.free and entry.size and role in entry.roles
+        }
+        fits = [option.verdict.fit is not Fit.WONT for option in options]
+        assert fits[0]
+        assert all(1 <= option.level <= 5 for option in options)
+        assert [option.entry.id for option in options if option.here] in ([], ["qwen3.5-2b"])
+    chats = [option.entry.id for option in found[Role.CHAT]]
+    assert chats.index("qwen3.5-9b") < chats.index("minicpm5-2b") < chats.index("qwen3.6-27b")
+    assert all(o.speed is None for o in choices(CATALOGUE, here)[Role.CHAT])
+
+
+def test_who_thinks_before_each_answer_is_no_good_company() -> None:
+    calm = model(id="calm")
+    thinker = model(id="thinker", thinking=Thinking.ALWAYS)
+    both = [replace(entry, roles=(Role.CHAT, Role.REASONING)) for entry in (thinker, calm)]
+    found = choices(both, machine(32, 8), speed=300)
+    assert [option.entry.id for option in found[Role.CHAT]] == ["calm", "thinker"]
+    levels = [option.level for option in found[Role.REASONING]]
+    assert levels[0] == levels[1]

@@ -1,0 +1,263 @@
+"""Private files are private from their first moment, and whole at any moment."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from baton.bench.bench_results import Results, Setting
+from baton.bench.strategy_bench import Played
+from baton.cli.config import _create
+from baton.core.errors import ConfigError
+from baton.history import Store
+from baton.models.store.folder_changes import replace_whole
+from baton.money import Ledger
+from baton.platform import durable_files
+from baton.platform.durable_files import (
+    STALE_SECONDS,
+    create_file,
+    make_folder,
+    replace_file,
+    replacing,
+)
+from baton.platform.secrets import put
+from baton.platform.settings import write
+from baton.platform.sqlite import create
+from baton.tui import conversation_export
+from baton.tui.crash_report import write_report
+from baton.tui.external_editor import edit
+from support.file_modes import baton_watched, made, open_to_others
+
+BENCH = Setting("sums", "0" * 64, "best", ("small",))
+PLAYED = Played("2 + 2", 1.0)
+
+
+def there(folder: Path) -> Path:
+    """Make a folder and return it."""
+    make_folder(folder)
+    return folder
+
+
+async def list_conversations(database: Path) -> None:
+    """Open a history, which is made with its first use."""
+    store = Store.open(database)
+    await store.conversations()
+    await store.aclose()
+
+
+async def list_charges(database: Path) -> None:
+    """Open a ledger, which is made with its first use."""
+    ledger = Ledger.open(database)
+    await ledger.charges()
+    await ledger.aclose()
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "keys": lambda folder: put("openai", "sk-0123456789", file=folder / "keys.toml"),
+    "settings": lambda folder: write(folder / "config.toml", {"offline": True}),
+    "first settings": lambda folder: _create(folder / "config.toml"),
+    "history": lambda folder: asyncio.run(list_conversations(folder / "baton.db")),
+    "ledger": lambda folder: asyncio.run(list_charges(folder / "ledger.db")),
+    "database": lambda folder: create(folder / "some.db"),
+    "export": lambda folder: conversation_export.save(folder / "talk.md", "# Talk"),
+    "crash report": lambda folder: write_report(folder, ValueError()),
+    "editor": lambda folder: edit("a draft", environ={"EDITOR": "true"}),
+    "model record": lambda folder: replace_whole(there(folder) / "a.json", b"{}"),
+    "bench": lambda folder: Results(there(folder) / "a.jsonl").add(BENCH, PLAYED),
+    "text": lambda folder: replace_file(there(folder) / "a.txt", "a"),
+    "new text": lambda folder: create_file(there(folder) / "a.txt", "a"),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_nothing_is_open_to_others_at_the_moment_of_making(kind: str, tmp_path: Path) -> None:
+    WRITERS[kind](tmp_path / "before")  # libraries that are loaded make files of their own
+    with made() as modes:
+        WRITERS[kind](tmp_path / "new" / "folder")
+    assert modes, "nothing was watched"
+    assert open_to_others(modes, Path("/")) == {}
+
+
+def test_nothing_of_a_first_start_is_open_to_others_at_the_moment_of_making(home: Path) -> None:
+    modes = baton_watched("ask", "-q", "What is the capital of France?")
+    made_at_home = {path.name for path in modes if path.is_relative_to(home)}
+    assert {"baton.db", "ledger.db"} <= made_at_home
+    assert open_to_others(modes, home) == {}
+
+
+def test_folders_above_are_private_too(tmp_path: Path) -> None:
+    with made() as modes:
+        make_folder(tmp_path / "a" / "b" / "c")
+    assert modes == {tmp_path / "a": 0o700, tmp_path / "a/b": 0o700, tmp_path / "a/b/c": 0o700}
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """Have the system refuse what makes a file longer than a few bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+REPLACING: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "keys": ('openai = "sk-1111111111"\n', lambda file: put("groq", "sk-0123456789", file=file)),
+    "settings": ("# mine\n", lambda file: write(file, {"offline": True})),
+    "text": ("old", lambda file: replace_file(file, "a new text")),
+}
+
+
+@pytest.mark.parametrize("kind", REPLACING)
+def test_what_is_there_survives_a_full_disk(kind: str, tmp_path: Path) -> None:
+    old, change = REPLACING[kind]
+    file = tmp_path / "file.toml"
+    create_file(file, old)
+    with no_room(), pytest.raises((OSError, ConfigError)):
+        change(file)
+    assert file.read_text() == old
+    assert list(tmp_path.iterdir()) == [file]
+    change(file)
+    assert file.read_text() != old
+
+
+def test_nothing_of_a_new_file_is_left_by_a_full_disk(tmp_path: Path) -> None:
+    with no_room(), pytest.raises(OSError, match="File too large"):
+        create_file(tmp_path / "talk.md", "a long text")
+    assert list(tmp_path.iterdir()) == []
+
+
+_WRITE_FOREVER = """
+import sys
+from pathlib import Path
+from baton.platform.durable_files import replace_file
+file = Path(sys.argv[1])
+print(flush=True)
+while True:
+    for letter in "ab":
+        replace_file(file, letter * 100_000)
+"""
+
+
+def test_a_kill_leaves_the_old_text_or_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    create_file(file, "a" * 100_000)
+    for size in range(5):
+        command = [sys.executable, "-c", _WRITE_FOREVER, str(file)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            for _ in range(size * 20):  # a kill at another moment each time
+                file.read_text()
+            writer.kill()
+        text = file.read_text()
+        assert text in ("a" * 100_000, "b" * 100_000)
+
+
+def test_what_a_kill_left_is_removed_later(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    drafts = []
+    with replacing(file) as opened:
+        drafts += [path for path in tmp_path.iterdir() if path != file]
+        opened.write(b"new")
+    [draft] = drafts
+    create_file(draft, "a key")
+    replace_file(file, "newer")
+    assert draft.exists(), "another Baton may be writing it"
+    os.utime(draft, (0, draft.stat().st_mtime - STALE_SECONDS - 1))
+    replace_file(file, "newest")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_link_stays_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    create_file(target, "old")
+    link.symlink_to(target)
+    replace_file(link, "new")
+    assert (link.is_symlink(), target.read_text()) == (True, "new")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(pipe, "through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+
+
+def test_the_mode_of_a_replaced_file_is_the_one_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    create_file(file, "")
+    file.chmod(0o640)
+    write(file, {"offline": True})
+    assert file.stat().st_mode & 0o777 == 0o640, "as the person set it"
+    replace_file(file, "a secret")
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("make", [create_file, replace_file])
+def test_text_and_name_outlast_a_power_cut(
+    make: Callable[[Path, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a file holds is on disk before it has its name, and its folder is afterwards."""
+    file, synced = tmp_path / "config.toml", dict[int, tuple[bool, int]]()
+
+    def fsync(handle: int) -> None:
+        found = os.fstat(handle)
+        synced[found.st_ino] = (file.exists(), found.st_size)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    make(file, "day = 5")
+    assert synced[file.stat().st_ino][1] == len("day = 5")
+    assert make is create_file or not synced[file.stat().st_ino][0], "before it has its name"
+    assert synced[tmp_path.stat().st_ino][0]
+
+
+OWN_WAYS = {
+    "platform/durable_files.py",  # where it is done
+    "install/installation.py",  # the program's own files, which others may run
+    "install/receipts.py",  # beside them, readable by all where root installed them
+    "ipc/parent_channel.py",  # /proc
+    "workers/tools/child/sandbox_guest.py",  # a descriptor
+    "doctor/child/network_watch.py",  # /proc
+    "routing/child/second_stage.py",  # written by training alone, into the repository
+    "routing/child/first_stage.py",  # the same
+    "cli/config.py",  # a private folder for the text that an editor changes
+    "cli/doctor/data_file_checks.py",  # a sample PDF in the self-test's private folder
+    "cli/doctor/temporary_home.py",  # that folder
+    "tui/recommendation_text.py",  # an empty mark
+    "tui/external_editor.py",  # a private temporary folder
+}
+MAKERS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "mkstemp", "mkdtemp"}
+MAKERS |= {"copy2", "copyfile", "copytree", "NamedTemporaryFile", "TemporaryDirectory"}
+
+
+def test_files_are_made_in_one_place() -> None:
+    """A file that is made elsewhere could be open to others, or be left half written."""
+    folder = Path(durable_files.__file__).parents[1]
+    found = {
+        str(file.relative_to(folder))
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and makes_files(node)
+    }
+    assert found <= OWN_WAYS
+
+
+def makes_files(call: ast.Call) -> bool:
+    name = ast.unparse(call.func).rpartition(".")[2]
+    arguments = " ".join(map(ast.unparse, call.args))
+    if name == "open":
+        private = any(ast.unparse(one) == "opener=open_private" for one in call.keywords)
+        modes = {one.value for one in call.args if isinstance(one, ast.Constant)}
+        return not private and ("O_CREAT" in arguments or bool(modes & {"w", "wb", "x", "xb", "a"}))
+    return name in MAKERS

@@ -1,0 +1,285 @@
+"""Keys: found in their order, never waited for, never shown."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from keyring.core import load_config
+
+from baton.core.errors import ConfigError
+from baton.platform import secrets
+from baton.platform.secrets import (
+    PROVIDERS,
+    Key,
+    NoKeyring,
+    checked,
+    find,
+    keyring_here,
+    listed,
+    put,
+    remove,
+)
+from support.canary import shows
+from support.keyrings import Drawer, Locked, Waiting, use
+
+CANARY = "sk-canary-0123456789abcdef"
+OTHER = "sk-other-00000000000000000"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "_stuck", None)
+
+
+@pytest.fixture
+def drawer(monkeypatch: pytest.MonkeyPatch) -> Drawer:
+    drawer = Drawer()
+    use(monkeypatch, drawer)
+    return drawer
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "keys.toml"
+
+
+def test_keyring_then_environment_then_file(drawer: Drawer, file: Path) -> None:
+    environ = {"OPENAI_API_KEY": OTHER}
+    assert find("openai", file=file, environ={}) is None
+    put("openai", "sk-in-the-file-1234", file=file)
+    assert find("openai", file=file, environ={}) == Key("sk-in-the-file-1234", str(file))
+    assert find("openai", file=file, environ=environ) == Key(OTHER, "OPENAI_API_KEY")
+    put("openai", CANARY)
+    assert find("openai", file=file, environ=environ) == Key(CANARY, "keyring")
+    assert drawer.kept == {("baton", "openai"): CANARY}
+    assert listed(file=file, environ=environ) == {"openai": Key(CANARY, "keyring")}
+
+
+def test_a_provider_may_have_two_variables() -> None:
+    both = {"GOOGLE_API_KEY": OTHER, "GEMINI_API_KEY": CANARY}
+    assert find("gemini", environ=both) == Key(CANARY, "GEMINI_API_KEY")
+    assert find("gemini", environ={"GOOGLE_API_KEY": OTHER}) == Key(OTHER, "GOOGLE_API_KEY")
+
+
+def test_a_workers_own_variable_never_falls_back_to_the_providers_key(
+    drawer: Drawer, file: Path
+) -> None:
+    put("openai", CANARY)
+    put("openai", CANARY, file=file)
+    environ = {"OPENAI_API_KEY": CANARY}
+    assert find("openai", variable="LAB_KEY", file=file, environ=environ) is None
+    environ["LAB_KEY"] = OTHER
+    assert find("openai", variable="LAB_KEY", environ=environ) == Key(OTHER, "LAB_KEY")
+    put("LAB_KEY", "sk-from-the-drawer")
+    assert find("openai", variable="LAB_KEY", environ={}) == Key("sk-from-the-drawer", "keyring")
+
+
+def test_a_blank_variable_is_none_and_a_pasted_line_break_is_no_part_of_a_key() -> None:
+    assert find("openai", environ={"OPENAI_API_KEY": "  "}) is None
+    assert find("openai", environ={"OPENAI_API_KEY": f"{CANARY}\r\n"}) == Key(
+        CANARY, "OPENAI_API_KEY"
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", " \n", "two words", "sk-a\nsk-b", "sk-\x1b[31m", "sk-\x00", "schlüssel", "x" * 5000],
+)
+def test_what_is_no_key_is_refused_without_being_quoted(value: str, file: Path) -> None:
+    for place in (file, None):
+        with pytest.raises(ConfigError) as raised:
+            put("openai", value, file=place)
+        assert not value.strip() or value not in str(raised.value)
+    assert not file.exists()
+    if value.strip() and "\x00" not in value:
+        with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+            find("openai", environ={"OPENAI_API_KEY": value})
+
+
+def test_a_key_is_shown_by_its_last_four_characters_only() -> None:
+    key = Key(CANARY, "keyring")
+    assert not shows(CANARY, repr(key) + str(key) + f"{key}")
+    assert key.tail == "cdef"
+    assert Key("short-key", "keyring").tail == ""
+    assert checked(f" {CANARY}\n") == CANARY
+
+
+def test_without_a_keyring_the_environment_serves_and_putting_says_what_to_do() -> None:
+    environ = {"OPENAI_API_KEY": OTHER}
+    assert find("openai", environ=environ) == Key(OTHER, "OPENAI_API_KEY")
+    assert find("openai", environ={}) is None
+    assert remove("openai") == []
+    refused_with_what_to_do()
+
+
+def test_a_keyring_that_says_no_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Locked())
+    assert find("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
+    with pytest.raises(ConfigError, match=r"is not known: .*KeyringLocked"):
+        remove("openai")
+    refused_with_what_to_do()
+
+
+def refused_with_what_to_do() -> None:
+    with pytest.raises(NoKeyring) as raised:
+        put("openai", CANARY)
+    assert not shows(CANARY, str(raised.value))
+    assert "environment variable" in raised.value.hint
+    assert raised.value.__cause__ is None
+
+
+def test_a_keyring_that_keeps_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sieve(Drawer):
+        def set_password(self, service: str, username: str, password: str) -> None:
+            pass
+
+    use(monkeypatch, Sieve())
+    with pytest.raises(NoKeyring, match="doesn't have it"):
+        put("openai", CANARY)
+
+
+def test_a_locked_keyring_is_waited_for_once_and_asked_again_when_it_is_unlocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(secrets, "PATIENCE", 0.05)
+    use(monkeypatch, Waiting())
+    assert find("openai", environ={"OPENAI_API_KEY": OTHER}) == Key(OTHER, "OPENAI_API_KEY")
+    stuck = secrets._stuck
+    assert stuck is not None
+    assert stuck.daemon, "it must not keep Baton from ending"
+    with pytest.raises(NoKeyring, match="is it locked"):
+        put("openai", CANARY)
+    assert secrets._stuck is stuck, "nobody waited again"
+    stuck.join()
+    use(monkeypatch, Drawer())
+    assert put("openai", CANARY).source == "keyring"
+
+
+def test_the_keyring_here_is_named(drawer: Drawer) -> None:
+    assert keyring_here() == (type(drawer).__module__, "")
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of a backend that can be imported, and that a keyringrc.cfg names as well."""
+    folder, config = tmp_path / "planted", tmp_path / "python_keyring"
+    folder.mkdir()
+    config.mkdir()
+    (folder / "traps.py").write_text(
+        "from support.keyrings import Drawer as Trap\nopen('canary', 'w').close()"
+    )
+    (config / "keyringrc.cfg").write_text(
+        f"[backend]\ndefault-keyring=traps.Trap\nkeyring-path={folder}\n"
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.delenv("PYTHON_KEYRING_BACKEND")
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    monkeypatch.setattr(secrets, "KEYRING", "keyring.backends.SecretService.Keyring")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(tmp_path)
+    return "traps.Trap"
+
+
+def test_the_library_itself_would_load_what_a_file_names(planted: str) -> None:
+    assert isinstance(load_config(), Drawer)
+    assert Path("canary").exists()
+
+
+def test_nothing_is_loaded_that_a_file_or_a_variable_names(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert keyring_here() == ("", "this machine has no keyring")
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", planted)
+    name, why = keyring_here()
+    assert (name, "another than the system's own" in why) == ("", True)
+    assert remove("openai") == []
+    assert not Path("canary").exists()
+
+
+def test_removing_says_where_it_was(drawer: Drawer, file: Path) -> None:
+    put("openai", CANARY)
+    put("openai", CANARY, file=file)
+    put("groq", OTHER, file=file)
+    assert remove("openai", file=file) == ["keyring", str(file)]
+    assert drawer.kept == {}
+    assert listed(file=file, environ={}) == {"groq": Key(OTHER, str(file))}
+    assert remove("groq", file=file) == [str(file)]
+    assert not file.exists()
+    assert remove("groq", file=file) == []
+
+
+def test_the_file_is_for_its_owner_only(file: Path) -> None:
+    file.parent.mkdir(mode=0o755)
+    put("openai", CANARY, file=file)
+    put("mistral", OTHER, file=file)
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "PLAIN TEXT" in file.read_text()
+    assert [item.name for item in file.parent.iterdir()] == ["keys.toml"]
+    assert set(listed(file=file, environ={})) == {"openai", "mistral"}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_file_that_others_can_read_is_refused(file: Path, mode: int) -> None:
+    put("openai", CANARY, file=file)
+    file.chmod(mode)
+    for attempt in (
+        lambda: find("openai", file=file, environ={}),
+        lambda: listed(file=file, environ={}),
+        lambda: put("groq", OTHER, file=file),
+    ):
+        with pytest.raises(ConfigError, match="Others on this machine") as raised:
+            attempt()
+        assert "chmod 600" in raised.value.hint
+    assert find("openai", file=file, environ={"OPENAI_API_KEY": OTHER}) is not None
+
+
+def test_a_link_or_a_pipe_is_no_file_of_keys(file: Path, tmp_path: Path) -> None:
+    put("openai", CANARY, file=file)
+    link, pipe = tmp_path / "link.toml", tmp_path / "pipe.toml"
+    link.symlink_to(file)
+    os.mkfifo(pipe, 0o600)
+    for odd in (link, pipe, tmp_path):
+        with pytest.raises(ConfigError):
+            find("openai", file=odd, environ={})
+
+
+def test_a_broken_file_is_told_without_its_text(file: Path) -> None:
+    put("openai", CANARY, file=file)
+    file.write_text(f"openai = '{CANARY}")
+    with pytest.raises(ConfigError, match="not valid TOML") as raised:
+        find("openai", file=file, environ={})
+    assert not shows(CANARY, str(raised.value))
+    assert raised.value.__cause__ is None
+
+
+def test_every_provider_has_a_variable_and_an_address() -> None:
+    assert list(PROVIDERS) == [
+        "openai",
+        "anthropic",
+        "gemini",
+        "openrouter",
+        "mistral",
+        "deepseek",
+        "groq",
+        "xai",
+    ]
+    assert all(p.base_url.startswith("https://") for p in PROVIDERS.values())
+    assert all(v.endswith("_API_KEY") for p in PROVIDERS.values() for v in p.variables)
+
+
+def test_one_broken_key_is_named_and_can_be_replaced(drawer: Drawer, file: Path) -> None:
+    put("groq", OTHER, file=file)
+    file.write_text(file.read_text() + 'openai = "two words"\n')
+    with pytest.raises(ConfigError, match=r"keys.toml for openai is not a key") as raised:
+        listed(file=file, environ={})
+    assert "two words" not in str(raised.value)
+    assert find("groq", file=file, environ={}) == Key(OTHER, str(file))
+    put("openai", CANARY, file=file)
+    assert set(listed(file=file, environ={})) == {"groq", "openai"}
+    drawer.kept["baton", "openai"] = "two words"
+    with pytest.raises(ConfigError, match="the keyring for openai"):
+        find("openai", file=file, environ={})
+    assert remove("openai", file=file) == ["keyring", str(file)]

@@ -1,0 +1,289 @@
+"""A library for the app's tests: a real models folder, a supply that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from baton.core.catalogue_types import Entry, Offer, Role, Source, Thinking
+from baton.core.errors import BatonError
+from baton.core.machine import Machine
+from baton.core.messages import Card
+from baton.core.model_roles import holders, taken, told
+from baton.core.run.orchestra import Orchestra
+from baton.download.progress import Phase, Progress
+from baton.gguf.header import Header
+from baton.gguf.memory_fit import Fit, Load, Verdict
+from baton.models.library import Library
+from baton.models.model_types import Foreign, Held, Record, Stamp
+from baton.models.recommendation import Pick, Recommendation
+from baton.models.store import FolderShelf
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from support.app_session import Stage, staged
+
+GB = 10**9
+HEADER = Header(
+    "llama", layers=8, kv_heads=(2,) * 8, windowed=(False,) * 8, key_length=64, value_length=64
+)
+MACHINE = Machine(16 * 2**30, 12 * 2**30, 8, 16, "A processor", disk=84 * GB)
+STEPS = 10
+"""In how many pieces a file comes."""
+
+
+def entry(id: str, name: str, size: int, *roles: Role, licence: str = "apache-2.0") -> Entry:
+    """Return an entry of the catalogue, for a file that is as small as the test wants."""
+    data = contents(id)
+    return Entry(
+        id,
+        name,
+        Source(f"acme/{name.replace(' ', '-')}", f"{id}.gguf", "a" * 40),
+        size,
+        hashlib.sha256(data).hexdigest(),
+        licence,
+        parameters=size * 2,
+        context=32_768,
+        kv_bytes=12_288,
+        roles=roles,
+        skills={"code": 3.0, "chat": 3.5},
+        thinking=Thinking.SWITCH,
+        note=f"{name} knows a lot.",
+    )
+
+
+def contents(id: str) -> bytes:
+    """Return what the file of that entry holds."""
+    return f"GGUF {id}".encode()
+
+
+SCOUT = entry("scout-2b", "Scout 2B", 1_300_000_000, Role.CONDUCTOR)
+TALKER = entry("talker-9b", "Talker 9B", 5_700_000_000, Role.CHAT)
+CODER = entry("coder-7b", "Coder 7B", 4_700_000_000, Role.CODER)
+GATED = entry("gated-4b", "Gated 4B", 2_500_000_000, Role.CHAT, licence="gemma")
+HUGE = entry("huge-70b", "Huge 70B", 42_000_000_000, Role.CHAT)
+ENTRIES = (SCOUT, TALKER, CODER, GATED, HUGE)
+
+
+class Supply:
+    """Brings files piece by piece; `hold` keeps them from going on, `errors` makes them fail."""
+
+    def __init__(self) -> None:
+        self.going = asyncio.Event()
+        self.going.set()
+        self.errors: dict[str, BatonError] = {}
+        self.wrong: set[str] = set()
+        self.begun: list[str] = []
+        self.stopped: list[str] = []
+        self.looked: list[Source] = []
+        self.speed = 12e6
+
+    def hold(self) -> None:
+        """Let nothing come any more, once it is half there."""
+        self.going.clear()
+
+    async def look(self, source: Source) -> Offer:
+        """Offer whatever is asked for."""
+        self.looked.append(source)
+        self._fail(source.file)
+        data = contents(source.file.removesuffix(".gguf"))
+        return Offer(source, len(data), hashlib.sha256(data).hexdigest(), "mit")
+
+    async def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
+        """Offer one file per repository."""
+        name = repo.partition("/")[2].lower()
+        return [await self.look(Source(repo, f"{name}-Q4_K_M.gguf", "b" * 40))]
+
+    async def header(self, offer: Offer) -> Header:
+        """Say the same of every file."""
+        return HEADER
+
+    async def fetch(self, offer: Offer, target: Path) -> AsyncGenerator[Progress | str]:
+        """Bring a file in so many steps."""
+        id = target.parent.name
+        self.begun.append(id)
+        try:
+            async for progress in self._steps(id, offer.size, Phase.DOWNLOADING):
+                yield progress
+            _write(target, contents(id))
+            yield hashlib.sha256(contents(id)).hexdigest()
+        except (asyncio.CancelledError, GeneratorExit):
+            self.stopped.append(id)
+            raise
+
+    async def copy(
+        self, source: Path, target: Path, sha256: str = ""
+    ) -> AsyncGenerator[Progress | str]:
+        """Copy a file at once."""
+        _write(target, _read(source))
+        yield hashlib.sha256(_read(target)).hexdigest()
+
+    async def digest(self, path: Path) -> AsyncGenerator[Progress | str]:
+        """Read a file, unless it is to be found wrong."""
+        self._fail(path.name)
+        data = b"wrong" if path.name in self.wrong else _read(path)
+        async for progress in self._steps(path.name, len(data), Phase.VERIFYING):
+            yield progress
+        yield hashlib.sha256(data).hexdigest()
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    async def _steps(self, name: str, size: int, phase: Phase) -> AsyncGenerator[Progress]:
+        for step in range(STEPS):
+            done = size * step // STEPS
+            yield Progress(phase, done, size, self.speed, (size - done) / self.speed)
+            if step >= 4:
+                await self.going.wait()
+                self._fail(name)
+            await asyncio.sleep(0)
+
+    def _fail(self, name: str) -> None:
+        if name in self.errors:
+            raise self.errors[name]
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+class Shelf(FolderShelf):
+    """The real one; what other programs have is as the test says."""
+
+    others: Sequence[Foreign] = ()
+
+    def foreign(self) -> Sequence[Foreign]:
+        """Return those that aren't linked yet."""
+        linked = {held.record.link for held in self.held()}
+        return [one for one in self.others if str(one.path) not in linked]
+
+
+class ScriptedLibrary(Library):
+    """The real one; what it finds of the machine is as the test says."""
+
+    picks: tuple[Pick, ...] = ()
+    asked: list[float | None]
+
+    async def verdict(self, id: str) -> Verdict:
+        """Judge as for the catalogue."""
+        return verdict_of(self.entries().get(id))
+
+    def verdicts(self, machine: Machine) -> Mapping[str, Verdict]:
+        """Judge by size alone."""
+        return {id: verdict_of(one) for id, one in self.entries().items()}
+
+    async def recommend(self, speed: float | None = None) -> Recommendation:
+        """Return the picks, with a speed once that is known."""
+        self.asked.append(speed)
+        here = {held.id for held in self.models() if held.state.usable}
+        picks = tuple(
+            replace(pick, speed=speed and speed / 10, here=pick.entry.id in here)
+            for pick in self.picks
+        )
+        download = sum(pick.entry.size for pick in picks if not pick.here)
+        return Recommendation(picks, download, 9 * GB, verdict_of(TALKER), "Because.")
+
+
+def verdict_of(one: Entry | None) -> Verdict:
+    """Judge a model by its size alone."""
+    if one is not None and one.size > 12 * GB:
+        why = "It needs 46.0 GB, and 12.9 GB can be used."
+        return Verdict(Fit.WONT, 46 * GB, 13 * GB, why, "A smaller one fits.")
+    return Verdict(Fit.FITS, 3 * GB, 13 * GB, "It needs 3.0 GB of the 12.9 GB that can be used.")
+
+
+@dataclass
+class Shop:
+    """A library, and what was done with it."""
+
+    library: ScriptedLibrary
+    shelf: Shelf
+    supply: Supply
+    state: Path
+    script: Script = echo
+    joined: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    conductor: str = ""
+
+    def equip(self, orchestra: Orchestra) -> Mapping[str, Any]:
+        """Return what goes onto the desk."""
+        orchestra.on_offline = lambda offline: setattr(self.library, "offline", offline)
+
+        def join(held: Held) -> str:
+            self.joined.append(held.id)
+            card = Card(held.id, "local", held.record.name, context=8192, size=held.record.size)
+            orchestra.add(ScriptedWorker(self.script, card))
+            having = holders(orchestra.default, self.conductor, {})
+            suited = self.library.suited(held.id)
+            takes = taken(held.record.roles, suited, having)
+            assign(held.id, takes)
+            return told(held.id, card.name, takes, suited)
+
+        def assign(worker: str, roles: Sequence[Role]) -> str:
+            if Role.CHAT in roles:
+                orchestra.default = worker
+            if Role.CONDUCTOR in roles:
+                self.conductor = worker
+            return told(worker, orchestra.worker(worker).card.name, roles)
+
+        async def leave(worker: str) -> None:
+            self.left.append(worker)
+            await orchestra.dismiss(worker)
+
+        return {
+            "library": self.library,
+            "join": join,
+            "assign": assign,
+            "leave": leave,
+            "roles": lambda: holders(orchestra.default, self.conductor, {}),
+            "state": self.state,
+        }
+
+    def put(self, one: Entry, *, here: bool = True, **changes: Any) -> Held:
+        """Have a model on the shelf: all of it, or a part."""
+        record = Record(
+            one.id, one.name, f"{one.id}.gguf", one.source, one.size, one.sha256, one.licence
+        )
+        record = replace(record, roles=one.roles, **changes)
+        held = self.shelf.put(record)
+        if here:
+            held.path.write_bytes(contents(one.id))
+            status = held.path.stat()
+            held = self.shelf.put(replace(record, stamp=Stamp(status.st_size, status.st_mtime_ns)))
+        return held
+
+    def get(self, id: str) -> Held:
+        """Return a model as it stands on the shelf now."""
+        return self.library.get(id)
+
+
+def shop_in(folder: Path, script: Script = echo) -> Shop:
+    """Return a shop with nothing on its shelf."""
+    shelf, supply = Shelf(folder / "models", {}), Supply()
+
+    async def look() -> Machine:
+        return MACHINE
+
+    library = ScriptedLibrary(shelf, supply, lambda: ENTRIES, look)
+    library.asked = []
+    load = Load("x", GB, GB, 8192, GB)
+    library.picks = (
+        Pick(SCOUT, (Role.CONDUCTOR,), load),
+        Pick(TALKER, (Role.CHAT,), load),
+    )
+    return Shop(library, shelf, supply, folder / "state", script)
+
+
+def shopping(
+    shop: Shop, folder: Path, *scripts: Script, **options: Any
+) -> AbstractAsyncContextManager[Stage]:
+    """Open the app with that shop behind it."""
+    return staged(folder, *scripts, equip=shop.equip, **options)

@@ -1,0 +1,214 @@
+"""What the tests of the app begin with: a real store in memory and a scripted worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from textual.app import ScreenStackError
+from textual.pilot import Pilot
+
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan
+from baton.core.ports import Redactor
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Terms
+from baton.history import Store
+from baton.money import Ledger
+from baton.tui.app import BatonApp
+from baton.tui.prompt_queue import Pending
+from baton.tui.services import Desk
+from baton.workers.scripted_worker import Script, ScriptedWorker
+
+CARD = Card(
+    "small",
+    "local",
+    "SmolLM2 135M",
+    context=4096,
+    size=98_000_000,
+    parameters=135_000_000,
+    licence="Apache-2.0",
+    note="Tiny, good for a first try, often wrong.",
+    hardware="CPU only",
+)
+STRONG = replace(CARD, id="large", name="Qwen 4B", size=2_700_000_000, parameters=4_000_000_000)
+
+GPT = Card(
+    "gpt",
+    "cloud",
+    "gpt-5-mini",
+    privacy=Label.CLOUD,
+    context=400_000,
+    price=Price(Rates(NANO // 4, 2 * NANO, NANO // 40, NANO // 4), source="the snapshot"),
+    provider="openai",
+    model="openai/gpt-5-mini",
+    remote=True,
+)
+SORRY = "I'm sorry, but I can't help with that."
+
+
+def until(condition: Callable[[], object]) -> Iterable[float]:
+    """Let a script go on no sooner than something is so."""
+    while not condition():
+        yield 0.02
+
+
+def sorry(request: Request) -> Iterable[Chunk]:
+    """Be a local worker that needs help."""
+    yield Text(SORRY)
+
+
+def afar(*texts: str, tokens: int = 800) -> Script:
+    """Return the script of a cloud worker."""
+
+    def script(request: Request) -> Iterable[Chunk | BaseException | float]:
+        yield Sent("api.openai.com", 1834)
+        for text in texts or ("From **far** away.",):
+            yield Text(text)
+        yield Usage(400, tokens, Finish.STOP)
+
+    return script
+
+
+class Stage:
+    """An app on its stage: `type`, `press` and `see` are what a person does.
+
+    `asked` is every request that the worker elsewhere was given.
+    """
+
+    def __init__(
+        self, app: BatonApp, pilot: Pilot[None], desk: Desk, asked: Sequence[Request]
+    ) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.desk = desk
+        self.asked = asked
+        self.chat = app.chat
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, and let the app do what they ask."""
+        await self.pilot.press(*keys)
+        await self._pause()
+
+    async def send(self, text: str) -> None:
+        """Write a prompt and send it."""
+        self.chat.composer.prompt.insert(text)
+        await self.press("enter")
+
+    async def until(self, condition: Callable[[], object], seconds: float = 30) -> None:
+        """Wait until something is so; long, since machines are busy at times."""
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {seconds} s; the screen shows:\n{self.see()}")
+            await self._pause(0.02)
+        await self._pause()  # what comes with it is there, too
+
+    async def _pause(self, seconds: float | None = None) -> None:
+        if self.app.is_running:
+            with suppress(ScreenStackError):  # it was left meanwhile
+                await self.pilot.pause(seconds)
+        else:
+            await asyncio.sleep(seconds or 0)
+
+    async def shows(self, *texts: str) -> None:
+        """Wait until all of these are on the screen, however their lines are broken."""
+        await self.until(lambda: all(text in self.see() or text in self.flat() for text in texts))
+
+    async def answered(self) -> None:
+        """Wait until nothing is being written any more, and all that comes after it is done."""
+        await self.until(lambda: self.chat.player.idle)
+        await self.pilot.pause()
+
+    async def ask(self, text: str) -> None:
+        """Send a prompt and wait for its answer."""
+        await self.send(text)
+        await self.until(lambda: self.chat.player.busy or self.chat.transcript.turns)
+        await self.answered()
+
+    def see(self) -> str:
+        """Return what is on the screen, line by line."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join(strip.text for strip in strips)
+
+    def flat(self) -> str:
+        """Return what is on the screen as one line."""
+        return " ".join(self.see().split())
+
+
+async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:
+    """Have a plan played, as after it was edited."""
+    stage.chat.player.send(Pending(stage.chat.chat, Prompt(text), plan=plan))
+    await stage.until(lambda: stage.chat.player.busy or stage.chat.transcript.turns)
+    if wait:
+        await stage.answered()
+
+
+@asynccontextmanager
+async def staged(
+    folder: Path,
+    *scripts: Script,
+    store: Store | None = None,
+    cloud: Script | None = None,
+    card: Card = GPT,
+    ceilings: Mapping[Scope, int] | None = None,
+    bounds: Mapping[Scope, tuple[int, str]] = {},
+    redactor: Redactor | None = None,
+    terms: Mapping[str, Any] | None = None,
+    size: tuple[int, int] = (80, 24),
+    keymap: dict[str, str] | None = None,
+    theme: str = "dark",
+    equip: Callable[[Orchestra], Mapping[str, Any]] = lambda _: {},
+    settle: bool = True,
+    nobody: bool = False,
+    **desk: Any,
+) -> AsyncIterator[Stage]:
+    """Open the app with one worker per script (`small`, then `large`).
+
+    With a `cloud` script there is a worker elsewhere too, and $2 a day unless `ceilings` differ;
+    `bounds` are those of the environment.
+    `equip` returns more of what lies on the desk. Without `settle` the app is still starting.
+    With `nobody` there is no worker here.
+    """
+    cards = (CARD, STRONG)
+    workers = {
+        card.id: ScriptedWorker(script, card) for card, script in zip(cards, scripts, strict=False)
+    }
+    if not workers and not nobody:
+        workers = {"small": ScriptedWorker(card=CARD)}
+    if cloud is not None:
+        workers[card.id] = ScriptedWorker(cloud, card)
+        ceilings = {Scope.DAY: 2 * NANO} if ceilings is None else ceilings
+    kept, ledger = store or Store.open(None), Ledger.open(None, bounds=bounds)
+    orchestra = Orchestra(
+        workers,
+        kept,
+        "small",
+        ledger=ledger,
+        terms=Terms(ceilings or {}, **(terms or {})),
+        redactor=redactor,
+    )
+    config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
+    more = {**equip(orchestra), **desk}
+    table = Desk(orchestra, kept, ledger, config, exports, logs, **more)
+    app = BatonApp(table, theme, keymap or {})
+    async with app.run_test(size=size) as pilot:
+        stage = Stage(app, pilot, table, workers[card.id].requests if cloud is not None else [])
+        await pilot.pause()
+        if settle:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+        yield stage
+        await app.chat.close()
+    await ledger.aclose()
+    if store is None:
+        await kept.aclose()

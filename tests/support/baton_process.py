@@ -1,0 +1,78 @@
+"""A whole Baton that plays prompts: `python -m support.baton_process --calls JSON --frames FILE`.
+
+`--calls` lists [worker, fault or null]. Events and errors go to stdout, every frame that crosses
+the pipes to and from its children to the file. Before it ends it prints `done` and waits for a line
+on stdin, so that it and its children can be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from baton.compose import Baton, compose
+from baton.core.messages import Prompt
+from baton.core.run.policy import Limits
+from baton.ipc import frames
+from baton.platform.settings import find_paths, load
+
+
+def overhear(file: Path) -> None:
+    """Write down every frame, with the bytes in it that are encoded as text."""
+    read, encode = frames.read, frames.encode
+    out = file.open("a", encoding="utf-8")
+
+    def note(frame: Mapping[str, Any]) -> None:
+        body = base64.b64decode(str(frame.get("body", "")))
+        out.write(f"{frame!r} {body.decode('utf-8', 'replace')}\n")
+        out.flush()
+
+    def noted_read(stream: BinaryIO) -> frames.Frame | None:
+        frame = read(stream)
+        if frame is not None:
+            note(frame)
+        return frame
+
+    def noted_encode(frame: Mapping[str, Any]) -> bytes:
+        note(frame)
+        return encode(frame)
+
+    frames.read, frames.encode = noted_read, noted_encode
+
+
+async def play(baton: Baton, worker: str, fault: str | None, number: int) -> None:
+    """Play one prompt, and print all that front ends would hear of it."""
+    wish = f" fault={fault}." if fault else ""
+    prompt = Prompt(f"Question {number} for {worker}.{wish}")
+    limits = Limits(max_tokens=300, budget=10**9, attended=False, alone=True)
+    async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
+        async for event in run:
+            print(repr(event))
+
+
+async def main(calls: list[Any]) -> None:
+    paths = find_paths()
+    baton = compose(load(paths.config_file), paths)
+    baton.orchestra.worker("small").warm()
+    try:
+        for number, (worker, fault) in enumerate(calls):
+            await play(baton, worker, fault, number)
+        print("done", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+    finally:
+        await baton.aclose()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", required=True)
+    parser.add_argument("--frames", type=Path, required=True)
+    given = parser.parse_args()
+    overhear(given.frames)
+    asyncio.run(main(json.loads(given.calls)))

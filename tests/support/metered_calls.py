@@ -1,0 +1,219 @@
+"""Calls as the engine makes them: through the real gate, gateway and ledger, to the kit's cloud.
+
+    async with Desk(cloud, home) as desk:
+        done = await desk.call("anthropic", Fault.STALL)
+        done.text, done.error, done.charge ...      # what the person, and the ledger, know of it
+
+A fault travels in the prompt, so that many calls at once each get their own; the cloud must be made
+with `choose=asked_fault`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from baton.core.errors import BatonError
+from baton.core.labels import Label
+from baton.core.ledger_types import Charge, Egress, Scope
+from baton.core.messages import Card, Chunk, Message, Request, Role, Sent, Text
+from baton.core.prices import Price, Rates
+from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.policy import ANYTHING, Terms
+from baton.money import Ledger
+from baton.platform.secrets import PROVIDERS
+from baton.workers.cloud import CloudWorker, Gateway, Patience
+from support.fake_cloud import Cloud, Fault, Received
+
+PRICE = Price(Rates(10**9, 4 * 10**9, 10**8, 1_250_000_000), source="a test")
+"""A prompt's token costs 1 micro-dollar, an answer's 4, a cached one 0.1, a kept one 1.25."""
+
+PRICES = {"": PRICE}
+ROOM = {Scope.DAY: 1000 * 10**9}
+
+MODELS = {
+    "openai": "openai/gpt-4o-mini",
+    "responses": "openai/gpt-5-codex",
+    "anthropic": "anthropic/claude-sonnet-4-5",
+    "gemini": "gemini/gemini-2.5-flash",
+    "openrouter": "openrouter/openai/gpt-4o-mini",
+    "mistral": "mistral/mistral-small-latest",
+    "deepseek": "deepseek/deepseek-chat",
+    "groq": "groq/openai/gpt-oss-20b",
+    "xai": "xai/grok-3-mini",
+    "server": "kit-1",
+}
+"""Every way to be answered, and a model that is."""
+
+KEYS = {
+    f"{name.upper()}_API_KEY": f"sk-canary-{name}-7f3a9c2e5b8d4160"
+    for name in ("openai", *list(MODELS)[2:-1], "lab")
+}
+"""A key for each provider, under the variable where it is looked for."""
+
+
+PATIENCE = Patience(connect=5, first=60, first_of_slow=60, stall=60)
+"""Longer than anything here takes, on however busy a machine."""
+
+
+def asked_fault(received: Received) -> Fault | None:
+    """Return the fault that a prompt asks for."""
+    found = re.search(rb"fault=(\w+)", received.body)
+    return Fault[found[1].decode()] if found else None
+
+
+def card_of(kind: str, price: Price | None = PRICE) -> Card:
+    """Return the card of a worker that answers in that way."""
+    server = kind == "server"
+    model = MODELS[kind]
+    return Card(
+        kind,
+        "server" if server else "cloud",
+        model.partition("/")[2] or model,
+        privacy=Label.LOCAL if server else Label.CLOUD,
+        price=price,
+        provider="server" if server else model.partition("/")[0],
+        model=model,
+        remote=not server,
+    )
+
+
+@dataclass
+class Done:
+    """One call, once it is over."""
+
+    kind: str
+    fault: Fault | None
+    run: str
+    text: str = ""
+    error: BatonError | None = None
+    sent: list[Sent] = field(default_factory=list)
+    tally: Tally | None = None
+    charge: Charge | None = None
+    egress: list[Egress] = field(default_factory=list)
+
+
+def gateway_of(
+    home: Path, patience: Patience = PATIENCE, environ: Mapping[str, str] | None = None
+) -> Gateway:
+    """Return a gateway with all keys in its environment, unless that is given."""
+
+    async def nowhere(call: str, destination: str, body: bytes) -> None:
+        raise AssertionError("the gateway is at nobody's desk")
+
+    known = {**os.environ, **KEYS} if environ is None else environ
+    return Gateway(nowhere, keys_file=home / "keys.toml", patience=patience, environ=known)
+
+
+class Desk:
+    """One gateway (its own, unless one is given, which several use in turn) and one ledger.
+
+    `workers` has one for each way of being answered.
+    """
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        home: Path,
+        *,
+        ledger: Ledger | None = None,
+        gateway: Gateway | None = None,
+        price: Price = PRICE,
+        room: Mapping[Scope, int] = ROOM,
+        patience: float = 0.0,
+    ) -> None:
+        self.cloud = cloud
+        self.price, self.room = price, room
+        self._terms = Terms(room, patience=patience)
+        self.ledger = ledger or Ledger.open(home / "ledger.db")
+        self._shared = gateway is not None
+        self.gateway = gateway or gateway_of(home)
+        self.gateway.record = self.ledger.sent
+        self.workers = {kind: self._worker(kind) for kind in MODELS}
+        self._calls = 0
+
+    def _worker(self, kind: str) -> CloudWorker:
+        provider = "openai" if kind == "responses" else kind
+        return CloudWorker(
+            card_of(kind, self.price),
+            self.gateway,
+            base_url=self.cloud.base(provider),
+            api_key_env="LAB_API_KEY" if kind == "server" else PROVIDERS[provider].variable,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if not self._shared:
+            await self.gateway.aclose()
+        await self.ledger.aclose()
+
+    def metered(self, kind: str, run: str, record: list[Tally]) -> Metered:
+        """Return a worker behind the gate, as a run is handed it."""
+
+        async def keep(tally: Tally) -> None:
+            record.append(tally)
+
+        purse = Purse(self.ledger, None, self._terms, ANYTHING, run=run, session="s")
+        return Metered(self.workers[kind], purse, keep)
+
+    def stream(
+        self,
+        kind: str,
+        run: str,
+        record: list[Tally],
+        fault: Fault | None = None,
+        cap: int = 300,
+        text: str = "what is 5 € in £? 🙂",
+    ) -> AsyncGenerator[Chunk]:
+        """Begin a call."""
+        wish = f" fault={fault.name}." if fault else ""
+        messages = (
+            Message(Role.SYSTEM, "You are brief."),
+            Message(Role.USER, f"Naïve question of {run}: {text}{wish}"),
+        )
+        request = Request(messages, max_tokens=cap, label=Label.CLOUD)
+        return self.metered(kind, run, record).stream(request)
+
+    async def call(
+        self,
+        kind: str,
+        fault: Fault | None = None,
+        *,
+        cap: int = 300,
+        after: int | None = None,
+        text: str = "what is 5 € in £? 🙂",
+    ) -> Done:
+        """Make a call to its end, or stop listening after so many pieces of text."""
+        self._calls += 1
+        done = Done(kind, fault, f"run-{self._calls:04d}-{kind}")
+        record: list[Tally] = []
+        pieces = 0
+        try:
+            async with aclosing(self.stream(kind, done.run, record, fault, cap, text)) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, Sent):
+                        done.sent.append(chunk)
+                    elif isinstance(chunk, Text):
+                        done.text += chunk.text
+                        pieces += 1
+                        if pieces == after:
+                            break
+        except BatonError as error:
+            done.error = error
+        done.tally = record[0] if record else None
+        charges = await self.ledger.charges(done.run)
+        done.charge = charges[0] if len(charges) == 1 else None
+        done.egress = await self.ledger.egress(done.run)
+        return done
+
+    async def quiet(self) -> None:
+        """Wait until the cloud has billed everything."""
+        await asyncio.to_thread(self.cloud.quiet, 30.0)

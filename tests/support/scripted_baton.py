@@ -1,0 +1,46 @@
+"""A Baton whose workers say what they are told, for commands that play something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from baton.compose import Baton, library
+from baton.compose.local_workers import LocalWorkers
+from baton.core.messages import Card
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Terms
+from baton.history import Store
+from baton.money import Ledger
+from baton.platform.settings import Paths, Settings
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+
+Scripted = Callable[..., dict[str, ScriptedWorker]]
+"""Puts workers with these ids (and scripts) in the place of the real ones; returns them."""
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
+    def put(**scripts: Script | None) -> dict[str, ScriptedWorker]:
+        workers = {
+            name: ScriptedWorker(script or echo, Card(name, "local", name.title(), context=8192))
+            for name, script in scripts.items()
+        }
+
+        def compose(
+            settings: Settings, paths: Paths, *, history: bool = True, **_: object
+        ) -> Baton:
+            store = Store.open(paths.database if history else None)
+            ledger = Ledger.open(paths.ledger)
+            terms = Terms(mode=settings.mode, offline=settings.offline)
+            orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
+            stock = library(settings, paths)
+            local = LocalWorkers(settings, stock)
+            return Baton(orchestra, store, ledger, settings, paths, stock, local)
+
+        monkeypatch.setattr("baton.compose.compose", compose)
+        return workers
+
+    return put

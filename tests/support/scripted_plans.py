@@ -1,0 +1,282 @@
+"""Plans played by workers that act on cue, over real history and real money.
+
+async with house(actor(SMALL, act), actor(FAR, act)) as here:
+    view = await here.play(Plan(...))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+
+from baton.core import events as ev
+from baton.core.errors import WorkerUnavailable
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.ledger_types import Scope
+from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Sent, Text, TurnStatus, Usage
+from baton.core.money import NANO
+from baton.core.plan.plan import Plan, Step
+from baton.core.ports import NEW, Place, Question, Redactor, Strategy
+from baton.core.prices import Price, Rates
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import ANYTHING, Limits, Terms
+from baton.core.run.run import Run
+from baton.core.view import RunView
+from baton.history import Store
+from baton.money import Ledger
+
+PATIENCE = 60
+"""Seconds after which a test that hangs is taken for failed."""
+
+DOWN = WorkerUnavailable("It is down.", "Wait.")
+
+PRICE = Price(Rates(NANO, 2 * NANO, NANO, NANO))
+"""$1 and $2 per million tokens."""
+
+
+def local(name: str = "small", slots: int = 1, context: int = 0) -> Card:
+    return Card(name, "local", name.title(), context=context, slots=slots)
+
+
+def cloud(name: str = "far", slots: int = 4, price: Price | None = PRICE) -> Card:
+    return Card(
+        name,
+        "cloud",
+        name.title(),
+        privacy=Label.CLOUD,
+        price=price,
+        provider="openai",
+        model=f"openai/{name}",
+        remote=True,
+        slots=slots,
+    )
+
+
+Act = Callable[[Request], AsyncGenerator[Chunk]]
+
+
+async def echoes(request: Request) -> AsyncGenerator[Chunk]:
+    """Say the last line that was read."""
+    yield Text(request.messages[-1].text.splitlines()[-1])
+
+
+def says(*texts: str) -> Act:
+    """Say the same each time."""
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        for text in texts:
+            yield Text(text)
+
+    return act
+
+
+def fails(error: Exception, *texts: str) -> Act:
+    """Fail each time, after some text."""
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        for text in texts:
+            yield Text(text)
+        raise error
+
+    return act
+
+
+def stops_at(word: str) -> Act:
+    """Wait for ever once a word is read; echo what doesn't hold it."""
+
+    async def act(request: Request) -> AsyncGenerator[Chunk]:
+        if word in sees(request):
+            await asyncio.Event().wait()
+        async for chunk in echoes(request):
+            yield chunk
+
+    return act
+
+
+def step(worker: str, text: str, *access: str, optional: bool = False) -> Step:
+    """Return a step that sees what is named; the prompt, if nothing is."""
+    return Step(worker, text, access or ("prompt",), optional=optional)
+
+
+def side_by_side(count: int, worker: str) -> Plan:
+    """Return a plan of so many steps that don't see each other, all of them the answer."""
+    steps = tuple(step(worker, f"Part {n}.") for n in range(1, count + 1))
+    return Plan(steps, tuple(range(1, count + 1)))
+
+
+def statuses(view: RunView) -> list[str]:
+    return [step.status for step in view.steps]
+
+
+def sees(request: Request) -> str:
+    """Return all that a request shows."""
+    return "\n".join(message.text for message in request.messages)
+
+
+class Actor:
+    """A worker that does what its act says, and keeps what it was given."""
+
+    def __init__(self, card: Card, act: Act = echoes) -> None:
+        self.card = card
+        self.act = act
+        self.requests: list[Request] = []
+        self.running = 0
+        self.most_at_once = 0
+
+    def warm(self) -> None:
+        """Nothing takes long here."""
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
+        self.requests.append(request)
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        ended, written = False, 0
+        try:
+            if self.card.is_outside:
+                yield Sent("cloud.example", 9)
+            async with aclosing(self.act(request)) as chunks:
+                async for chunk in chunks:
+                    ended, written = isinstance(chunk, Usage), written + isinstance(chunk, Text)
+                    yield chunk
+            if not ended:
+                yield Usage(10, written, Finish.STOP)
+        finally:
+            self.running -= 1
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass
+class Person:
+    """Answers each question with the next choice (the last one again and again)."""
+
+    choices: list[str] = field(default_factory=lambda: ["keep"])
+    asked: list[Question] = field(default_factory=list)
+    being_asked: int = 0
+
+    async def __call__(self, question: Question) -> str:
+        assert not self.being_asked, "two questions at once"
+        self.being_asked += 1
+        try:
+            self.asked.append(question)
+            await asyncio.sleep(0)
+            return self.choices.pop(0) if len(self.choices) > 1 else self.choices[0]
+        finally:
+            self.being_asked -= 1
+
+
+class Given(Orchestra):
+    """An orchestra that knows one strategy more: the one it was `given`."""
+
+    given: Strategy | None = None
+
+    def _strategy(self, name: str) -> Strategy:
+        return self.given if self.given is not None else super()._strategy(name)
+
+
+def view_of(events: list[ev.Event]) -> RunView:
+    return reduce(RunView.apply, events, RunView())
+
+
+@dataclass
+class House:
+    """An orchestra of actors; `events` are those of the run played last."""
+
+    orchestra: Given
+    store: Store
+    ledger: Ledger
+    person: Person
+    actors: dict[str, Actor]
+    events: list[ev.Event] = field(default_factory=list)
+
+    def begin(
+        self,
+        plan: Plan | None,
+        text: str = "The prompt",
+        limits: Limits = ANYTHING,
+        place: Place = NEW,
+        prompt: Prompt | None = None,
+    ) -> Run:
+        return self.orchestra.play(prompt or Prompt(text), place, limits, self.person, plan=plan)
+
+    async def play(
+        self,
+        plan: Plan | None,
+        text: str = "The prompt",
+        limits: Limits = ANYTHING,
+        place: Place = NEW,
+        prompt: Prompt | None = None,
+    ) -> RunView:
+        return await self.watch(self.begin(plan, text, limits, place, prompt))
+
+    async def watch(self, run: Run, until: Callable[[ev.Event], bool] | None = None) -> RunView:
+        """Follow a run to its end, or cancel it after some event."""
+        self.events = []
+        async with asyncio.timeout(PATIENCE), run:
+            async for event in run:
+                self.events.append(event)
+                if until is not None and until(event):
+                    run.cancel()
+        return view_of(self.events)
+
+    async def record(self) -> RunRecord:
+        """Return the newest run as it is on disk."""
+        kept = await self.store.last_run()
+        assert kept is not None
+        return kept
+
+    async def answer(self) -> tuple[str, TurnStatus]:
+        """Return the newest run's answer as it is on disk."""
+        kept = await self.record()
+        last = (await self.store.thread(kept.conversation, kept.answer))[-1]
+        return last.text, last.status
+
+    async def held(self) -> int:
+        standing = await self.ledger.standing(self.orchestra.terms.ceilings)
+        return sum(room.held for room in standing.rooms)
+
+    async def spent(self) -> int:
+        standing = await self.ledger.standing(self.orchestra.terms.ceilings)
+        return next(room.used for room in standing.rooms if room.scope is Scope.DAY)
+
+
+@asynccontextmanager
+async def house(
+    *actors: Actor,
+    choice: str | list[str] = "keep",
+    ceiling: int = NANO,
+    strategy: Strategy | None = None,
+    home: Path | None = None,
+    redactor: Redactor | None = None,
+    **terms: object,
+) -> AsyncIterator[House]:
+    """Open a house for these actors, the first of which is the default worker.
+
+    What happens in it is forgotten, unless it has a `home`.
+    """
+    store = Store.open(home / "baton.db" if home else None)
+    ledger = Ledger.open(home / "ledger.db" if home else None)
+    given: dict[str, object] = {"ceilings": {Scope.DAY: ceiling}, **terms}
+    names = {actor.card.id: actor for actor in actors}
+    orchestra = Given(
+        names,
+        store,
+        actors[0].card.id,
+        ledger=ledger,
+        redactor=redactor,
+        terms=Terms(**given),  # type: ignore[arg-type]
+    )
+    orchestra.given = strategy
+    person = Person([choice] if isinstance(choice, str) else choice)
+    try:
+        yield House(orchestra, store, ledger, person, names)
+    finally:
+        await orchestra.aclose()
+        await ledger.aclose()
+        await store.aclose()

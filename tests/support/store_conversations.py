@@ -1,0 +1,63 @@
+"""Conversations for the store's tests, and the processes that are killed while having them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from baton.core.events import Finished, Started
+from baton.core.labels import Label
+from baton.core.messages import Attachment, Prompt, TurnStatus
+from baton.core.ports import Begun, Place
+from baton.history import Store
+
+NEW = Place()
+
+
+async def ask(
+    store: Store,
+    text: str = "What is the capital of France?",
+    answer: str = "Paris.",
+    place: Place = NEW,
+    label: Label = Label.CLOUD,
+    files: tuple[Attachment, ...] = (),
+) -> Begun:
+    """Record a prompt and its whole answer, as a run does."""
+    begun = await store.begin(Prompt(text, files), place, label)
+    ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
+    await store.append(begun.run, Started(0.0, *ids))
+    await store.write(begun.answer, answer, TurnStatus.DONE, "small")
+    await store.append(begun.run, Finished(1.0))
+    return begun
+
+
+def chat(path: Path, name: str, turns: int) -> None:
+    """Ask one thing after the other, and print each number once its answer is on disk."""
+
+    async def main() -> None:
+        store = Store.open(path)
+        place = Place()
+        for number in range(turns):
+            begun = await store.begin(Prompt(f"{name} asks {number}"), place, Label.CLOUD)
+            await store.write(begun.answer, f"{name} half {number}", TurnStatus.STREAMING)
+            await store.write(begun.answer, f"{name} answers {number}", TurnStatus.DONE)
+            await store.append(begun.run, Finished(1.0))
+            place = Place(begun.conversation if number % 10 else None)
+            print(number, flush=True)
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def process(call: str) -> subprocess.Popen[str]:
+    """Start a Python process that does something with this module, imported as `talk`."""
+    code = f"import sys, pathlib; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+    code += "from support import store_conversations as talk\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", code + call],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -1,0 +1,80 @@
+"""What is said of a run, and which of its texts stands there."""
+
+from __future__ import annotations
+
+import pytest
+
+from baton.core import events as ev
+from baton.core.history_types import RunRecord
+from baton.core.labels import Label
+from baton.core.messages import Card, Finish, Purpose
+from baton.core.plan.plan import Plan, direct
+from baton.core.view import RunView, folded
+from baton.tui import answer_summary
+from baton.tui.prompt_queue import replay
+from baton.tui.workflow_text import summary, told_route
+
+GPT = Card("gpt", "cloud", "GPT", Label.CLOUD, remote=True)
+ROSTER = {
+    card.id: card for card in (Card("small", "local", "Small"), Card("mate", "local", "Mate"), GPT)
+}
+TWO = (direct("small"), direct("mate"))
+
+
+def begun(*more: ev.Event) -> RunView:
+    """Return a run in which two draft side by side, the second with the first word."""
+    return folded(
+        [
+            ev.Routed(0.0, "local", "Two workers here answer.", strategy="hybrid"),
+            ev.Planned(0.0, Plan(TWO, (1,)), final=False),
+            ev.StepStarted(0.0, 1, "small"),
+            ev.StepStarted(0.0, 2, "mate"),
+            ev.StepText(0.1, 2, "408"),
+            *more,
+        ]
+    )
+
+
+def asked(*more: ev.Event) -> RunView:
+    """Return the same run when a third was asked for, as the two disagree."""
+    grown = Plan((*TWO, direct("gpt")), (3,))
+    return begun(
+        ev.StepText(0.2, 1, "345"),
+        ev.StepFinished(0.3, 1, Finish.STOP, ""),
+        ev.StepFinished(0.3, 2, Finish.STOP, "408"),
+        ev.Planned(0.4, grown, why="The two local answers disagree."),
+        *more,
+    )
+
+
+def shown(run: RunView) -> list[str]:
+    return [part.text for part in answer_summary.parts_of(run, ROSTER)]
+
+
+def test_the_first_draft_stands_there_until_its_successor_has_a_word() -> None:
+    assert shown(begun()) == []
+    assert shown(begun(ev.StepText(0.2, 1, "345"))) == ["345"]
+    assert shown(asked()) == ["345"]
+    assert shown(asked(ev.StepStarted(0.5, 3, "gpt"), ev.StepText(0.6, 3, "391"))) == ["391"]
+
+
+def test_who_was_asked_elsewhere_is_not_said_to_have_answered_here() -> None:
+    assert told_route(asked(), ROSTER).startswith("Answered on this machine, by Small, Mate")
+    helped = asked(ev.StepStarted(0.5, 3, "gpt"), ev.StepText(0.6, 3, "391"))
+    assert told_route(helped, ROSTER).startswith("Answered with help from elsewhere, by Small")
+
+
+def test_a_tool_that_checked_did_not_plan() -> None:
+    def called(purpose: Purpose) -> ev.Called:
+        return ev.Called(0.4, 0, "small", purpose, 1, 2, 0, 0, 0, True, 0.1, None, 0.0, Finish.STOP)
+
+    assert "\nChecked by Small" in summary(begun(called(Purpose.VERIFY)), ROSTER).plain
+    assert "\nPlanned and checked by Small" in summary(begun(called(Purpose.PLAN)), ROSTER).plain
+
+
+@pytest.mark.parametrize("status", ["finished", "lost", "running"])
+def test_only_what_goes_on_is_shown_as_going_on(status: str) -> None:
+    broken = ev.StepFinished(0.2, 99, Finish.STOP)  # an import may name any step
+    for events in ((ev.Planned(0.0, Plan(TWO, (1,))),), (ev.Planned(0.0, Plan(TWO, (1,))), broken)):
+        shown = replay(RunRecord("r", "c", "p", "a", status, 0.0, events))
+        assert (shown.status == "running") is (status == "running")

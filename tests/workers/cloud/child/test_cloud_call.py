@@ -1,0 +1,212 @@
+"""What is asked for besides the text, and what a refusal can have cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from baton.ipc.process import Child
+from baton.workers.cloud.child import call_errors
+from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.main import (
+    TEXT_SECONDS,
+    Voice,
+    _chat_body,
+    _encoded,
+    _responses_body,
+)
+from baton.workers.cloud.child.request_guard import check
+
+OPENAI = "https://api.openai.com/v1"
+
+
+def call(provider: str = "openai", base_url: str = OPENAI, **more: Any) -> Call:
+    asked: dict[str, Any] = {
+        "id": 1,
+        "who": provider,
+        "provider": provider,
+        "model": "m",
+        "base_url": base_url,
+        "variable": "",
+        "needs_key": True,
+        "through_library": True,
+        "messages": [{"role": "user", "content": "Hello"}],
+        "cap": 300,
+        "bound": 100,
+        "context": 0,
+        "first": 1.0,
+        "temperature": None,
+        "seed": None,
+        "announce": lambda host, body: None,
+    }
+    return Call(**asked | more)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "tier"),
+    [
+        (OPENAI, "default"),
+        ("https://eu.api.openai.com/v1", "default"),
+        ("https://openai.com.example/v1", None),
+        ("https://notopenai.com/v1", None),
+        ("http://127.0.0.1:8000/v1", None),
+    ],
+)
+def test_openai_is_asked_for_the_tier_whose_price_is_known(base_url: str, tier: str | None) -> None:
+    """Without that it takes the one that the person's project is set to, which may be dearer."""
+    assert call(base_url=base_url).tier == tier
+    assert _responses_body(call(base_url=base_url), "low").get("service_tier") == tier
+
+
+def test_a_server_is_asked_for_what_was_chosen_and_nothing_else() -> None:
+    body = _chat_body(call())
+    assert not body.keys() & {"seed", "temperature", "response_format"}
+    assert (body["max_tokens"], body["stream"]) == (300, True)
+    body = _chat_body(call(seed=0, temperature=0.0, schema='{"type": "object"}'))
+    assert (body["seed"], body["temperature"]) == (0, 0.0)
+    assert "response_format" in body
+
+
+def test_a_request_can_be_read_where_it_is_shown() -> None:
+    body = _encoded(_chat_body(call(messages=[{"role": "user", "content": "Grüße, 你好"}])))
+    assert "Grüße, 你好".encode() in body
+
+
+def test_openai_is_asked_not_to_store_an_answer() -> None:
+    for base_url in (OPENAI, "http://127.0.0.1:8000/v1"):
+        asked = call(base_url=base_url)
+        body = json.dumps(_responses_body(asked, "low")).encode()
+        assert json.loads(body)["store"] is False
+        check(body, "responses", asked.model, asked.cap, asked.bound, unkept=asked.is_openais)
+
+
+_WRITE = """
+import asyncio, sys
+from baton.workers.cloud.child.litellm_writer import Library
+from baton.workers.cloud.child.litellm_capture import Relay
+from workers.cloud.child.test_cloud_call import OPENAI, call
+async def main():
+    relay = Relay()
+    await relay.start()
+    library = Library(relay, "low")
+    for model in ("gpt-4o-mini", "gpt-5-mini"):
+        print((await library.write(call(model=model))).decode())
+    here = call(model="gpt-4o-mini", base_url="http://127.0.0.1:1/v1")
+    print((await library.write(here)).decode(), flush=True)
+    import os; os._exit(0)
+asyncio.run(main())
+"""
+
+
+def test_litellm_asks_for_that_tier_too() -> None:
+    environ = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _WRITE], env=environ, capture_output=True, check=True
+    )
+    bodies = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [body.get("service_tier") for body in bodies] == ["default", "default", None]
+    assert [body.get("store") for body in bodies] == [False, False, None], "projects may store"
+    for body in bodies[:2]:
+        check(json.dumps(body).encode(), "chat", body["model"], 300, 100, unkept=True)
+
+
+VIOLATION = {
+    "code": "The caller does not have permission to execute the specified operation",
+    "error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_X",
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "status", "body", "declined"),
+    [
+        ("xai", 403, VIOLATION, False),
+        ("xai", 403, {"error": "Your team is blocked."}, True),
+        ("openai", 403, VIOLATION, True),
+        ("gemini", 499, {"error": {"message": "The operation was cancelled."}}, False),
+        ("openai", 408, {}, False),
+        ("openai", 400, {}, True),
+        ("openai", 307, {}, False),
+        ("openai", 500, {}, False),
+        ("openai", 500, {"error": {"message": "The server had an error."}}, True),
+        ("openai", 503, {"error": "upstream connect error"}, False),
+        ("openai", 502, {"message": "Bad gateway"}, False),
+        ("openai", 504, {"error": {"message": "Timed out."}}, False),
+        ("mistral", 503, {"object": "error", "message": "Overloaded"}, True),
+        ("xai", 500, {"code": "internal", "error": "Internal error"}, True),
+    ],
+)
+async def test_what_may_have_cost_something_is_not_declined(
+    provider: str, status: int, body: dict[str, Any], declined: bool
+) -> None:
+    stream = httpx.ByteStream(json.dumps(body).encode())
+    failure = await call_errors.of_response(call(provider), httpx.Response(status, stream=stream))
+    assert failure.fields.get("declined", False) is declined
+
+
+@pytest.mark.parametrize(
+    ("said", "needed", "limit"),
+    [
+        (
+            "This model's maximum context length is 128,000 tokens. However, you requested 130000"
+            " tokens (125000 in the messages, 5000 in the completion).",
+            130_000,
+            128_000,
+        ),
+        ("This model's maximum context length is 4096 tokens.", 4097, 4096),
+        ("The prompt is too long.", 8193, 8192),
+    ],
+)
+async def test_what_is_too_long_is_told_in_the_numbers_of_the_provider(
+    said: str, needed: int, limit: int
+) -> None:
+    stream = httpx.ByteStream(json.dumps({"error": {"message": said}}).encode())
+    refused = httpx.Response(400, stream=stream)
+    failure = await call_errors.of_response(call(context=8192), refused)
+    assert (failure.fields["needed"], failure.fields["limit"]) == (needed, limit)
+
+
+async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
+    said = {"error": {"message": "response_format is not supported."}}
+    stream = httpx.ByteStream(json.dumps(said).encode())
+    failure = await call_errors.of_response(call(schema="{}"), httpx.Response(400, stream=stream))
+    assert "can't give an answer in a set form: response_format" in str(failure)
+    assert failure.fields["declined"]
+
+
+async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:
+    child = Child("gateway", dict(os.environ))
+    child.send("setup", keys_file="/secret", proxy=["secret"])
+    await child.gone()
+    assert child.why().startswith("It ended (exit code 1): KeyError at ")
+    assert "secret" not in child.last_words
+
+
+async def test_no_text_is_lost_and_none_comes_after_the_last() -> None:
+    frames: list[str] = []
+    pieces: list[int] = []
+
+    def send(_: str, *, text: str, tokens: int, **__: object) -> None:
+        frames.append(text)
+        pieces.append(tokens)
+
+    front: Any = SimpleNamespace(send=send)
+    voice = Voice(front, 1)
+    for text in ("a", "b", "", "c"):
+        voice.add(text)
+    assert frames[0] == "a"
+    voice.finish()
+    before = len(frames)
+    await asyncio.sleep(2 * TEXT_SECONDS)  # the loop keeps the order of what is due
+    assert (len(frames), "".join(frames)) == (before, "abc")
+    voice.add("d")
+    voice.add("e")
+    await asyncio.sleep(2 * TEXT_SECONDS)
+    assert ("".join(frames), sum(pieces)) == ("abcde", 5)

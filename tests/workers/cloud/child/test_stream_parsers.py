@@ -1,0 +1,650 @@
+"""What providers stream, cut anywhere: text, count and end come out the same."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.workers.cloud.child.response_limits import MAX_DEPTH, MAX_EVENT_BYTES
+from baton.workers.cloud.child.stream_parsers import DIALECTS, Count, Reader, error_sentence
+
+TEXT = "Naïve — 5 € 🙂"
+
+
+def stream(*events: Any, done: bool = False, newline: str = "\n") -> bytes:
+    lines = [f"data: {json.dumps(event, ensure_ascii=False)}" for event in events]
+    lines += ["data: [DONE]"] if done else []
+    return "".join(f"{line}{newline}{newline}" for line in lines).encode()
+
+
+def delta(text: str, finish: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"delta": {"content": text}, "finish_reason": finish}]}
+
+
+def chat(usage: Any, finish: str = "stop", **more: Any) -> bytes:
+    return stream(delta(TEXT), delta("", finish), {"choices": [], "usage": usage} | more, done=True)
+
+
+def messages(started: Any, ended: Any, reason: str = "end_turn") -> bytes:
+    return stream(
+        {"type": "message_start", "message": {"usage": started}},
+        {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
+        {"type": "ping"},
+        {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "Hm"}},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": TEXT}},
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": ended},
+        {"type": "message_stop"},
+    )
+
+
+def gemini(usage: Any, reason: str = "STOP") -> bytes:
+    parts = [{"text": "Hm", "thought": True}, {"text": TEXT}]
+    return stream(
+        {"candidates": [{"content": {"parts": parts}}]},
+        {"candidates": [{"finishReason": reason}], "usageMetadata": usage},
+    )
+
+
+def responses(kind: str, **response: Any) -> bytes:
+    return stream(
+        {"type": "response.created", "response": {"usage": None}},
+        {"type": "response.output_text.delta", "delta": TEXT},
+        {"type": f"response.{kind}", "response": response},
+    )
+
+
+PLAIN = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+CASES: dict[str, tuple[str, bytes, str, Count]] = {
+    "openai": (
+        "chat",
+        chat(PLAIN | {"prompt_tokens_details": {"cached_tokens": 4}}),
+        "stop",
+        Count(10, 5, 4),
+    ),
+    "cut by the cap": ("chat", chat(PLAIN, "length"), "length", Count(10, 5)),
+    "openrouter": ("chat", chat(PLAIN | {"cost": 0.00012}), "stop", Count(10, 5, reported=120_000)),
+    "deepseek": ("chat", chat(PLAIN | {"prompt_cache_hit_tokens": 6}), "stop", Count(10, 5, 6)),
+    "groq": ("chat", chat(None, x_groq={"usage": PLAIN}), "stop", Count(10, 5)),
+    "xai": (
+        "chat",
+        chat(PLAIN | {"total_tokens": 22, "completion_tokens_details": {"reasoning_tokens": 7}}),
+        "stop",
+        Count(10, 12),
+    ),
+    "xai names its cost": (
+        "chat",
+        chat(PLAIN | {"cost_in_usd_ticks": 37756001}),
+        "stop",
+        Count(10, 5, reported=3_775_601),
+    ),
+    "anthropic counts less at its end": (
+        "messages",
+        messages({"input_tokens": 10}, {"input_tokens": 0, "output_tokens": 5}),
+        "stop",
+        Count(10, 5),
+    ),
+    "anthropic": (
+        "messages",
+        messages(
+            {
+                "input_tokens": 10,
+                "cache_creation_input_tokens": 3,
+                "cache_read_input_tokens": 4,
+                "output_tokens": 1,
+            },
+            {"output_tokens": 5},
+        ),
+        "stop",
+        Count(17, 5, 4, 3),
+    ),
+    "anthropic refuses": (
+        "messages",
+        messages({"input_tokens": 10}, {"output_tokens": 5}, "refusal"),
+        "filter",
+        Count(10, 5),
+    ),
+    "anthropic cut": (
+        "messages",
+        messages({"input_tokens": 10}, {"output_tokens": 5}, "max_tokens"),
+        "length",
+        Count(10, 5),
+    ),
+    "gemini": (
+        "gemini",
+        gemini(
+            {
+                "promptTokenCount": 10,
+                "candidatesTokenCount": 5,
+                "thoughtsTokenCount": 7,
+                "cachedContentTokenCount": 2,
+            },
+            "MAX_TOKENS",
+        ),
+        "length",
+        Count(10, 12, 2),
+    ),
+    "responses": (
+        "responses",
+        responses(
+            "completed",
+            usage={
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "input_tokens_details": {"cached_tokens": 2},
+            },
+        ),
+        "stop",
+        Count(10, 5, 2),
+    ),
+    "responses cut": (
+        "responses",
+        responses(
+            "incomplete",
+            usage={"input_tokens": 10, "output_tokens": 5},
+            incomplete_details={"reason": "max_output_tokens"},
+        ),
+        "length",
+        Count(10, 5),
+    ),
+}
+
+
+def read(dialect: str, *pieces: bytes) -> tuple[str, Reader]:
+    reader = DIALECTS[dialect]()
+    return "".join(reader.feed(piece) for piece in pieces), reader
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_dialect_is_counted_right(case: str) -> None:
+    dialect, data, finish, count = CASES[case]
+    text, reader = read(dialect, data)
+    assert (text, reader.finish, reader.usage) == (TEXT, finish, count)
+    assert reader.at_end
+
+
+@given(st.sampled_from(sorted(CASES)), st.lists(st.integers(0, 2000)), st.booleans())
+def test_it_may_be_cut_anywhere(case: str, cuts: list[int], crlf: bool) -> None:
+    dialect, data, finish, count = CASES[case]
+    data = data.replace(b"\n", b"\r\n") if crlf else data
+    borders = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+    pieces = [data[a:b] for a, b in itertools.pairwise(borders)]
+    text, reader = read(dialect, *pieces)
+    assert (text, reader.finish, reader.usage, reader.at_end) == (TEXT, finish, count, True)
+
+
+@given(st.sampled_from(sorted(CASES)), st.integers(1, 2000))
+def test_what_is_not_whole_has_no_end(case: str, missing: int) -> None:
+    dialect, data, _, count = CASES[case]
+    whole = data.rstrip(b"\n")
+    text, reader = read(dialect, whole[: max(0, len(whole) - missing)])
+    assert TEXT.startswith(text)
+    # Gemini has no last word: everything came once the event with reason and count did.
+    assert not reader.at_end or (reader.usage == count and dialect == "gemini")
+
+
+@given(st.sampled_from(sorted(DIALECTS)), st.binary(max_size=200))
+def test_garbage_is_no_answer_and_no_crash(dialect: str, data: bytes) -> None:
+    _, reader = read(dialect, data, b"\n\n")
+    assert not reader.at_end
+
+
+@given(
+    st.sampled_from(sorted(DIALECTS)),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "type",
+                        "choices",
+                        "delta",
+                        "usage",
+                        "message",
+                        "candidates",
+                        "content",
+                        "error",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=8,
+    ),
+)
+def test_odd_events_do_not_crash_it(dialect: str, event: Any) -> None:
+    _, reader = read(dialect, stream(event, done=True))
+    assert reader.usage is None or reader.usage.tokens_in > 0
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        {"prompt_tokens": 10},
+        {"prompt_tokens": -1, "completion_tokens": 5},
+        {"prompt_tokens": "10", "completion_tokens": 5},
+        {"prompt_tokens": 10, "completion_tokens": True},
+        {"prompt_tokens": 10, "completion_tokens": 0},
+        {"prompt_tokens": 0, "completion_tokens": 5},
+        {"prompt_tokens": 10**30, "completion_tokens": 5},
+        {"prompt_tokens": 10, "completion_tokens": 5.5},
+        {"prompt_tokens": 3, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}},
+    ],
+)
+def test_a_count_that_cannot_be_right_is_none(usage: Any) -> None:
+    text, reader = read("chat", chat(usage))
+    assert (text, reader.usage) == (TEXT, None)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_error_in_mid_stream_is_no_end(dialect: str) -> None:
+    [(_, data, _, _), *_] = [case for case in CASES.values() if case[0] == dialect]
+    error = stream({"type": "error", "error": {"type": "overloaded", "message": "Too busy"}})
+    _, reader = read(dialect, error, data)
+    assert reader.error == "Too busy"
+    assert not reader.at_end
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "No", "type": "x"}},
+        {"type": "error", "error": {"type": "x", "message": "No"}},
+        [{"error": {"code": 400, "message": "No", "status": "X"}}],
+        {"object": "error", "message": "No"},
+        {"message": {"detail": [{"msg": "No"}]}},
+        {"detail": "No"},
+        {"error": "No"},
+    ],
+)
+def test_sentences_of_errors(body: object) -> None:
+    assert error_sentence(body) == "No"
+
+
+def test_a_line_without_end_is_given_up() -> None:
+    _, reader = read("chat", *[b"data: " + b"x" * 1_000_000] * 9)
+    assert reader.broken
+
+
+# Counts that understate
+
+
+LONG = "".join(f"word{number} " for number in range(64))
+
+
+def streamed(dialect: str, text: str, *usages: Any) -> bytes:
+    """Return an answer in a dialect, with one count or several."""
+    if dialect == "chat":
+        counts = [{"choices": [], "usage": usage} for usage in usages]
+        return stream(delta(text), delta("", "stop"), *counts, done=True)
+    if dialect == "responses":
+        ends = [{"type": "response.completed", "response": {"usage": usage}} for usage in usages]
+        return stream({"type": "response.output_text.delta", "delta": text}, *ends)
+    if dialect == "gemini":
+        last = {"candidates": [{"finishReason": "STOP"}]}
+        ends = [last | {"usageMetadata": usage} for usage in usages]
+        return stream({"candidates": [{"content": {"parts": [{"text": text}]}}]}, *ends)
+    more: list[Any] = [
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+        for usage in usages
+    ]
+    piece = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}
+    start: Any = {"type": "message_start", "message": {"usage": {"input_tokens": 1}}}
+    return stream(start, piece, *more, {"type": "message_stop"})
+
+
+NAMES = {
+    "chat": ("prompt_tokens", "completion_tokens"),
+    "responses": ("input_tokens", "output_tokens"),
+    "gemini": ("promptTokenCount", "candidatesTokenCount"),
+    "messages": ("input_tokens", "output_tokens"),
+}
+
+
+def counted(dialect: str, tokens_in: int, tokens_out: int) -> dict[str, int]:
+    return dict(zip(NAMES[dialect], (tokens_in, tokens_out), strict=True))
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_count_lower_than_the_text_can_come_to_is_none(dialect: str) -> None:
+    text = LONG.replace(" ", "")
+    least = -(-len(text) // 64)
+    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, least)))
+    assert reader.usage == Count(10, least)
+    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, least - 1)))
+    assert reader.at_end
+    assert reader.usage is None
+
+
+THINKING = {
+    "chat": {"choices": [{"delta": {"reasoning_content": LONG}}]},
+    "responses": {"type": "response.reasoning_text.delta", "delta": LONG},
+    "messages": {"type": "content_block_delta", "delta": {"thinking": LONG}},
+    "gemini": {"candidates": [{"content": {"parts": [{"text": LONG, "thought": True}]}}]},
+}
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_thoughts_that_came_are_in_a_count_that_is_believed(dialect: str) -> None:
+    for tokens_out, usage in ((64, Count(10, 64)), (63, None)):
+        answer = streamed(dialect, LONG, counted(dialect, 10, tokens_out))
+        _, reader = read(dialect, stream(THINKING[dialect]), answer)
+        assert reader.at_end
+        assert reader.usage == usage
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_long_run_of_one_character_may_be_few_tokens(dialect: str) -> None:
+    text = f"{' ' * 2000}x"
+    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 2)))
+    assert reader.usage == Count(10, 2)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_half_as_many_tokens_as_words_are_believed_and_no_fewer(dialect: str) -> None:
+    text = "I am as I was. " * 20
+    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 50)))
+    assert reader.usage == Count(10, 50)
+    _, reader = read(dialect, streamed(dialect, text, counted(dialect, 10, 49)))
+    assert reader.usage is None
+
+
+@pytest.mark.parametrize("text", ["ab" * 32, "a b "])
+def test_the_least_count_that_a_text_can_have_is_believed(text: str) -> None:
+    """64 runs of one character, or two words, may be one token."""
+    _, reader = read("chat", streamed("chat", text, counted("chat", 10, 1)))
+    assert reader.usage == Count(10, 1)
+    _, reader = read("chat", streamed("chat", text + "c d ", counted("chat", 10, 1)))
+    assert reader.usage is None
+
+
+def test_no_count_is_not_a_broken_one() -> None:
+    """After a broken one the whole cap counts, after none what was written."""
+    _, reader = read("chat", stream(delta(TEXT), delta("", "stop"), done=True))
+    assert (reader.count, reader.is_count_broken) == (None, False)
+    _, reader = read("chat", chat({"a": 1}))
+    assert (reader.count, reader.is_count_broken) == (None, True)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_second_count_only_grows(dialect: str) -> None:
+    for order in ((1, 0), (0, 1)):
+        usages = (counted(dialect, 1, 1), counted(dialect, 50, 40))
+        _, reader = read(dialect, streamed(dialect, TEXT, *(usages[i] for i in order)))
+        assert reader.usage == Count(50, 40)
+
+
+def test_parts_of_messages_only_grow_wherever_they_come() -> None:
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 50}}}
+    again = {"type": "message_start", "message": {"usage": {"input_tokens": 20}}}
+    late = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 40}}
+    end = [ENDS["messages"] | {"usage": {"output_tokens": 9}}, {"type": "message_stop"}]
+    _, reader = read("messages", stream(start, again, *end, late))
+    assert reader.usage == Count(50, 40)
+
+
+def test_a_dearer_part_of_a_count_is_not_taken_back() -> None:
+    """Tokens that are written to a cache cost more, and a provider may name its own cost."""
+    dear = PLAIN | {"prompt_tokens_details": {"cache_write_tokens": 3}, "cost": 0.5}
+    for usages in ((dear, PLAIN), (PLAIN, dear), (dear, PLAIN | {"cost": 0.1})):
+        _, reader = read("chat", streamed("chat", TEXT, *usages))
+        assert reader.usage == Count(10, 5, cache_written=3, reported=500_000_000)
+
+
+@pytest.mark.parametrize("bad", [{"total_tokens": 15}, {"prompt_tokens": -1}, {"a": 1}])
+def test_a_count_after_which_comes_one_that_cannot_be_is_none(bad: dict[str, int]) -> None:
+    _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad))
+    assert reader.usage is None
+    _, reader = read("chat", streamed("chat", TEXT, PLAIN, bad, counted("chat", 1, 5)))
+    assert reader.usage == Count(10, 5), "what came before still counts"
+
+
+def thinking(thoughts: Any, **more: Any) -> dict[str, Any]:
+    return {"completion_tokens_details": {"reasoning_tokens": thoughts}} | more
+
+
+@pytest.mark.parametrize(
+    ("usage", "count"),
+    [
+        # Among the five, or beside them? Nothing says.
+        (thinking(3, prompt_tokens=10, completion_tokens=5), None),
+        (thinking(7, prompt_tokens=10, completion_tokens=5), None),
+        (thinking(0, prompt_tokens=10, completion_tokens=5), Count(10, 5)),
+        (thinking(3, **PLAIN), Count(10, 5)),
+        (thinking(6, **PLAIN), None),
+        (thinking(3, **PLAIN | {"total_tokens": 18}), Count(10, 8)),
+        (thinking(-1, **PLAIN), None),
+        (thinking("3", **PLAIN), None),
+        (PLAIN | {"total_tokens": "15"}, None),
+        (PLAIN | {"total_tokens": 1}, Count(10, 5)),
+        ({"total_tokens": 15}, None),
+    ],
+)
+def test_thoughts_are_never_left_out(usage: Any, count: Count | None) -> None:
+    _, reader = read("chat", chat(usage))
+    assert reader.usage == count
+
+
+@pytest.mark.parametrize(
+    ("usage", "count"),
+    [
+        ({"output_tokens_details": {"reasoning_tokens": 3}}, Count(10, 5)),
+        ({"output_tokens_details": {"reasoning_tokens": 6}}, None),
+        ({"total_tokens": 18}, Count(10, 8)),
+        ({"input_tokens_details": {"cached_tokens": 11}}, None),
+    ],
+)
+def test_parts_of_responses_fit_their_whole(usage: Any, count: Count | None) -> None:
+    usage = {"input_tokens": 10, "output_tokens": 5} | usage
+    _, reader = read("responses", responses("completed", usage=usage))
+    assert reader.usage == count
+
+
+def test_the_total_of_gemini_counts_where_it_is_more() -> None:
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 30}
+    _, reader = read("gemini", gemini(usage))
+    assert reader.usage == Count(10, 20)
+
+
+def test_what_geminis_tools_read_is_read_too() -> None:
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "toolUsePromptTokenCount": 4}
+    for total, count in ((19, Count(14, 5)), (25, Count(14, 11))):
+        _, reader = read("gemini", gemini(usage | {"totalTokenCount": total}))
+        assert reader.usage == count
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("size", [MAX_EVENT_BYTES, MAX_EVENT_BYTES // 4])
+def test_an_event_beyond_all_bounds_is_not_kept(size: int) -> None:
+    line = b"data: " + b"x" * (size - 100) + b"\n"
+    _, reader = read("chat", *[line] * 5)
+    assert reader.is_too_long
+    assert reader.broken
+
+
+def nested(depth: int) -> bytes:
+    return f'data: {{"choices": [], "x": {"[" * depth}{"]" * depth}}}\n\n'.encode()
+
+
+def test_a_string_without_end_is_looked_through_once() -> None:
+    """Looked through again from each of its quotes, it would take hours."""
+    event = "[" * (MAX_DEPTH + 1) + '"' + '\\"' * 1_000_000
+    _, reader = read("chat", f"data: {event}\n\n".encode())
+    assert reader.broken
+
+
+@pytest.mark.parametrize("cost", ["1e999999", 1e300, "-1e999999", "1e-999999"])
+def test_a_cost_beyond_all_numbers_is_no_crash(cost: Any) -> None:
+    _, reader = read("chat", chat(PLAIN | {"cost": cost}))
+    assert reader.at_end
+    assert reader.usage is not None
+    assert (reader.usage.reported or 0) <= 1
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_a_byte_order_mark_costs_no_text(dialect: str) -> None:
+    text, reader = read(dialect, b"\xef\xbb", b"\xbf" + streamed(dialect, TEXT))
+    assert (text, reader.broken) == (TEXT, False)
+
+
+def test_json_is_nested_within_bounds() -> None:
+    _, reader = read("chat", nested(MAX_DEPTH - 1))
+    assert not reader.broken
+    for depth in (MAX_DEPTH, 2000, 100_000):
+        _, reader = read("chat", nested(depth))
+        assert reader.broken
+    brackets = json.dumps(delta("[{" * 5000))
+    text, reader = read("chat", f"data: {brackets}\n\n".encode())
+    assert (text, reader.broken) == ("[{" * 5000, False)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("chat", {"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}]}),
+        ("chat", {"choices": [{"index": 1, "delta": {"content": "b"}}]}),
+        ("gemini", {"candidates": [{"content": {"parts": [{"text": "a"}]}}] * 2}),
+        ("gemini", {"candidates": [{"index": 1, "content": {"parts": [{"text": "b"}]}}]}),
+    ],
+)
+def test_a_second_answer_is_none(dialect: str, event: Any) -> None:
+    text, reader = read(dialect, stream(event))
+    assert (text, reader.broken) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("chat", {"choices": [{"delta": {"reasoning_content": TEXT}}]}),
+        ("chat", {"choices": [{"delta": {"reasoning": TEXT, "content": ""}}]}),
+        (
+            "chat",
+            {
+                "choices": [
+                    {
+                        "delta": {
+                            "content": [
+                                {"type": "thinking", "thinking": [{"type": "text", "text": TEXT}]}
+                            ]
+                        }
+                    }
+                ]
+            },
+        ),
+        ("responses", {"type": "response.reasoning_summary_text.delta", "delta": TEXT}),
+        (
+            "messages",
+            {
+                "type": "content_block_delta",
+                "delta": {"type": "thinking_delta", "thinking": TEXT},
+            },
+        ),
+        ("gemini", {"candidates": [{"content": {"parts": [{"text": TEXT, "thought": True}]}}]}),
+    ],
+)
+def test_thoughts_are_counted_and_not_shown(dialect: str, event: Any) -> None:
+    text, reader = read(dialect, stream(event))
+    assert (text, reader.wrote, reader.written) == ("", False, len(TEXT))
+    assert reader.size == len(TEXT.encode())
+
+
+# Errors
+
+
+OWN = {
+    "chat": {"error": {"message": "Too busy", "type": "server_error"}},
+    "responses": {"type": "error", "code": "server_error", "message": "Too busy"},
+    "messages": {"type": "error", "error": {"type": "overloaded_error", "message": "Too busy"}},
+    "gemini": {"error": {"code": 503, "message": "Too busy", "status": "UNAVAILABLE"}},
+}
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_own_error_before_any_output_is_a_refusal(dialect: str) -> None:
+    _, reader = read(dialect, b": ping\n\n", stream(OWN[dialect]))
+    assert (reader.error, reader.is_refusal) == ("Too busy", True)
+    whole = stream(OWN[dialect])
+    _, reader = read(dialect, whole[:-2])
+    assert not reader.is_refusal, "it was cut"
+    for before in (streamed(dialect, "a"), streamed(dialect, "", counted(dialect, 5, 5))):
+        _, reader = read(dialect, before, whole)
+        assert reader.error
+        assert not reader.is_refusal
+
+
+CALL = {"function": {"name": "f", "arguments": "word " * 40}}
+UNREAD = [
+    ("chat", {"choices": [{"delta": {"tool_calls": [CALL]}}]}),
+    ("chat", {"choices": [{"delta": {"content": {"text": "word"}}}]}),
+    ("chat", {"choices": [{"delta": {"content": [{"type": "image", "image": "AAAA"}]}}]}),
+    ("chat", {"choices": [{"delta": {"content": [{"type": "text"}, {"type": "image"}]}}]}),
+    ("chat", {"choices": [{"text": "word"}]}),
+    ("chat", {"choices": [{"message": {"content": "word"}}]}),
+    ("responses", {"type": "response.function_call_arguments.delta", "delta": "word"}),
+    ("responses", {"type": "response.output_item.added", "item": {"type": "reasoning"}}),
+    ("messages", {"type": "content_block_start", "content_block": {"type": "tool_use", "id": "1"}}),
+    ("messages", {"type": "content_block_delta", "delta": {"partial_json": "word"}}),
+    ("messages", {"type": "content_block_start", "content_block": {"type": "redacted_thinking"}}),
+    ("gemini", {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f"}}]}}]}),
+    ("gemini", {"candidates": [{"content": {"parts": [{"text": "", "inlineData": "A"}]}}]}),
+]
+"""Output that isn't shown, but may be charged."""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("chat", {"choices": [{"delta": {"content": None, "refusal": "I won't."}}]}),
+        ("responses", {"type": "response.refusal.delta", "delta": "I won't."}),
+    ],
+)
+def test_a_refusal_in_words_is_the_answer(dialect: str, event: Any) -> None:
+    text, reader = read(dialect, stream(event))
+    assert (text, reader.has_unread) == ("I won't.", False)
+
+
+@pytest.mark.parametrize(("dialect", "event"), UNREAD)
+def test_an_error_after_output_that_is_not_shown_is_no_refusal(dialect: str, event: Any) -> None:
+    _, reader = read(dialect, stream(event), stream(OWN[dialect]))
+    assert (reader.error, reader.has_unread) == ("Too busy", True)
+    assert not reader.is_refusal
+
+
+ENDS = {
+    "chat": delta("", "stop"),
+    "responses": {"type": "response.completed", "response": {}},
+    "messages": {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    "gemini": {"candidates": [{"finishReason": "STOP"}]},
+}
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_error_after_the_end_of_an_answer_is_no_refusal(dialect: str) -> None:
+    _, reader = read(dialect, stream(ENDS[dialect]), stream(OWN[dialect]))
+    assert (reader.error, reader.is_refusal, reader.has_unread) == ("Too busy", False, False)
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_all_of_a_plain_answer_is_read(dialect: str) -> None:
+    _, reader = read(dialect, streamed(dialect, TEXT, counted(dialect, 50, 40)))
+    assert not reader.has_unread
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS))
+def test_an_error_without_words_is_still_one(dialect: str) -> None:
+    kind = {"type": "error"} if dialect in ("messages", "responses") else {}
+    usage = counted(dialect, 5, 5)
+    _, reader = read(dialect, stream({"error": {"code": 1}} | kind), streamed(dialect, "a", usage))
+    assert not reader.at_end
+    assert not reader.is_refusal

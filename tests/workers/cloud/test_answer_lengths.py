@@ -1,0 +1,100 @@
+"""How long an answer may get, from the router's estimate to the body that a provider receives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from baton.core.ledger_types import Policy
+from baton.core.messages import Prompt
+from baton.core.ports import NEW, Question
+from baton.core.run.orchestra import Orchestra
+from baton.core.run.policy import Limits as Allowed
+from baton.core.run.policy import Terms
+from baton.core.view import RunView
+from baton.history import Store
+from baton.money import Ledger
+from baton.routing import LearnedRouter, Limits
+from baton.workers.cloud import CloudWorker
+from support.fake_cloud import Cloud
+from support.metered_calls import PRICES, ROOM, Desk
+from support.received_requests import CAPS
+from support.scripted_plans import view_of
+
+PATIENT = Limits(warm=60, cold=60, idle=60)
+
+CHOICE = "Which enzyme unwinds DNA?\nA. Ligase\nB. Helicase\nC. Primase\nD. Polymerase"
+SUM = "Tom has 3 apples and buys 2 more. How many apples does he have?"
+
+
+class Asking:
+    """Prompts that go straight to a worker of the kit's cloud, by the trained router."""
+
+    def __init__(self, cloud: Cloud, desk: Desk, store: Store, router: LearnedRouter) -> None:
+        self.cloud, self._desk, self._store, self._router = cloud, desk, store, router
+
+    async def ask(self, worker: str, text: str) -> RunView:
+        orchestra = Orchestra(
+            self._desk.workers, self._store, worker, ledger=self._desk.ledger,
+            terms=Terms(ROOM, policy=Policy.BUDGET),
+        )  # fmt: skip
+        orchestra.router = self._router
+        limits = Allowed(attended=False, alone=True)
+        async with orchestra.play(Prompt(text), NEW, limits, _refuse) as run:
+            return view_of([event async for event in run])
+
+    def worker(self, name: str) -> CloudWorker:
+        return self._desk.workers[name]
+
+    def cap(self) -> int:
+        """Return the cap in the newest body."""
+        body = self.cloud.calls[-1].json
+        body = {**body, **body.get("generationConfig", {})}
+        [cap] = [body[name] for name in CAPS if name in body]
+        return int(cap)
+
+
+async def _refuse(_: Question) -> str:
+    return "keep"
+
+
+@pytest.fixture
+async def asking(tmp_path: Path) -> AsyncIterator[Asking]:
+    router = LearnedRouter(limits=PATIENT)
+    store = Store.open(None)
+    with Cloud(prices=PRICES) as cloud:
+        async with Desk(cloud, tmp_path, ledger=Ledger.open(None)) as desk:
+            yield Asking(cloud, desk, store, router)
+    await router.aclose()
+    await store.aclose()
+
+
+async def test_a_body_allows_the_p99_that_the_router_expects(asking: Asking) -> None:
+    for text, worker in product((CHOICE, SUM), ("openai", "mistral", "server")):
+        view = await asking.ask(worker, text)
+        assert view.status == "finished", view.failure
+        assert view.routed is not None
+        expected = int(view.routed.scores["tokens_p99"])
+        assert 256 < expected < 1000, "else nothing is shown by this"
+        [call] = view.calls
+        assert call.expected_tokens == expected
+        assert asking.cap() >= expected, worker
+
+
+THOUGHTS = 3000
+
+
+@pytest.mark.parametrize("worker", ["openai", "responses", "anthropic", "gemini"])
+async def test_a_body_has_room_for_thoughts_besides_the_answer(asking: Asking, worker: str) -> None:
+    """Else a call could be paid for that returns nothing: one test for each dialect."""
+    talker = asking.worker(worker)
+    talker.card = replace(talker.card, thinking=THOUGHTS)
+    view = await asking.ask(worker, CHOICE)
+    assert view.status == "finished", view.failure
+    [call] = view.calls
+    assert 256 < call.expected_tokens < 1000
+    assert asking.cap() == call.expected_tokens + THOUGHTS

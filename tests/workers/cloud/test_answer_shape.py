@@ -1,0 +1,179 @@
+"""Answers in a given form from workers elsewhere, each provider asked in its own way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.core.errors import ContextTooLong, WorkerError
+from baton.core.messages import Declined, Shape, input_bound
+from baton.workers.cloud import CloudWorker, Gateway
+from support.cloud_worker_calls import (
+    MODELS,
+    PRICE,
+    RESPONSES,
+    Log,
+    cloud_worker,
+    gateway,
+    hear,
+    request,
+    server_worker,
+)
+from support.fake_cloud import Cloud, Fault, Reply
+
+STEP = {
+    "type": "object",
+    "properties": {
+        "worker": {"type": "integer", "minimum": 1, "maximum": 3},
+        "subtask": {"type": "string", "description": "was tun, in wörds"},
+    },
+    "required": ["worker", "subtask"],
+    "additionalProperties": False,
+}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"steps": {"type": "array", "items": STEP, "minItems": 1, "maxItems": 5}},
+    "required": ["steps"],
+    "additionalProperties": False,
+}
+SHAPE = Shape("", json.dumps(SCHEMA, ensure_ascii=False, separators=(",", ":")))
+NAMED = {"name": "answer", "schema": SCHEMA, "strict": True}
+CHAT = {"response_format": {"type": "json_schema", "json_schema": NAMED}}
+ANSWER = '{"steps": [{"worker": 2, "subtask": "Übersetze 🙂."}]}'
+ASKED = {
+    "openai": CHAT,
+    "openrouter": CHAT,
+    "mistral": CHAT,
+    "xai": CHAT,
+    "server": CHAT,
+    "responses": {"text": {"format": {"type": "json_schema", **NAMED}}},
+}
+PLACES = ("response_format", "text", "output_format", "tools", "generationConfig")
+
+
+class Stage:
+    """A gateway and a cloud that bills, and answers with a plan."""
+
+    def __init__(self, way: Gateway, cloud: Cloud) -> None:
+        self.way = way
+        self.cloud = cloud
+
+    def worker(self, name: str, model: str = "") -> CloudWorker:
+        if name == "server":
+            return server_worker(self.way, self.cloud.base(name), PRICE)
+        if name == "responses":
+            return cloud_worker(self.way, self.cloud, "openai", RESPONSES)
+        return cloud_worker(self.way, self.cloud, name, model)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One gateway for all tests here: litellm takes seconds to import."""
+    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+    folder: Path = tmp_path_factory.mktemp("keys")
+    with Cloud(prices={"": PRICE}, reply=Reply(ANSWER, bytes_per_token=1)) as cloud:
+        stage = Stage(gateway(Log(), folder), cloud)
+        yield stage
+        asyncio.run(stage.way.aclose())
+
+
+@pytest.fixture
+def stage(shared: Stage) -> Stage:
+    shared.cloud.quiet()
+    shared.cloud.received.clear()
+    shared.cloud.bills.clear()
+    return shared
+
+
+@pytest.mark.parametrize("name", [*MODELS, "responses", "server"])
+async def test_the_answer_is_read_and_the_schema_was_held_for(stage: Stage, name: str) -> None:
+    asked = request(shape=SHAPE)
+    heard = await hear(stage.worker(name), asked)
+    assert (heard.text, heard.error) == (ANSWER, None)
+    stage.cloud.quiet()
+    [bill] = stage.cloud.bills
+    assert heard.usage is not None
+    assert heard.usage.tokens_in == bill.tokens_in <= input_bound(asked.messages, SHAPE)
+
+
+@pytest.mark.parametrize("name", ASKED)
+async def test_each_is_asked_in_its_own_way(stage: Stage, name: str) -> None:
+    await hear(stage.worker(name), request(shape=SHAPE))
+    body = stage.cloud.calls[0].json
+    assert {place: body[place] for place in PLACES if place in body} == ASKED[name]
+
+
+async def test_gemini_is_asked_with_the_very_schema(stage: Stage) -> None:
+    await hear(stage.worker("gemini"), request(shape=SHAPE))
+    options = stage.cloud.calls[0].json["generationConfig"]
+    assert options["response_json_schema"] == SCHEMA
+    assert options["response_mime_type"] == "application/json"
+
+
+async def test_anthropic_is_asked_for_text_and_not_for_a_tool(stage: Stage) -> None:
+    await hear(stage.worker("anthropic"), request(shape=SHAPE))
+    received = stage.cloud.calls[0]
+    form = received.json["output_format"]
+    assert form["type"] == "json_schema"
+    assert form["schema"]["properties"]["steps"]["items"]["required"] == STEP["required"]
+    assert dict(received.headers)["anthropic-beta"].startswith("structured-outputs-")
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("anthropic", "anthropic/claude-opus-4-1"),  # litellm would make a tool of it
+        ("deepseek", ""),
+        ("groq", ""),
+        ("groq", "groq/llama-3.3-70b-versatile"),
+        ("openai", "openai/gpt-4"),
+        ("openai", "openai/nobody-knows-it"),
+        ("openrouter", "openrouter/nobody/knows-it"),
+    ],
+)
+async def test_who_does_not_know_how_gets_the_prompt_alone(
+    stage: Stage, name: str, model: str
+) -> None:
+    heard = await hear(stage.worker(name, model), request(shape=SHAPE))
+    assert (heard.text, heard.error) == (ANSWER, None)
+    [received] = stage.cloud.calls
+    assert not {*PLACES, "tool_choice"} & received.json.keys()
+    assert "anthropic-beta" not in dict(received.headers)
+
+
+@pytest.mark.parametrize("name", ["openai", "gemini", "responses", "server"])
+async def test_no_form_is_asked_for_without_one(stage: Stage, name: str) -> None:
+    await hear(stage.worker(name))
+    body = stage.cloud.calls[0].json
+    assert "json_schema" not in json.dumps(body)
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "server"])
+async def test_a_refusal_of_the_form_is_told_and_costs_nothing(stage: Stage, name: str) -> None:
+    stage.cloud.next(Fault.NO_FORM, Fault.NO_FORM)
+    heard = await hear(stage.worker(name), request(shape=SHAPE))
+    assert type(heard.error) is WorkerError
+    assert "can't give an answer in a set form: This response_format" in str(heard.error)
+    assert heard.has(Declined)
+    plain = await hear(stage.worker(name))
+    assert "refused the request" in str(plain.error)
+    assert stage.cloud.posts == 2, "nothing is tried twice"
+
+
+async def test_a_schema_beyond_all_limits_is_refused(stage: Stage) -> None:
+    heard = await hear(stage.worker("server"), request(shape=Shape("", '"a"' * 6_000_000)))
+    assert isinstance(heard.error, ContextTooLong)
+    assert stage.cloud.posts == 0
+
+
+async def test_a_schema_that_is_none_is_no_silence(stage: Stage) -> None:
+    for name in ("server", "openai", "responses"):
+        heard = await hear(stage.worker(name), request(shape=Shape("", "{not json")))
+        assert isinstance(heard.error, WorkerError)
+    assert stage.cloud.posts == 0

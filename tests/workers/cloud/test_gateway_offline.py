@@ -1,0 +1,145 @@
+"""Offline, and against a hostile machine: the gateway goes nowhere that it wasn't sent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from baton.core.errors import WorkerError, WorkerUnavailable
+from baton.core.messages import Sent
+from baton.workers.cloud import CloudWorker
+from support.cloud_worker_calls import (
+    MODELS,
+    Log,
+    cloud_worker,
+    gateway,
+    gateways,
+    hear,
+    request,
+    server_worker,
+)
+from support.fake_cloud import Cloud, Reply
+
+ANSWER = Reply().text
+
+
+async def test_offline_nothing_is_started_for_the_cloud(tmp_path: Path) -> None:
+    before = gateways()
+    way = gateway(Log(), tmp_path, offline=True)
+    with Cloud() as cloud:
+        worker = cloud_worker(way, cloud, "openai")
+        worker.warm()
+        way.warm()
+        heard = await hear(worker)
+    assert isinstance(heard.error, WorkerError)
+    assert "offline" in str(heard.error)
+    assert gateways() == before
+
+
+@pytest.mark.parametrize(
+    "host", ["198.51.100.1", "baton.invalid", "0.0.0.0", "[::ffff:198.51.100.1]", "127.1"]
+)
+async def test_offline_a_server_must_be_on_this_machine(tmp_path: Path, host: str) -> None:
+    way = gateway(Log(), tmp_path, offline=True)
+    heard = await hear(server_worker(way, f"http://{host}:9/v1"))
+    await way.aclose()
+    assert isinstance(heard.error, WorkerError)
+    assert "Baton is offline" in str(heard.error)
+    assert not heard.has(Sent)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_offline_a_server_on_this_machine_answers(tmp_path: Path, host: str) -> None:
+    way = gateway(Log(), tmp_path, offline=True)
+    with Cloud() as cloud:
+        base = cloud.base("server").replace("127.0.0.1", host)
+        assert (await hear(server_worker(way, base))).text == ANSWER
+        assert dict(cloud.calls[0].headers)["host"] == f"{host}:{cloud.port}"
+    await way.aclose()
+
+
+async def test_going_offline_ends_what_runs(tmp_path: Path) -> None:
+    way = gateway(Log(), tmp_path)
+    with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
+        worker = server_worker(way, cloud.base("server"))
+        stream = worker.stream(request())
+        assert isinstance(await anext(stream), Sent)
+        await anext(stream)
+        way.offline = True
+        with pytest.raises(WorkerUnavailable):
+            async for _ in stream:
+                pass
+        cloud.quiet(2)
+        cloud.reply = Reply()
+        assert (await hear(worker)).text == ANSWER, "it is on this machine"
+    await way.aclose()
+
+
+async def test_hostile_settings_of_the_folder_and_the_environment_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["OPENAI_API_BASE", "OPENAI_BASE_URL", "ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"]
+    names += ["GEMINI_API_BASE", "GOOGLE_GEMINI_BASE_URL", "LITELLM_PROXY_API_BASE"]
+    names += ["OPENROUTER_API_BASE", "GROQ_API_BASE", "XAI_API_BASE", "DEEPSEEK_API_BASE"]
+    names += ["MISTRAL_API_BASE", "MISTRAL_AZURE_API_BASE", "HTTP_PROXY", "HTTPS_PROXY"]
+    bases = [name for name in names if "PROXY" not in name or "API_BASE" in name]
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    with Cloud() as hostile, Cloud() as cloud:
+        lines = [f"{name}={hostile.url}" for name in names]
+        for place in (folder, *folder.parents[:2]):
+            (place / ".env").write_text("\n".join(lines))
+        monkeypatch.chdir(folder)
+        keys = {f"{name.upper()}_API_KEY": "sk-0123456789" for name in MODELS}
+        environ = {**os.environ, **keys, **dict.fromkeys(bases, hostile.url)}
+        environ |= dict.fromkeys(["http_proxy", "all_proxy"], hostile.url)
+        way = gateway(Log(), tmp_path, environ=environ)
+        workers: list[CloudWorker] = [cloud_worker(way, cloud, name) for name in MODELS]
+        for worker in workers:
+            assert (await hear(worker)).text == ANSWER
+        await way.aclose()
+        assert hostile.received == []
+        assert cloud.posts == len(MODELS)
+
+
+async def test_a_proxy_that_was_set_is_used_for_what_is_elsewhere(tmp_path: Path) -> None:
+    with Cloud() as proxy:
+        way = gateway(Log(), tmp_path, proxy=proxy.url)
+        heard = await hear(server_worker(way, "http://198.51.100.1/v1"))
+        await way.aclose()
+        assert heard.text == ANSWER
+        assert [r.path for r in proxy.calls] == ["http://198.51.100.1/v1/chat/completions"]
+
+
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys, time\n"
+        "from baton.workers.cloud import Gateway\n"
+        "Gateway(None, keys_file=pathlib.Path('keys.toml')).warm()\n"
+        "print('started', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=tmp_path)
+    with parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        [child] = psutil.Process(parent.pid).children()
+        parent.kill()
+    end = time.monotonic() + 30
+    while not has_ended(child):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Tell whether a process is gone, or only not yet reaped by whoever adopted it."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

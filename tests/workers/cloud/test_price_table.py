@@ -1,0 +1,290 @@
+"""Prices: known ones are plausible, implausible ones are unknown, and unknown is never free."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.compose import card_of, compose
+from baton.core.errors import BudgetExceeded, ConfigError
+from baton.core.hold_decision import unknown_price
+from baton.core.labels import Label
+from baton.core.ledger_types import Policy
+from baton.core.messages import Prompt
+from baton.core.money import NANO
+from baton.core.prices import Price, Rates
+from baton.core.run.policy import Terms, check
+from baton.core.view import RunView
+from baton.platform.secrets import PROVIDERS
+from baton.platform.settings import Budget, CloudWorker, PriceSettings, Settings, find_paths
+from baton.workers.cloud import price_table
+from baton.workers.cloud.price_table import CONFIGURED, cheapest, facts, price_of, snapshot
+from support.fake_cloud import Cloud
+
+GOOD: dict[str, Any] = {
+    "input": "2.5",
+    "output": "15",
+    "cache_read": "0.25",
+    "cache_write": "3.125",
+    "tiers": [
+        {"above": 200_000, "input": "5", "output": "22", "cache_read": "0.5", "cache_write": "6"}
+    ],
+    "max_input": 1_000_000,
+    "max_output": 64_000,
+}
+RATES = ("input", "output", "cache_read", "cache_write")
+
+Ship = Callable[[object], None]
+
+
+@pytest.fixture
+def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ship]:
+    """Let Baton ship with another file of prices."""
+    file = tmp_path / "prices.json"
+    monkeypatch.setattr(price_table, "FILE", file)
+
+    def ship(content: object) -> None:
+        raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+        file.write_bytes(raw)
+        snapshot.cache_clear()
+
+    yield ship
+    snapshot.cache_clear()
+
+
+def listing(models: object) -> dict[str, object]:
+    return {"snapshot": "2026-01-02", "source": "a test", "models": models}
+
+
+def corrupt_entries() -> list[Any]:
+    """Return 200 entries that are wrong, each in one way."""
+    wrong_amounts: list[Any] = [
+        *("0", "0.0", "0.000000000", "-1", "-0.25", "NaN", "nan", "inf", "-inf", "Infinity"),
+        *("1e3", "1E-6", "0x10", "1_000", "1,5", " 2", "2 ", "+2", "", "free", "$2", "2 USD", "٢"),
+        *("0.00000025", "2.5e-06", "0.0009", "100000", "999999999", "1." + "0" * 400, "9" * 400),
+        *(None, True, False, 0, 1, 2.5, -2.5, [], ["2"], {}, {"usd": "2"}, 10**30, 1e308),
+    ]
+    entries: list[Any] = [GOOD | {rate: bad} for rate in RATES for bad in wrong_amounts]
+    entries += [{k: v for k, v in GOOD.items() if k != rate} for rate in RATES]
+    tier = GOOD["tiers"][0]
+    wrong_tiers: list[Any] = [None, "none", {}, 3, [None], ["200000"], [[]], [{}]]
+    wrong_tiers += [[tier | {"above": bad}] for bad in (0, -1, True, "200000", None, 2e5, 10**12)]
+    wrong_tiers += [[tier | {rate: "0"}] for rate in RATES]
+    wrong_tiers += [[{k: v for k, v in tier.items() if k != rate}] for rate in RATES]
+    wrong_tiers += [[tier | {"input": "2"}], [tier | {"output": "14"}]]  # dearer, if anything
+    wrong_tiers += [[tier, tier], [tier, tier | {"above": 100_000}]]
+    entries += [GOOD | {"tiers": tiers} for tiers in wrong_tiers]
+    entries += [
+        GOOD | {"output": "2.4"},  # less than the input
+        GOOD | {"cache_read": "2.6"},
+        GOOD | {"cache_read": "0.002"},
+        GOOD | {"cache_write": "2.4"},
+        GOOD | {"cache_write": "10.1"},
+        *(None, "2.5", 2.5, [], [GOOD], True),
+    ]
+    return entries
+
+
+def test_two_hundred_corrupt_entries_are_unknown_and_refused(ship: Ship) -> None:
+    entries = corrupt_entries()
+    assert len(entries) >= 200
+    ship(listing({"openai/good": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}))
+    assert price_of("openai/good") is not None
+    terms = Terms({}, Policy.BUDGET, "auto", False)
+    for number, entry in enumerate(entries):
+        card = card_of(CloudWorker(f"w{number}", f"openai/{number}"))
+        assert card.price is None, entry
+        with pytest.raises(BudgetExceeded, match="is not known, so nothing was sent"):
+            check(card, Label.CLOUD, terms)
+
+
+async def test_not_one_request_is_made_at_a_corrupt_price(
+    ship: Ship, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    entries = corrupt_entries()[:200]
+    names = {"openai/gpt-4o-mini": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}
+    ship(listing(names))
+    with Cloud() as cloud:
+        here = replace(PROVIDERS["openai"], base_url=cloud.base("openai"))
+        monkeypatch.setitem(PROVIDERS, "openai", here)
+        workers = tuple(CloudWorker(name, name) for name in names)
+        budget = Budget(day="100", policy=Policy.BUDGET)
+        settings = Settings(budget=budget, workers=workers, worker="openai/gpt-4o-mini")
+        baton = compose(settings, find_paths(), history=False)
+        try:
+            for name in reversed(names):  # the good one last
+                assert cloud.calls == []
+                view = RunView()
+                async with baton.orchestra.play(Prompt("Hello"), worker=name) as run:
+                    async for event in run:
+                        view = view.apply(event)
+                assert (view.failure is None) == (names[name] is GOOD), view.failure
+        finally:
+            await baton.aclose()
+        assert len(cloud.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"snapshot": NaN}',
+        [],
+        {},
+        {"models": {"openai/good": GOOD}},
+        listing(None),
+        listing([]),
+        listing("openai/good"),
+        listing(3),
+    ],
+)
+def test_a_broken_file_knows_no_price(ship: Ship, content: object) -> None:
+    ship(content)
+    assert price_of("openai/good") is None
+    assert facts("openai/good") is None
+
+
+def test_a_file_cut_or_flipped_anywhere_never_makes_a_price_zero(ship: Ship) -> None:
+    whole = json.dumps(listing({"openai/good": GOOD})).encode()
+    dice = random.Random(3)
+    known = 0
+    for _ in range(300):
+        raw = bytearray(whole[: dice.randrange(len(whole))] if dice.random() < 0.3 else whole)
+        for _ in range(dice.randint(1, 3)):
+            raw[dice.randrange(len(raw))] = dice.randrange(256) if raw else 0
+        ship(bytes(raw))
+        price = price_of("openai/good")
+        if price is not None:
+            known += 1
+            assert price.rates.input >= NANO // 1000
+            assert price.rates.output >= price.rates.input
+    assert known, "some flips hit what is no rate"
+
+
+def test_a_good_entry_is_read_exactly(ship: Ship) -> None:
+    ship(listing({"openai/good": GOOD | {"reasoning": True, "responses": True}}))
+    price = price_of("openai/good")
+    assert price is not None
+    assert price.rates == Rates(2_500_000_000, 15 * NANO, NANO // 4, 3_125_000_000)
+    assert [(t.above, t.rates) for t in price.tiers] == [
+        (200_000, Rates(5 * NANO, 22 * NANO, NANO // 2, 6 * NANO))
+    ]
+    assert price.source == "Baton's list of 2026-01-02"
+    assert facts("openai/good") == price_table.Facts(1_000_000, 64_000, True, True)
+    ship(listing({"openai/good": GOOD | {"max_input": True, "max_output": -3}}))
+    assert facts("openai/good") == price_table.Facts(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "dollars"),
+    [  # per million tokens: input, output, read from and written to a cache; read on 2026-11-21
+        ("openai/gpt-5-mini", (0.25, 2, 0.025, 0.25)),
+        ("openai/gpt-5-pro", (15, 120, 15, 15)),
+        ("openai/gpt-4.1", (2, 8, 0.5, 2)),
+        ("anthropic/claude-sonnet-4-5", (3, 15, 0.3, 6)),
+        ("anthropic/claude-opus-4-5", (5, 25, 0.5, 10)),
+        ("gemini/gemini-2.5-pro", (1.25, 10, 0.125, 1.25)),
+        ("deepseek/deepseek-chat", (0.28, 0.42, 0.028, 0.28)),
+        ("groq/openai/gpt-oss-120b", (0.15, 0.6, 0.075, 0.15)),
+    ],
+)
+def test_known_models_have_their_prices(model: str, dollars: tuple[float, ...]) -> None:
+    price = price_of(model)
+    assert price is not None
+    rates = price.rates
+    found = (rates.input, rates.output, rates.cache_read, rates.cache_write)
+    assert all(
+        math.isclose(own / NANO, right) for own, right in zip(found, dollars, strict=True)
+    ), found
+
+
+def test_every_price_that_ships_is_plausible_and_dated() -> None:
+    shipped = snapshot()
+    assert len(shipped.date) == len("2026-11-21")
+    assert "litellm" in shipped.source
+    assert len(shipped.models) > 150
+    for model in shipped.models:
+        provider = model.partition("/")[0]
+        assert provider in PROVIDERS
+        price = price_of(model)
+        assert price is not None, model
+        assert not price.is_free
+        assert price.dearest_input >= price.rates.input
+        assert facts(model) is not None
+
+
+def test_a_long_prompt_is_held_at_the_dearest_tier() -> None:
+    price = price_of("gemini/gemini-2.5-pro")
+    assert price is not None
+    assert [tier.above for tier in price.tiers] == [200_000]
+    assert price.dearest_input == 2_500_000_000
+    assert price.dearest_output == 15 * NANO
+
+
+def test_what_is_not_listed_is_unknown() -> None:
+    for model in ("", "openai/gpt-99", "gpt-5-mini", "OPENAI/GPT-5-MINI", "openai/ft:gpt-4o"):
+        assert price_of(model) is None
+        assert facts(model) is None
+
+
+def test_a_typed_price_wins_and_may_be_zero() -> None:
+    typed = PriceSettings("0.25", "$2", cache_read="0.02")
+    assert price_of("openai/gpt-5-pro", typed) == Price(
+        Rates(NANO // 4, 2 * NANO, 20_000_000, NANO // 4), source=CONFIGURED
+    )
+    nothing = price_of("", PriceSettings("0", "0"))
+    assert nothing is not None
+    assert nothing.is_free
+
+
+@pytest.mark.parametrize("text", ["", "free", "-1", "NaN", "inf", "1e3", "1001", "0,25", "DOLLARS"])
+def test_a_typed_price_that_is_none_is_told(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"input = .* is not an amount"):
+        price_of("openai/gpt-5-mini", PriceSettings(text, "2"))
+
+
+def test_a_price_for_one_token_is_noticed() -> None:
+    with pytest.raises(ConfigError, match="price of one token"):
+        price_of("openai/gpt-5-mini", PriceSettings("0.00000025", "0.000002"))
+
+
+def test_what_to_do_about_an_unknown_price_is_said_to_the_letter() -> None:
+    error = unknown_price("gpt", "openai/gpt-99")
+    assert isinstance(error, BudgetExceeded)
+    assert "openai/gpt-99 is not known, so nothing was sent" in error.message
+    assert 'id = "gpt"' in error.hint
+    assert 'price = { input = "DOLLARS", output = "DOLLARS" }' in error.hint
+    assert "per million tokens" in error.hint
+
+
+def test_the_cheapest_model_is_one_that_still_answers(ship: Ship) -> None:
+    cheap = GOOD | {"input": "1", "cache_read": "0.1", "cache_write": "1", "tiers": []}
+    ship(
+        listing(
+            {
+                "openai/dear": GOOD,
+                "openai/cheap": cheap | {"until": "2026-01-31"},
+                "openai/broken": cheap | {"input": "0"},
+                "openrouter/openai/cheap": cheap,
+            }
+        )
+    )
+    assert cheapest("openai", "2026-01-30") == "openai/cheap"
+    assert cheapest("openai", "2026-01-31") == "openai/dear"
+    assert cheapest("groq", "2026-01-31") == ""
+
+
+def test_the_providers_have_a_cheapest_model() -> None:
+    found = {name: cheapest(name, snapshot().date) for name in PROVIDERS}
+    assert [name for name, model in found.items() if not model] == ["openrouter"], found

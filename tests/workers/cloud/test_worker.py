@@ -1,0 +1,357 @@
+"""Workers elsewhere: the real gateway child, the real litellm, and the kit's cloud on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from baton.core.errors import (
+    ConfigError,
+    ContextTooLong,
+    SecretMissing,
+    WorkerError,
+    WorkerUnavailable,
+)
+from baton.core.labels import Label
+from baton.core.messages import Card, Declined, Finish, Sent, Text
+from baton.core.prices import Used
+from baton.workers.cloud import CloudWorker, Gateway, Patience
+from support.canary import shows
+from support.cloud_faults import FREE
+from support.cloud_worker_calls import (
+    KEY,
+    MODELS,
+    PATIENCE,
+    PRICE,
+    RESPONSES,
+    Heard,
+    Log,
+    cloud_worker,
+    gateway,
+    gateways,
+    hear,
+    request,
+    server_worker,
+)
+from support.fake_cloud import Cloud, Fault, Reply
+
+ALL = [*MODELS, "responses", "server"]
+ANSWER = Reply().text
+
+
+class Stage:
+    """A gateway and a cloud, with a worker of every kind."""
+
+    def __init__(self, folder: Path, cloud: Cloud, patience: Patience = PATIENCE) -> None:
+        self.cloud = cloud
+        self.log = Log()
+        self.way = gateway(self.log, folder, patience=patience)
+        self.workers = {name: cloud_worker(self.way, cloud, name) for name in MODELS}
+        self.workers["responses"] = cloud_worker(self.way, cloud, "openai", RESPONSES)
+        self.workers["server"] = server_worker(self.way, cloud.base("server"), PRICE)
+
+    @property
+    def child(self) -> psutil.Process:
+        [found] = gateways()
+        return found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One gateway for all tests here: litellm takes seconds to import."""
+    os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
+    with Cloud(prices={"": PRICE}) as cloud:
+        stage = Stage(tmp_path_factory.mktemp("keys"), cloud)
+        yield stage
+        asyncio.run(stage.way.aclose())
+
+
+@pytest.fixture
+def stage(shared: Stage) -> Stage:
+    shared.cloud.quiet()
+    shared.cloud.received.clear()
+    shared.cloud.bills.clear()
+    shared.log.rows.clear()
+    shared.cloud.reply = Reply()
+    return shared
+
+
+@pytest.fixture
+async def alone(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway for one test, without litellm as long as nobody wants it."""
+    way = gateway(Log(), tmp_path)
+    yield way
+    await way.aclose()
+
+
+async def test_a_providers_key_never_goes_to_another_address(tmp_path: Path) -> None:
+    """Unless the person named its variable for that address."""
+    way = gateway(Log(), tmp_path)
+    with Cloud(prices={"": PRICE}) as cloud:
+        heard = await hear(cloud_worker(way, cloud, "openai", api_key_env=""))
+        assert heard.text == ANSWER
+        assert [call.key for call in cloud.calls] == [""]
+    await way.aclose()
+
+
+def charge(heard: Heard) -> int | None:
+    """Return what the ledger would charge; None for all that was held."""
+    if heard.usage is None:
+        return 0 if heard.has(Declined) or not heard.has(Sent) else None
+    usage = heard.usage
+    return PRICE.cost(
+        Used(usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_written, usage.reported)
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+async def test_every_provider_answers_and_counts_as_billed(stage: Stage, name: str) -> None:
+    stage.cloud.reply = Reply(reasoning=7, cached=3, written=2 if name == "anthropic" else 0)
+    heard = await hear(stage.workers[name])
+    stage.cloud.quiet()
+    assert (heard.text, heard.error) == (ANSWER, None)
+    [bill], [received] = stage.cloud.bills, stage.cloud.calls
+    usage = heard.usage
+    assert usage is not None
+    assert (usage.tokens_in, usage.tokens_out) == (bill.tokens_in, bill.tokens_out)
+    assert (usage.cached, usage.cache_written) == (bill.cached, bill.cache_written)
+    assert usage.finish is Finish.STOP
+    assert charge(heard) == bill.nanos
+    assert [(c, body) for c, _, body in stage.log.rows] == [("call-1", received.body)]
+    assert heard.sent == [Sent(stage.log.rows[0][1], len(received.body))]
+    caps = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+    options = received.json.get("generationConfig", received.json)
+    assert [options[cap] for cap in caps if cap in options] == [300]
+
+
+@pytest.mark.parametrize("name", ALL)
+async def test_whoever_answers_for_openrouter_may_cost_no_more_than_is_known(
+    stage: Stage, name: str
+) -> None:
+    """It asks those who serve a model in turn, and their prices differ."""
+    await hear(stage.workers[name])
+    [received] = stage.cloud.calls
+    price = {"max_price": {"prompt": 2.0, "completion": 2.0}}  # the kit's dearest input is $2
+    assert received.json.get("provider") == (price if name == "openrouter" else None)
+
+
+@pytest.mark.parametrize("name", ALL)
+async def test_the_key_is_in_one_header_and_nowhere_else(stage: Stage, name: str) -> None:
+    await hear(stage.workers[name])
+    [received] = stage.cloud.calls
+    provider = "openai" if name == "responses" else name
+    key = f"{KEY}-{provider}" if name != "server" else ""
+    assert received.key == key
+    assert not shows(KEY, received.path + received.body.decode())
+    assert sum(KEY in value for _, value in received.headers) == (1 if key else 0)
+
+
+async def test_a_cap_is_told(stage: Stage) -> None:
+    stage.cloud.reply = Reply(tokens=5000)
+    heard = await hear(stage.workers["server"], request(max_tokens=20))
+    assert heard.usage is not None
+    assert (heard.usage.finish, heard.usage.tokens_out) == (Finish.LENGTH, 20)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "said"),
+    [
+        (Fault.UNAUTHORISED, SecretMissing, "refused the key"),
+        (Fault.RATE_LIMITED, WorkerUnavailable, "Try again in 7 seconds"),
+        (Fault.NOT_FOUND, WorkerError, "The kit refuses with 404"),
+        (Fault.TOO_LONG, ContextTooLong, "hold 128,000"),
+        (Fault.SERVER_ERROR, WorkerUnavailable, "failed (HTTP 500)"),
+        (Fault.CUT_MIDWAY, WorkerUnavailable, "What it had written is kept"),
+        (Fault.BARE_ERROR, WorkerUnavailable, "failed (HTTP 500)."),
+        (Fault.ERROR_FIRST, WorkerUnavailable, "Overloaded before the first word. Nothing was"),
+        (Fault.GZIP, WorkerError, "sends a compressed answer"),
+        (Fault.ECHO_KEY, SecretMissing, "[key]"),
+        (Fault.REDIRECT, WorkerError, "nothing was sent there"),
+    ],
+)
+async def test_errors_are_told(stage: Stage, fault: Fault, kind: type, said: str) -> None:
+    stage.cloud.next(fault)
+    heard = await hear(stage.workers["openai"])
+    assert type(heard.error) is kind
+    assert said in str(heard.error)
+    assert heard.has(Declined) == (fault in FREE)
+
+
+async def test_a_free_server_that_counts_nothing_is_no_failure(stage: Stage) -> None:
+    free = server_worker(stage.way, stage.cloud.base("server"))
+    stage.cloud.next(Fault.NO_USAGE)
+    heard = await hear(free)
+    assert (heard.text, heard.error) == (ANSWER, None)
+    assert heard.usage is not None
+
+
+async def test_many_calls_at_once_keep_apart(stage: Stage) -> None:
+    stage.cloud.reply = Reply(rate=500)
+    names = [*ALL, *ALL]
+    asked = [request(f"Number {i}", call=f"call-{i}") for i in range(len(names))]
+    calls = [hear(stage.workers[n], a) for n, a in zip(names, asked, strict=True)]
+    for heard in await asyncio.gather(*calls):
+        assert (heard.text, heard.error) == (ANSWER, None)
+    stage.cloud.quiet()
+    logged = {call: body for call, _, body in stage.log.rows}
+    assert sorted(logged.values()) == sorted(r.body for r in stage.cloud.calls)
+    assert all(b"Number %s" % c[5:].encode() in body for c, body in logged.items())
+
+
+@pytest.mark.parametrize("name", ["openai", "server"])
+async def test_closing_stops_the_call_outside(stage: Stage, name: str) -> None:
+    stage.cloud.reply = Reply(tokens=10_000, rate=20)
+    child = stage.child.pid
+    async with asyncio.timeout(60):  # all of it would take eight minutes
+        async with aclosing(stage.workers[name].stream(request())) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Text):
+                    break
+        await asyncio.to_thread(stage.cloud.quiet)
+    [bill] = stage.cloud.bills
+    assert not bill.ended
+    stage.cloud.reply = Reply()
+    assert (await hear(stage.workers[name])).text == ANSWER
+    assert stage.child.pid == child, "the call was stopped, not the gateway"
+
+
+async def test_what_cannot_be_recorded_is_not_sent(stage: Stage) -> None:
+    async def refuse(call: str, destination: str, body: bytes) -> None:
+        raise WorkerError("The disk is full.")
+
+    stage.way.record, record = refuse, stage.way.record
+    try:
+        heard = await hear(stage.workers["server"])
+    finally:
+        stage.way.record = record
+    assert heard.chunks == []
+    assert "disk is full" in str(heard.error)
+    assert stage.cloud.posts == 0
+
+
+async def test_what_is_not_taken_is_not_sent(stage: Stage) -> None:
+    async with aclosing(stage.workers["openai"].stream(request())) as chunks:
+        assert isinstance(await anext(chunks), Sent)
+    assert (await hear(stage.workers["server"])).text == ANSWER
+    assert [r.provider for r in stage.cloud.calls] == ["server"]
+
+
+def libraries(process: psutil.Process) -> set[str]:
+    """Return the packages whose native parts a process has loaded."""
+    return {Path(m.path).parts[-2] for m in process.memory_maps() if m.path.endswith(".so")}
+
+
+async def test_the_child_knows_its_own_keys_only(stage: Stage, tmp_path: Path) -> None:
+    await hear(stage.workers["server"])
+    assert not shows(KEY, " ".join(stage.child.cmdline()))
+    assert stage.child.cwd() == "/"
+    others = {"HF_TOKEN": "canary", "BATON_BUDGET__DAY": "canary", "MISTRAL_API_KEY": "canary"}
+    environ = {**os.environ, **others, "LAB_KEY": "sk-lab-key-0123456789"}
+    way = Gateway(Log().record, keys_file=tmp_path / "keys.toml", environ=environ)
+    before = {process.pid for process in psutil.Process().children()}
+    heard = await hear(server_worker(way, stage.cloud.base("server"), PRICE, api_key_env="LAB_KEY"))
+    [child] = [p for p in psutil.Process().children() if p.pid not in before]
+    known = child.environ()
+    without = libraries(child)
+    await way.aclose()
+    assert heard.text == ANSWER
+    assert stage.cloud.calls[-1].key == "sk-lab-key-0123456789"
+    assert "canary" not in str(known)
+    await hear(stage.workers["openai"])
+    assert libraries(stage.child) - without >= {"tiktoken"}, "litellm is there when it is needed"
+
+
+async def test_a_missing_key_is_told_and_nothing_is_sent(tmp_path: Path) -> None:
+    way = gateway(Log(), tmp_path, environ=dict(os.environ))
+    with Cloud() as cloud:
+        heard = await hear(cloud_worker(way, cloud, "openai"))
+        lab = await hear(server_worker(way, cloud.base("server"), api_key_env="LAB_KEY"))
+        assert cloud.received == []
+    await way.aclose()
+    assert isinstance(heard.error, SecretMissing)
+    assert "`baton keys set openai`" in str(heard.error)
+    assert heard.chunks == []
+    assert isinstance(lab.error, SecretMissing)
+
+
+async def test_nobody_there_costs_nothing(alone: Gateway) -> None:
+    heard = await hear(server_worker(alone, "http://127.0.0.1:9/v1", PRICE))
+    assert isinstance(heard.error, WorkerUnavailable)
+    assert "can't be reached" in str(heard.error)
+    assert heard.has(Declined)
+
+
+@pytest.mark.parametrize("url", ["", "not an address", "ftp://127.0.0.1/", "http://"])
+async def test_an_address_that_is_none_is_told(alone: Gateway, url: str) -> None:
+    heard = await hear(server_worker(alone, url or "x"))
+    assert isinstance(heard.error, ConfigError)
+
+
+@pytest.mark.parametrize("costs", [False, True])
+async def test_a_dead_gateway_is_told_and_comes_back(alone: Gateway, costs: bool) -> None:
+    with Cloud(reply=Reply(tokens=10_000, rate=20)) as cloud:
+        price = {"price": PRICE} if costs else {}
+        worker = server_worker(alone, cloud.base("server"), **price)
+        async with aclosing(worker.stream(request())) as stream:
+            while not isinstance(await anext(stream), Text):
+                pass
+            max(gateways(), key=lambda process: process.create_time()).kill()
+            with pytest.raises(WorkerUnavailable) as died:
+                [chunk async for chunk in stream]
+        assert died.value.message.startswith("The gateway process failed while it called ")
+        assert "It was killed" in died.value.message
+        assert died.value.message.endswith("What was written is kept.")
+        assert ("stays charged" in died.value.hint) is costs
+        cloud.reply = Reply()
+        assert (await hear(worker)).text == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "wanted"),
+    [
+        ("openai", "openai/gpt-5-mini", {"reasoning_effort": "low"}),
+        ("openai", "openai/gpt-4o-mini", {}),
+        ("openai", "openai/nobody-knows-it", {}),
+        ("openai", "openai/gpt-5.5-pro", {"reasoning": {"effort": "medium"}}),
+        ("openrouter", "openrouter/openai/gpt-5-mini", {"reasoning_effort": "low"}),
+        ("mistral", "mistral/mistral-small-latest", {"reasoning_effort": "none"}),
+        ("groq", "groq/openai/gpt-oss-20b", {"reasoning_effort": "low"}),
+        ("anthropic", "anthropic/claude-haiku-4-5", {}),
+    ],
+)
+async def test_models_are_told_to_think_little(
+    stage: Stage, provider: str, model: str, wanted: dict[str, object]
+) -> None:
+    worker = cloud_worker(stage.way, stage.cloud, provider, model)
+    heard = await hear(worker, request(max_tokens=3000, temperature=0.3))
+    assert (heard.text, heard.error) == (ANSWER, None)
+    body = stage.cloud.calls[0].json
+    assert {k: v for k, v in body.items() if "reasoning" in k or "think" in k} == wanted
+
+
+@pytest.mark.parametrize(
+    ("base_url", "proxies", "address"),
+    [
+        ("", {}, "api.openai.com"),
+        ("", {"HTTPS_PROXY": "http://me:secret@proxy:3128"}, "api.openai.com through proxy:3128"),
+        ("http://127.0.0.1:9/v1", {"HTTP_PROXY": "http://proxy:3128"}, "127.0.0.1:9"),
+        ("nonsense", {}, ""),
+    ],
+)
+def test_a_card_names_where_the_bytes_go(
+    tmp_path: Path, base_url: str, proxies: dict[str, str], address: str
+) -> None:
+    """The offer shows it before anything leaves; the egress log says the same after."""
+
+    async def record(call: str, destination: str, body: bytes) -> None:
+        raise AssertionError("nothing is sent")
+
+    way = Gateway(record, keys_file=tmp_path / "keys.toml", environ=proxies)
+    card = Card("gpt", "cloud", "gpt", Label.CLOUD, provider="openai", model="openai/gpt-5-nano")
+    assert CloudWorker(card, way, base_url=base_url).card.address == address

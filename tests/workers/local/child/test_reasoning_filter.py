@@ -1,0 +1,131 @@
+"""Thoughts are kept out of answers, however the text comes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.workers.local.child.reasoning_filter import Mark, Thoughts, known, opened, without
+
+QWEN = known("{{ '<think>' }}", lambda _: False)
+GEMMA = known("<|channel>thought\n<channel|>", lambda _: False)
+MISTRAL = known("", {"[THINK]"}.__contains__)
+CHANNELS = known("", {"<|channel|>", "<|message|>"}.__contains__)
+FINAL = "<|start|>assistant<|channel|>final<|message|>"
+
+
+def said(thoughts: Thoughts, *pieces: str) -> str:
+    return "".join([*map(thoughts.feed, pieces), thoughts.rest()])
+
+
+def cut(text: str, places: list[int]) -> list[str]:
+    """Return a text in pieces, cut at places (which may be anywhere)."""
+    at = sorted({place % (len(text) + 1) for place in places})
+    return [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
+
+
+cuts = st.lists(st.integers(0, 10_000), max_size=30)
+free = st.text(st.sampled_from("<>/think|channel[]THINK \nab"), max_size=40)
+"""Texts that look much like marks."""
+
+ANSWERS = ["Paris.", "Use <think> and </think> for that.", "a < b", "[THINK] is a mark.", ""]
+
+
+@pytest.mark.parametrize("answer", [a for a in ANSWERS if not a.startswith("[")])
+@pytest.mark.parametrize(
+    ("marks", "opens", "closes"),
+    [
+        (QWEN, "<think>\n", "\n</think>\n\n"),
+        (QWEN, "\n<think>", "</think>"),
+        (GEMMA, "<|channel>thought\n", "<channel|>"),
+        (MISTRAL, "[THINK]", "[/THINK]"),
+        (CHANNELS, "<|channel|>analysis<|message|>", f"<|end|>{FINAL}"),
+        (CHANNELS, "<|channel|>commentary to=assistant<|message|>", f"<|end|>{FINAL}"),
+    ],
+)
+@given(thought=free, places=cuts)
+def test_the_answer_is_what_comes_after(
+    marks: tuple[Mark, ...], opens: str, closes: str, answer: str, thought: str, places: list[int]
+) -> None:
+    mark = next(m for m in marks if m.opens in opens)
+    if mark.closes in thought + closes[: len(mark.closes) - 1]:
+        thought = ""
+    text = opens + thought + closes + answer
+    assert said(Thoughts(marks), *cut(text, places)) == answer
+
+
+@given(text=free, places=cuts)
+def test_how_the_text_is_cut_makes_no_difference(text: str, places: list[int]) -> None:
+    for marks in (QWEN, GEMMA, MISTRAL, CHANNELS, ()):
+        assert said(Thoughts(marks), *cut(text, places)) == said(Thoughts(marks), text)
+
+
+@given(first=st.sampled_from("aé`1 \n"), rest=free, places=cuts)
+def test_an_answer_that_speaks_of_marks_is_left_alone(
+    first: str, rest: str, places: list[int]
+) -> None:
+    text = f"{first}x{rest}"
+    for marks in (QWEN, GEMMA, MISTRAL, CHANNELS):
+        assert said(Thoughts(marks), *cut(text, places)) == text
+
+
+@given(text=free, places=cuts)
+def test_a_model_that_has_no_marks_says_all_of_it(text: str, places: list[int]) -> None:
+    assert said(Thoughts(), *cut(text, places)) == text
+
+
+@given(thought=free, places=cuts)
+def test_thoughts_that_never_end_are_no_answer(thought: str, places: list[int]) -> None:
+    thought = thought.replace("</think>", "")
+    thoughts = Thoughts(QWEN)
+    assert said(thoughts, *cut(f"<think>{thought}", places)) == ""
+    assert thoughts.thinking
+
+
+def test_thoughts_that_the_prompt_began() -> None:
+    prompt = "<|im_start|>assistant\n<think>\n"
+    begun = opened(prompt, QWEN)
+    assert begun is not None
+    thoughts = Thoughts(QWEN, begun)
+    assert (thoughts.feed("Hm. <th"), thoughts.thinking) == ("", True)
+    assert thoughts.feed("ink> </think>") == ""
+    assert not thoughts.thinking
+    assert said(thoughts, "\n\nParis") == "Paris"
+    assert opened("<think>\n\n</think>\n\n", QWEN) is None
+
+
+def test_thoughts_in_two_parts_and_a_stray_end() -> None:
+    assert said(Thoughts(QWEN), "<think>a</think>\n<think>b</think>\nc") == "c"
+    assert said(Thoughts(QWEN), "</think>\n\nc") == "c"
+    assert said(Thoughts(QWEN), "<thin") == "<thin"
+    assert said(Thoughts(QWEN), "  <thinking> aloud") == "  <thinking> aloud"
+    text = f"<|channel|>analysis<|message|>a<|end|>{FINAL}b<|end|>"
+    assert said(Thoughts(CHANNELS), text) == "b<|end|>"
+    assert said(Thoughts(CHANNELS), "<|channel|>final<|message|>b") == "b"
+
+
+def test_an_answer_at_once() -> None:
+    assert without("assistant\n<think>\n", QWEN) == "\n</think>\n\n"
+    assert without("assistant\n<think>\n\n</think>\n\n", QWEN) == ""
+    assert without("assistant\n", ()) == ""
+    assert without("<|start|>assistant", CHANNELS) == "<|channel|>final<|message|>"
+
+
+@pytest.mark.parametrize(
+    ("marks", "opens"),
+    [(QWEN, "<think>"), (GEMMA, "<|channel>thought"), (CHANNELS, "<|channel|>analysis<|message|>")],
+)
+def test_thoughts_can_be_brought_to_an_end(marks: tuple[Mark, ...], opens: str) -> None:
+    thoughts = Thoughts(marks)
+    assert thoughts.ending == ""
+    thoughts.feed(f"{opens}Well, ")
+    assert thoughts.feed(thoughts.ending) == ""
+    assert not thoughts.thinking
+    assert said(thoughts, "Paris") == "Paris"
+
+
+def test_only_marks_that_a_model_knows_are_marks() -> None:
+    assert known("{{ messages }}", lambda _: False) == ()
+    assert [mark.opens for mark in QWEN] == ["<think>"]
+    assert [mark.opens for mark in known("", {"<think>"}.__contains__)] == ["<think>"]

@@ -1,0 +1,198 @@
+"""Writing within a grammar, with the real starter model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from baton.core.sampling_settings import Sampling
+from baton.workers.local import starter
+from baton.workers.local.child import llama
+from baton.workers.local.child.chat_template import compile_template
+from baton.workers.local.child.llama_loader import LlamaError, c
+from baton.workers.local.child.prompt_tokens import encode
+from baton.workers.local.child.sampler import EVERY, FIRST, GrammarRefused, Sampler
+
+pytestmark = pytest.mark.local_model
+
+PERSON = r"""
+root ::= "{\"name\": " text ", \"age\": " [0-9]{1,2} ", \"likes\": [" (text (", " text){0,2})? "]}"
+text ::= "\"" ([^"\\\x00-\x1f] | "\\" ["\\nt]){0,12} "\""
+"""
+ASKED = "Describe a person as JSON with name, age and likes."
+MIXED = r'root ::= "日本" [0-9]{2} "🎉" [a-z]{3} "é"'
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[llama.Model]:
+    llama.start(lambda _: None)
+    model = llama.Model(str(starter().path))
+    yield model
+    model.free()
+
+
+class Desk:
+    """A model that was asked something, as often as one likes."""
+
+    def __init__(self, model: llama.Model) -> None:
+        template, _ = compile_template(model.template, model.special("bos"), model.special("eos"))
+        self._model = model
+        self._context = llama.Context(model, 1024, 1, lambda: False)
+        self._prompt = encode(model, template.render, [{"role": "user", "content": ASKED}])
+
+    def write(self, how: Sampling, grammar: str | None, most: int = 160) -> tuple[str, int]:
+        """Return what the model writes, and in how many tokens."""
+        self._context.read(self._prompt, lambda done, total: None)
+        with closing(self._model.sampler(how, grammar)) as sampler:
+            tokens = list(islice(self._context.write(sampler), most))
+        return b"".join(map(self._model.piece, tokens)).decode("utf-8", "replace"), len(tokens)
+
+    def watch(self, sampler: Sampler, most: int) -> list[float]:
+        """Return the log-probability of each token that is written, worked out one by one."""
+        self._context.read(self._prompt, lambda done, total: None)
+        told: list[float] = []
+        choose = sampler.next
+
+        def next_one(ctx: Any) -> int:
+            row = c.llama_get_logits_ith(ctx, -1)[: self._model.vocabulary]
+            token = choose(ctx)
+            highest = max(row)
+            told.append(row[token] - highest - math.log(sum(math.exp(x - highest) for x in row)))
+            return token
+
+        sampler.next = next_one  # type: ignore[method-assign]
+        for _ in islice(self._context.write(sampler), most):
+            pass
+        return told
+
+
+@pytest.fixture(scope="module")
+def desk(model: llama.Model) -> Desk:
+    return Desk(model)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "seed", "penalty"),
+    [(0.0, 1, 1.0), (0.0, 1, 1.3), (1.5, 1, 1.0), (1.5, 2, 1.3), (1.5, 3, 1.0), (1.5, 4, 1.0)],
+)
+def test_what_is_written_always_parses(
+    desk: Desk, temperature: float, seed: int, penalty: float
+) -> None:
+    how = Sampling(temperature, repeat_penalty=penalty, seed=seed)
+    text, _ = desk.write(how, PERSON)
+    assert json.loads(text).keys() == {"name", "age", "likes"}
+
+
+def test_how_sure_the_model_was_is_what_its_figures_say(desk: Desk, model: llama.Model) -> None:
+    how = Sampling(0.0, repeat_penalty=1.3)
+    with closing(model.sampler(how, None)) as sampler:
+        assert sampler.sureness.mean is None
+        told = desk.watch(sampler, most=12)
+        mean = sampler.sureness.mean
+    assert mean == pytest.approx(sum(told) / len(told), abs=1e-4)
+    assert all(one < 0 for one in told)
+
+
+def test_of_a_long_text_each_fourth_token_tells(desk: Desk, model: llama.Model) -> None:
+    with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}")) as sampler:
+        told = desk.watch(sampler, most=70)
+        mean = sampler.sureness.mean
+    counted = [one for n, one in enumerate(told, start=1) if n <= FIRST or n % EVERY == 0]
+    assert len(told) > len(counted) > FIRST
+    assert mean == pytest.approx(sum(counted) / len(counted), abs=1e-4)
+
+
+def test_each_line_tells_how_sure_the_model_was_of_it(desk: Desk, model: llama.Model) -> None:
+    with closing(model.sampler(Sampling(1.5, seed=3), r"root ::= [^\x00]{300}", 60)) as sampler:
+        first = [*desk.watch(sampler, most=20)]
+        sampler.sureness.end_line()
+        second = desk.watch(sampler, most=40)
+        sampler.sureness.end_line()
+        lines = sampler.sureness.lines
+    assert lines == pytest.approx([fmean(first), fmean(second)], abs=1e-4)
+
+
+def test_within_a_form_the_model_is_as_sure_as_it_was_of_the_words(
+    desk: Desk, model: llama.Model
+) -> None:
+    sure = []
+    for form in (r"root ::= [^\x00]*", r'root ::= "Zurich" [0-9]{20}'):
+        with closing(model.sampler(Sampling(0), form)) as sampler:
+            told = desk.watch(sampler, most=12)
+            assert sampler.sureness.mean == pytest.approx(sum(told) / len(told), abs=1e-4)
+            sure.append(sum(told) / len(told))
+    assert sure[0] > sure[1] + 1, "it would not have said that by itself"
+
+
+def test_a_seed_repeats_chances_within_a_form(desk: Desk) -> None:
+    first, again, other = (desk.write(Sampling(1.5, seed=n), PERSON, most=15) for n in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_a_form_that_the_model_would_never_choose(desk: Desk, temperature: float) -> None:
+    text, _ = desk.write(Sampling(temperature, seed=1), MIXED)
+    assert (text[:2], text[4], text[8]) == ("日本", "🎉", "é")
+
+
+def test_one_text_alone_is_written_whole_and_then_it_ends(desk: Desk) -> None:
+    alone = "Zürich, Zürich, Zürich! " * 3
+    text, _ = desk.write(Sampling(0, repeat_penalty=1.3), f'root ::= "{alone}"')
+    assert text == alone
+
+
+def test_it_may_not_end_before_the_form_does(desk: Desk) -> None:
+    text, _ = desk.write(Sampling(0), r"root ::= [a-z .]{80}")
+    assert len(text) == 80
+
+
+def test_a_cap_cuts_within_the_form(desk: Desk) -> None:
+    text, tokens = desk.write(Sampling(0), PERSON, most=5)
+    assert tokens == 5
+    assert '{"name": "'.startswith(text[:10])
+
+
+def test_a_choice_that_the_form_allows_is_the_free_one(desk: Desk) -> None:
+    how = Sampling(0, repeat_penalty=1.1)
+    assert desk.write(how, r"root ::= [^\x00]*", most=40) == desk.write(how, None, most=40)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "why"),
+    [
+        ("", "is empty"),
+        (" \n", "is empty"),
+        ('root ::= "a"\0"b"', "isn't text"),
+        ('root ::= "\ud800"', "isn't text"),
+        ("root ::= missing", "can't read"),
+        ('other ::= "a"', "can't read"),
+        ('root ::= root "a" | "b"', "can't read"),
+        ("root ::= [", "can't read"),
+        ('root ::= "a"{1000000}', "can't read"),
+        ("root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000, "nests more than 64"),
+        ('root ::= "' + "a" * 70_000 + '"', "more than 65,536 bytes"),
+    ],
+)
+def test_a_grammar_that_cannot_be_used_is_refused(
+    model: llama.Model, grammar: str, why: str
+) -> None:
+    with pytest.raises(GrammarRefused, match=why):
+        model.sampler(Sampling(), grammar)
+
+
+def test_parentheses_that_are_mere_text_are_not_counted(desk: Desk) -> None:
+    text, _ = desk.write(Sampling(0), 'root ::= "((((((((" {9} # ((((')
+    assert text == "(" * 72
+
+
+def test_a_form_without_a_way_on_is_told(model: llama.Model, desk: Desk) -> None:
+    unknown = next(n for n in range(1, 32) if not model.tokenise(chr(n), special=False))
+    with pytest.raises(LlamaError, match="no word that it knows"):
+        desk.write(Sampling(1.0, seed=1), rf'root ::= "a\x{unknown:02x}"')

@@ -1,0 +1,91 @@
+"""An answer in a given form, from the real starter model in a real child process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from baton.core.errors import ContextTooLong, WorkerError
+from baton.core.messages import Finish, Shape, Text
+from baton.ipc import frames
+from baton.workers.local import LocalWorker
+from support.local_worker_calls import CAPITAL, CITY, ask, listen, request, small
+
+pytestmark = pytest.mark.local_model
+
+ENDLESS = Shape(r'root ::= ("ha" " "?)* "!"', "{}")
+SLOW = Shape('root ::= (("a"?){100}){100}', "{}")
+"""Reading it takes llama.cpp longer than anybody waits."""
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[LocalWorker]:
+    worker = small()
+    yield worker
+    asyncio.run(worker.aclose())
+
+
+@pytest.mark.parametrize(("temperature", "seed"), [(0.0, None), (1.5, 1), (1.5, 2), (1.5, 3)])
+async def test_the_answer_has_the_form(
+    worker: LocalWorker, temperature: float, seed: int | None
+) -> None:
+    asked = replace(request(CAPITAL, temperature=temperature), shape=CITY, seed=seed)
+    answer = await listen(worker, asked)
+    assert json.loads(answer.text).keys() == {"city"}
+    assert answer.usage.finish is Finish.STOP
+
+
+async def test_the_next_answer_is_free_again(worker: LocalWorker) -> None:
+    await listen(worker, replace(request(CAPITAL), shape=CITY))
+    assert "{" not in (await ask(worker, CAPITAL)).text
+
+
+async def test_a_cap_is_told_though_the_form_goes_on(worker: LocalWorker) -> None:
+    answer = await listen(worker, replace(request(CAPITAL, max_tokens=3), shape=CITY))
+    assert (answer.usage.finish, answer.usage.tokens_out) == (Finish.LENGTH, 3)
+    assert '{"city": "'.startswith(answer.text[:8])
+
+
+@pytest.mark.parametrize("grammar", ["", "root ::= [", 'root ::= "a"\0', "(" * 70_000])
+async def test_a_form_that_cannot_be_kept_is_told_and_the_child_lives(
+    worker: LocalWorker, grammar: str
+) -> None:
+    await ask(worker, CAPITAL)
+    before = psutil.Process().children()
+    with pytest.raises(WorkerError, match="can't keep to the form"):
+        await listen(worker, replace(request(CAPITAL), shape=Shape(grammar, "{}")))
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert psutil.Process().children() == before
+
+
+async def test_a_form_over_the_limit_of_a_frame_is_refused(worker: LocalWorker) -> None:
+    asked = replace(request(CAPITAL), shape=Shape("a" * frames.LIMIT, "{}"))
+    with pytest.raises(ContextTooLong) as too_long:
+        await listen(worker, asked)
+    assert too_long.value.needed > too_long.value.limit
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+
+
+async def test_stopping_within_a_form(worker: LocalWorker) -> None:
+    await ask(worker, CAPITAL)
+    before = psutil.Process().children()
+    async with aclosing(worker.stream(replace(request(CAPITAL), shape=ENDLESS))) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Text):
+                break
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert psutil.Process().children() == before
+
+
+async def test_stopping_while_a_form_is_too_slow(worker: LocalWorker) -> None:
+    await ask(worker, CAPITAL)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await listen(worker, replace(request(CAPITAL), shape=SLOW))
+    assert "Paris" in (await ask(worker, CAPITAL)).text

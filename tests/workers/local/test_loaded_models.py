@@ -1,0 +1,28 @@
+"""What is loaded now, seen from any process of this person."""
+
+from __future__ import annotations
+
+import os
+
+from baton.core.messages import Message, Request, Role
+from baton.workers.local import LocalWorker, Memory, starter
+from baton.workers.local.loaded_models import Running, running
+
+
+def mine() -> list[Running]:
+    return [one for one in running() if one.front == os.getpid()]
+
+
+async def test_a_loaded_model_is_seen_with_its_file_and_memory() -> None:
+    model = starter()
+    worker = LocalWorker(model.card, model.path, Memory())
+    try:
+        async for _ in worker.stream(Request((Message(Role.USER, "Hi"),), max_tokens=1)):
+            pass
+        [one] = mine()
+        assert one.path is not None
+        assert one.path.samefile(model.path)
+        assert one.memory > model.path.stat().st_size / 2
+    finally:
+        await worker.aclose()
+    assert mine() == []

@@ -1,0 +1,202 @@
+"""Engines that run on this machine are found, and nothing that answers there can do harm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from msgspec import convert
+
+from baton.core.labels import Label
+from baton.platform.settings import ServerWorker
+from baton.workers.local.local_servers import LIMIT, Found, Place, engines, places
+
+OLLAMA, LM_STUDIO, LLAMA_SERVER = places({})
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(usual: Place, answer: Answer) -> AsyncIterator[tuple[Place, list[bytes]]]:
+    """Serve at a free port of loopback; give the place to ask and what it was asked."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        try:
+            await answer(writer)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield replace(usual, port=server.sockets[0].getsockname()[1]), asked
+        server.close()
+
+
+def says(body: bytes, head: bytes = b"HTTP/1.1 200 OK\r\n") -> Answer:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+    return answer
+
+
+def models(*named: object) -> Answer:
+    return says(json.dumps({"models": named, "data": named}).encode())
+
+
+async def found_at(usual: Place, answer: Answer, limit: float = 30) -> list[Found]:
+    async with listening(usual, answer) as (place, _):
+        return await engines([place], limit=limit)
+
+
+async def test_a_running_ollama_is_found_and_its_cloud_models_are_told_apart() -> None:
+    answer = models(
+        {"name": "qwen3:8b", "model": "qwen3:8b", "size": 5_200_000_000, "digest": "x"},
+        {"name": "gpt-oss:120b-cloud", "model": "gpt-oss:120b-cloud", "size": 384},
+        {"name": "glm-4.6:cloud", "model": "glm-4.6:cloud", "size": 300},
+        {"name": "mine", "remote_model": "gpt-oss:120b", "remote_host": "https://ollama.com:443"},
+        {"name": "nomic-embed-text:latest", "size": 274_000_000},
+        {"name": "bge-m3", "capabilities": ["embedding"]},
+        {"name": "hf.co/someone/Llama-3.2-1B-Instruct-GGUF:Q4_K_M", "size": 1},
+    )
+    async with listening(OLLAMA, answer) as (place, asked):
+        found = await engines([place], ("qwen3-8b",), limit=30)
+    assert [(f.id, f.model, f.size, f.cloud) for f in found] == [
+        ("qwen3-8b-2", "qwen3:8b", 5_200_000_000, False),
+        ("gpt-oss-120b-cloud", "gpt-oss:120b-cloud", 384, True),
+        ("glm-4.6-cloud", "glm-4.6:cloud", 300, True),
+        ("mine", "mine", 0, True),
+        ("llama-3.2-1b-instruct", "hf.co/someone/Llama-3.2-1B-Instruct-GGUF:Q4_K_M", 1, False),
+    ]
+    assert {(f.engine, f.base_url) for f in found} == {
+        ("Ollama", f"http://127.0.0.1:{place.port}/v1")
+    }
+    [request] = asked
+    assert request.startswith(b"GET /api/tags HTTP/1.1\r\n")
+
+
+async def test_a_running_lm_studio_and_llama_server_are_found() -> None:
+    named = {"id": "qwen3-4b", "object": "model", "owned_by": "organization_owner"}
+    [found] = await found_at(LM_STUDIO, models(named, {"id": "text-embedding-nomic"}))
+    assert (found.id, found.engine, found.cloud) == ("qwen3-4b", "LM Studio", False)
+    meta = {"size": 17, "n_params": 3}
+    answer = models({"id": "/models/Qwen3-8B.Q8_0.gguf", "owned_by": "llamacpp", "meta": meta})
+    [found] = await found_at(LLAMA_SERVER, answer)
+    assert (found.id, found.engine, found.size) == ("qwen3-8b.q8_0", "llama-server", 17)
+
+
+async def test_something_else_at_the_port_of_llama_server_is_no_worker() -> None:
+    assert await found_at(LLAMA_SERVER, models({"id": "a", "owned_by": "somebody"})) == []
+
+
+async def test_an_answer_in_chunks_is_read() -> None:
+    body = b'{"data": [{"id": "small"}]}'
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for byte in body:
+            writer.write(b"1\r\n" + bytes([byte]) + b"\r\n")
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+    assert [f.model for f in await found_at(LM_STUDIO, answer)] == ["small"]
+
+
+async def hang(writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(60)
+
+
+async def trickle(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    for _ in range(600):
+        writer.write(b"X-More: 1\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.1)
+
+
+async def flood(writer: asyncio.StreamWriter) -> None:
+    writer.write(b'HTTP/1.1 200 OK\r\n\r\n{"data": [{"id": "')
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(hang, trickle, flood, hang_up),
+        says(b""),
+        says(b"not JSON"),
+        says(b'{"data": [{"id": "a"}]}', b"HTTP/1.1 404 Not Found\r\n"),
+        says(b'{"data": [{"id": "a"}]}', b"HTTP/1.1 302 Found\r\nLocation: http://x.example/\r\n"),
+        says(b'{"data": [{"id": "a"}]}', b"SSH-2.0-OpenSSH\r\n"),
+        says(b'{"data": [{"id": "a"}]}', b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n"),
+        says(b'{"data": [{"id": ["a"]}]}'),
+        says(b'{"data": [{"id": 1}, {"id": ""}, {"id": null}]}'),
+        says(b'{"data": {"id": "a"}}'),
+        says(b'{"data": 3}'),
+        says(b"[]"),
+        says(b"null"),
+        says(b"[" * 100_000),
+        says(b'{"data": [{"id": "a", "size": ' + b"9" * 6000 + b"}]}"),
+        says(b'{"data": [{"id": "\\u001b]0;owned\\u0007"}, {"id": "a\\nb"}, {"id": "\\u202eb"}]}'),
+        says(b'{"data": [{"id": "\\ud800"}, {"id": "' + b"x" * 300 + b'"}]}'),
+    ],
+)
+async def test_whatever_else_answers_is_no_worker(answer: Answer) -> None:
+    assert await found_at(LM_STUDIO, answer, LIMIT) == []
+    assert await found_at(OLLAMA, answer, LIMIT) == []
+
+
+async def test_where_nothing_listens_nothing_is_found() -> None:
+    async with listening(OLLAMA, hang) as (place, _):
+        pass
+    assert await engines([place]) == []
+
+
+async def test_a_very_long_list_is_cut() -> None:
+    answer = models(*({"id": f"m{n}"} for n in range(1000)))
+    assert len(await found_at(LM_STUDIO, answer)) == 200
+
+
+@pytest.mark.parametrize(
+    ("value", "host", "port"),
+    [
+        ("", "127.0.0.1", 11434),
+        ("127.0.0.1:9999", "127.0.0.1", 9999),
+        ("0.0.0.0", "127.0.0.1", 11434),
+        ("0.0.0.0:9999", "127.0.0.1", 9999),
+        (":9999", "127.0.0.1", 9999),
+        ("localhost:9999", "127.0.0.1", 9999),
+        ("http://127.0.0.1", "127.0.0.1", 80),
+        ("http://[::1]:9999/", "::1", 9999),
+        ("192.168.1.9:9999", "127.0.0.1", 11434),
+        ("gpu.example.org", "127.0.0.1", 11434),
+        ("https://127.0.0.1:9999", "127.0.0.1", 11434),
+        ("http://127.0.0.1:port", "127.0.0.1", 11434),
+        ("http://[::1", "127.0.0.1", 11434),
+    ],
+)
+def test_ollama_is_looked_for_where_it_listens_if_that_is_here(
+    value: str, host: str, port: int
+) -> None:
+    ollama, *_ = places({"OLLAMA_HOST": value})
+    assert (ollama.host, ollama.port) == (host, port)
+
+
+def test_what_is_found_makes_an_entry_in_the_settings() -> None:
+    here = Found("a", "Ollama", "a:8b", "http://127.0.0.1:11434/v1")
+    cloud = replace(here, id="b", cloud=True)
+    assert convert(here.entry, ServerWorker).privacy is None  # as the address says
+    assert convert(cloud.entry, ServerWorker).privacy is Label.CLOUD

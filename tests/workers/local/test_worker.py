@@ -1,0 +1,290 @@
+"""The local worker, with the real starter model in a real child process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from baton.core.errors import ContextTooLong, ModelFileError, WorkerError
+from baton.core.messages import Chunk, Finish, Loading, Reading, Request, Text, Writing
+from baton.workers.local import LocalWorker, Memory, probe, starter
+from support.local_worker_calls import CAPITAL, Answer, ask, request, small
+
+pytestmark = pytest.mark.local_model
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 600
+STORY = "Write a very long story about a river."
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[LocalWorker]:
+    """A worker that is loaded once for all tests here."""
+    worker = small()
+    yield worker
+    asyncio.run(worker.aclose())
+
+
+def children() -> list[int]:
+    return [child.pid for child in psutil.Process().children()]
+
+
+SOON = 20
+"""In seconds: far less than what is stopped would take, and enough for a busy machine."""
+
+
+async def begin(
+    worker: LocalWorker, asked: Request, until: Callable[[Chunk], bool]
+) -> tuple[list[Chunk], float]:
+    """Ask, stop at the first chunk that fits, and return the chunks and how long stopping took."""
+    seen = []
+    async with aclosing(worker.stream(asked)) as chunks:
+        async for chunk in chunks:
+            seen.append(chunk)
+            if until(chunk):
+                break
+        stopping = time.monotonic()
+    return seen, time.monotonic() - stopping
+
+
+async def test_it_answers_paris_and_tells_its_phases(worker: LocalWorker) -> None:
+    answer = await ask(worker, CAPITAL)
+    assert "Paris" in answer.text
+    usage = answer.usage
+    assert usage.finish is Finish.STOP
+    assert (usage.tokens_in, usage.context) == (36, 8192)
+    assert usage.confidence is not None
+    assert -2 < usage.confidence < 0
+    assert usage.tokens_out == sum(c.tokens for c in answer.chunks if isinstance(c, Text))
+    order = [type(chunk) for chunk in answer.chunks if not isinstance(chunk, Writing)]
+    assert order == sorted(order, key=[Loading, Reading, Text, type(usage)].index)
+    assert worker.card.hardware == "CPU only"
+    assert worker.card.note == "Tiny, good for a first try, often wrong."
+
+
+async def test_a_second_turn_reads_only_what_is_new_and_answers_alike(worker: LocalWorker) -> None:
+    first = await ask(worker, CAPITAL)
+    turns = (CAPITAL, first.text, "And of Spain?")
+    again = await ask(worker, *turns)
+    await worker.aclose()
+    fresh = await ask(worker, *turns)
+    assert again.usage.cached >= first.usage.tokens_in
+    assert fresh.usage.cached == 0
+    assert again.text == fresh.text
+
+
+async def test_stopping_while_loading() -> None:
+    worker = small()
+    _, seconds = await begin(worker, request(CAPITAL), lambda c: isinstance(c, Loading))
+    assert seconds <= SOON
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    await worker.aclose()
+
+
+async def test_stopping_while_reading(worker: LocalWorker) -> None:
+    await ask(worker, CAPITAL)
+    before = children()
+    seen, seconds = await begin(
+        worker, request(LONG), lambda c: isinstance(c, Reading) and c.done > 0
+    )
+    assert seconds <= SOON
+    assert isinstance(seen[-1], Reading)
+    assert 0 < seen[-1].done < seen[-1].total
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert children() == before, "it was stopped, not killed"
+
+
+async def test_stopping_while_writing(worker: LocalWorker) -> None:
+    await ask(worker, CAPITAL)
+    before = children()
+    _, seconds = await begin(worker, request(STORY), lambda c: isinstance(c, Writing))
+    assert seconds <= SOON
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    assert children() == before
+
+
+async def test_a_cancelled_consumer_stops_the_work(worker: LocalWorker) -> None:
+    writing = asyncio.Event()
+
+    async def consume() -> None:
+        async with aclosing(worker.stream(request(STORY))) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Text):
+                    writing.set()
+
+    task = asyncio.create_task(consume())
+    await writing.wait()
+    task.cancel()
+    async with asyncio.timeout(30):
+        await asyncio.wait({task})
+    assert task.cancelled()
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+
+
+async def test_one_request_at_a_time_and_waiting_can_be_cancelled() -> None:
+    worker = small()
+    first = asyncio.create_task(ask(worker, STORY, max_tokens=30))
+    second = asyncio.create_task(ask(worker, CAPITAL))
+    third = asyncio.create_task(ask(worker, CAPITAL))
+    await asyncio.sleep(0.1)
+    third.cancel()
+    answers = await asyncio.gather(first, second, third, return_exceptions=True)
+    assert isinstance(answers[2], asyncio.CancelledError)
+    assert isinstance(answers[0], Answer)
+    assert isinstance(answers[1], Answer)
+    assert answers[0].usage.tokens_out == 30
+    assert "Paris" in answers[1].text
+    await worker.aclose()
+
+
+async def test_what_does_not_fit_is_refused_before_anything_runs(worker: LocalWorker) -> None:
+    with pytest.raises(ContextTooLong) as too_long:
+        await ask(worker, LONG * 3)
+    assert too_long.value.needed > too_long.value.limit == 8192
+    with pytest.raises(WorkerError, match=r"room for 8,\d+ tokens"):
+        await ask(worker, CAPITAL, max_tokens=8192)
+    with pytest.raises(ContextTooLong):
+        await ask(worker, "a" * 17_000_000)
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+
+
+@pytest.mark.parametrize("text", ["a", " ", "\n", "1", "é", "日本", "🎉", "<|im_end|>", "a b\n"])
+async def test_a_megabyte_of_anything_is_refused_soon(worker: LocalWorker, text: str) -> None:
+    with pytest.raises(ContextTooLong):
+        async with asyncio.timeout(30):
+            await ask(worker, text * (1_000_000 // len(text.encode())))
+
+
+async def test_a_length_cap_is_told(worker: LocalWorker) -> None:
+    answer = await ask(worker, STORY, max_tokens=5)
+    assert (answer.usage.finish, answer.usage.tokens_out) == (Finish.LENGTH, 5)
+
+
+async def test_lone_surrogates_and_empty_prompts_do_no_harm(worker: LocalWorker) -> None:
+    assert (await ask(worker, "\ud800 hello \x00 there", max_tokens=2)).usage.tokens_out <= 2
+    assert (await ask(worker, "", max_tokens=2)).usage.tokens_out <= 2
+
+
+async def test_no_secret_reaches_the_child() -> None:
+    keys = {"OPENAI_API_KEY": "sk-canary", "LAB_TOKEN": "canary", "BATON_BUDGET__DAY": "canary"}
+    worker = small(environ={**os.environ, **keys})
+    before = set(children())
+    worker.warm()
+    [pid] = set(children()) - before
+    while not (known := psutil.Process(pid).environ()):  # noqa: ASYNC110 - empty until its exec
+        await asyncio.sleep(0.01)
+    await worker.aclose()
+    assert "PATH" in known
+    assert "canary" not in str(known)
+
+
+async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
+    worker = small(idle_seconds=0.3)
+    assert "Paris" in (await ask(worker, CAPITAL)).text
+    async with asyncio.timeout(60):
+        while worker.resident:  # noqa: ASYNC110 - nobody is told when a child goes
+            await asyncio.sleep(0.05)
+    answer = await ask(worker, CAPITAL)
+    assert "Paris" in answer.text
+    assert isinstance(answer.chunks[0], Loading)
+    await worker.aclose()
+
+
+async def test_the_least_recently_used_model_makes_room() -> None:
+    memory = Memory(450_000_000)
+    one, other = small(memory), small(memory)
+    await ask(one, CAPITAL)
+    assert 250_000_000 < one.resident < 450_000_000
+    await ask(other, CAPITAL)
+    assert (one.resident, other.resident > 0) == (0, True)
+    assert "Paris" in (await ask(one, CAPITAL)).text
+    assert other.resident == 0
+    await one.aclose()
+
+
+async def test_a_model_that_is_answering_is_waited_for_and_not_unloaded() -> None:
+    memory = Memory(450_000_000)
+    one, other = small(memory), small(memory)
+    async with aclosing(one.stream(request(STORY))) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Text):
+                break
+        waiting = [asyncio.create_task(ask(other, CAPITAL)) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        waiting[1].cancel()
+        await asyncio.wait({waiting[1]})
+        assert one.resident > 0
+        assert not waiting[0].done()
+    assert "Paris" in (await waiting[0]).text
+    assert (one.resident, other.resident > 0) == (0, True)
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_a_model_that_came_to_rest_while_another_gave_up_is_not_waited_for() -> None:
+    memory = Memory()
+    rests = memory.rests
+    memory.freed()
+    async with asyncio.timeout(30):
+        await memory.change(rests)
+    waiting = asyncio.create_task(memory.change(memory.rests))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    memory.freed()
+    async with asyncio.timeout(30):
+        await waiting
+
+
+async def test_workers_take_turns_on_the_processor() -> None:
+    memory = Memory()
+    one, other = small(memory, threads=99), small(memory)
+    async with aclosing(one.stream(request(STORY))) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Text):
+                break
+        stopped = asyncio.create_task(ask(other, CAPITAL))
+        waiting = asyncio.create_task(ask(other, CAPITAL))
+        async with asyncio.timeout(60):
+            while other.card.hardware != "CPU only":  # noqa: ASYNC110 - loading isn't waited for
+                await asyncio.sleep(0.02)
+        stopped.cancel()
+        await asyncio.wait({stopped})
+        assert other.resident > 0, "it was stopped, not killed"
+        assert not waiting.done()
+    assert "Paris" in (await waiting).text
+    await one.aclose()
+    await other.aclose()
+
+
+async def test_a_context_that_outgrows_the_memory_is_told() -> None:
+    worker = small(Memory(150_000_000))
+    with pytest.raises(ModelFileError, match=r"needs about [\d.]+ MB of memory; 150\.0 MB are"):
+        await ask(worker, CAPITAL)
+    assert worker.resident == 0
+
+
+async def test_a_smaller_context_is_kept_to() -> None:
+    model = starter()
+    worker = LocalWorker(replace(model.card, context=512, max_output=100), model.path, Memory())
+    with pytest.raises(ContextTooLong) as too_long:
+        await ask(worker, LONG)
+    assert too_long.value.limit == 512
+    assert (await ask(worker, STORY)).usage.tokens_out <= 100
+    await worker.aclose()
+
+
+async def test_what_the_doctor_asks() -> None:
+    before = children()
+    llama = await probe("llama")
+    assert "CPU" in llama["system"]
+    assert llama["gpu"] in (True, False)
+    assert llama["version"]
+    onnx = await probe("onnxruntime")
+    assert "CPUExecutionProvider" in onnx["providers"]
+    assert children() == before

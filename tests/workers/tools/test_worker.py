@@ -1,0 +1,291 @@
+"""Calculator, units and clock: what they answer, and their real child process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baton.core.errors import WorkerError
+from baton.core.labels import Label
+from baton.core.messages import Message, Request, Role, Text, Usage, fenced
+from baton.core.prices import FREE
+from baton.workers.tools import ToolWorker, sandbox, tools
+from baton.workers.tools.child.main import compute
+from baton.workers.tools.computation import CannotCompute
+from support.processes import wait_until_over
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Mapping[str, ToolWorker]]:
+    """The tools of this machine, whose child is started once."""
+    workers = tools()
+    yield workers
+    asyncio.run(workers["clock"].aclose())
+
+
+async def ask(worker: ToolWorker, text: str) -> str:
+    request = Request((Message(Role.SYSTEM, "Be brief."), Message(Role.USER, text)))
+    chunks = [chunk async for chunk in worker.stream(request)]
+    (usage,) = (chunk for chunk in chunks if isinstance(chunk, Usage))
+    assert (usage.tokens_in, usage.tokens_out) == (0, 0)
+    assert chunks[-1] is usage
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+
+
+def pid(worker: ToolWorker) -> int:
+    child = worker.toolbox.pid
+    assert child is not None
+    return child
+
+
+def test_cards_are_free_local_tools() -> None:
+    for name, worker in tools().items():
+        card = worker.card
+        assert (card.id, card.kind, card.is_tool, card.is_outside) == (name, "tool", True, False)
+        assert (card.privacy, card.price, card.slots) == (Label.LOCAL, FREE, 4)
+    assert tools()["calculator"].card.skills == {"calculation": 5}
+    assert tools(False) == {}
+
+
+def test_there_is_a_sandbox_wherever_the_kernel_has_one() -> None:
+    """Tests of what it holds in are skipped without it."""
+    actions = Path("/proc/sys/kernel/seccomp/actions_avail")
+    is_known = platform.machine() in ("x86_64", "aarch64") and actions.exists()
+    assert bool(sandbox()) is (is_known and "errno" in actions.read_text().split())
+    assert ("python" in tools()) is bool(sandbox())
+
+
+def test_nothing_is_started_before_the_first_call() -> None:
+    assert all(worker.toolbox.pid is None for worker in tools().values())
+
+
+@pytest.mark.parametrize(
+    ("tool", "question", "answer"),
+    [
+        ("calculator", "What is 17 + 25?", "17 + 25 = 42"),
+        ("calculator", "17+25=", "17 + 25 = 42"),
+        ("calculator", "Calculate 1,234,567 \u00d7 2.", "1234567 \u00d7 2 = 2,469,134"),
+        ("calculator", "Combien font 3 * 2,5 ?", "3 \u00d7 2,5 = 7,5"),
+        ("calculator", "1.234.567,5 \u00f7 0,5", "1234567,5 \u00f7 0,5 = 2.469.135"),
+        ("calculator", "What is 15% of 80?", "15% \u00d7 80 = 12"),
+        ("calculator", "200 + 10%", "200 + 10% = 220"),
+        ("calculator", "1/3", "1 \u00f7 3 \u2248 0.3333333333"),
+        ("calculator", "0.1 + 0.2", "0.1 + 0.2 = 0.3"),
+        ("calculator", "\u221a144", "sqrt(144) = 12"),
+        ("calculator", "5!", "fact(5) = 120"),
+        ("calculator", "-2^2", "-2^2 = \u22124"),
+        ("calculator", "1 + 1\n\nWhat is 2 * 4?", "2 \u00d7 4 = 8"),
+        ("calculator", "Is 17 + 25 = 43?", "No: 17 + 25 = 42"),
+        ("calculator", "1 + 1 = 2\n10/4 = 2", "Yes: 1 + 1 = 2\nNo: 10/4 = 2.5"),
+        ("units", "42 km in miles", "42 km are 26.1 miles."),
+        ("units", "Wie viel sind 42 km in Meilen?", "42 km sind 26,1 Meilen."),
+        ("units", "What is 100 \u00b0F in \u00b0C?", "100 \u00b0F are 37.78 \u00b0C."),
+        ("units", "60 mph to km/h", "60 mph are 96.56 km/h."),
+        ("clock", "days(2024-02-28, 2024-03-01)", "2 days. (days(2024-02-28, 2024-03-01))"),
+    ],
+)  # fmt: skip
+def test_what_is_written_as_an_expression_is_answered(
+    tool: str, question: str, answer: str
+) -> None:
+    assert compute(tool, question) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("What time is it?", r"It is \d\d:\d\d\."),
+        ("Wie viel Uhr ist es jetzt?", r"Es ist \d\d:\d\d Uhr\."),
+        ("Che ore sono?", r"Sono le \d\d:\d\d\."),
+        ("现在几点了\uff1f", r"It is \d\d:\d\d\."),
+        ("What's the date today?", r"Today is \w+, \d+ \w+ \d{4}\."),
+        ("quel jour est-on aujourd'hui", r"Aujourd\W?hui, nous sommes le \w+ \d+ \w+ \d{4}\."),
+        ("今天几号", r"Today is \w+, \d+ \w+ \d{4}\."),
+    ],
+)
+def test_the_clock_says_the_time_and_the_date(question: str, said: str) -> None:
+    assert re.fullmatch(said, compute("clock", question))
+
+
+@pytest.mark.parametrize(
+    ("tool", "question", "reason"),
+    [
+        ("calculator", "9**9**9", "too large"),
+        ("calculator", "9^9^9^9^9", "too large"),
+        ("calculator", "(1+1e-9)^1e12", "too large"),
+        ("calculator", "2^9999 * 2^9999", "too large"),
+        ("calculator", "2000!", "too large"),
+        ("calculator", "((((1e900)^2)^2)^2)^2", "too large"),
+        ("calculator", "What is " + "(" * 100 + "1" + ")" * 100, "too deeply"),
+        ("calculator", "(" * 400 + "1" + ")" * 400, "too deeply"),
+        ("calculator", "-" * 200 + "1", "too deeply"),
+        ("calculator", "-" * 900 + "1", "too deeply"),
+        ("calculator", "1+" * 600 + "1", "too long"),
+        ("calculator", "1+" * 600_000 + "1", "too long"),
+        ("calculator", "10/0", "by zero"),
+        ("calculator", "(-1)^(1/2)", "no real number"),
+        ("calculator", "Tom has 3 apples and buys 4 more. How many are there?", "no expression"),
+        ("calculator", "What is 3 + 4 and 5 + 6?", "no expression"),
+        ("calculator", "What is x + 3?", "no expression"),
+        ("calculator", "__import__('os').getpid()", "no expression"),
+        ("calculator", "3 in 9**9**9**9", "no expression"),
+        ("calculator", "42 km in miles", "no expression"),
+        ("calculator", "", "no expression"),
+        ("calculator", "12,34 + 1,2,3", "one way"),
+        ("units", "5 km in kg", "measure different things"),
+        ("units", "1 meter**9**9**9 in km", "no expression"),
+        ("units", "9^3000 * 9^3000 km -> m", "too large"),
+        ("units", "17 km", "no unit"),
+        ("clock", "What is the time complexity of quicksort?", "no expression"),
+        ("clock", "tell me about the date palm", "no expression"),
+        ("clock", "My train left 3 days ago and I am sad.", "no expression"),
+        ("clock", "time in Gotham", "no expression"),
+        ("clock", "now(Gotham)", "time zone of Gotham"),
+        ("clock", "2026-02-30 + 1 d", "no such day"),
+        ("clock", "9999-12-30 + 500000 d", "too far away"),
+        ("clock", "2026-01-01 + 999999 y", "too far away"),
+    ],
+)
+def test_what_cant_be_computed_is_refused_with_a_reason(
+    tool: str, question: str, reason: str
+) -> None:
+    with pytest.raises(CannotCompute, match=reason):
+        compute(tool, question)
+
+
+@given(
+    st.sampled_from(("calculator", "units", "clock")),
+    st.text(alphabet="0123456789+-*/^()%!., \u221aesqrtofkm\u00b0C=\u2248:\n", max_size=60),
+)
+def test_whatever_is_asked_it_answers_or_refuses(tool: str, text: str) -> None:
+    try:
+        said = compute(tool, text)
+    except CannotCompute as error:
+        said = str(error).removesuffix(".")
+    assert said
+
+
+async def test_the_child_answers_and_knows_the_real_time(workers: Mapping[str, ToolWorker]) -> None:
+    assert await ask(workers["calculator"], "What is 17 + 25?") == "17 + 25 = 42"
+    before = datetime.now().astimezone()
+    said = await ask(workers["clock"], "What time is it?")
+    assert said in {f"It is {before + timedelta(minutes=n):%H:%M}." for n in (0, 1)}
+
+
+async def test_a_steps_own_text_counts_not_what_it_was_shown(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    shown = f"What was asked:\n{fenced('What is 1 + 1?')}"
+    said = await ask(workers["calculator"], f"{shown}\n\nCalculate 12 \u00d7 4")
+    assert said == "12 \u00d7 4 = 48"
+    assert await ask(workers["calculator"], f"{shown}\n\nUse the calculator.") == "1 + 1 = 2"
+
+
+async def test_a_step_is_answered_in_the_language_of_the_request(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    shown = f"What was asked:\n{fenced('Rechne bitte aus, was das ist.')}"
+    said = await ask(workers["calculator"], f"{shown}\n\n2,5 \u00d7 1.000")
+    assert said == "2,5 \u00d7 1000 = 2500"
+
+
+async def test_what_cant_be_computed_is_a_worker_error(workers: Mapping[str, ToolWorker]) -> None:
+    for tool in ("calculator", "units", "clock"):
+        with pytest.raises(WorkerError, match="can read"):
+            await ask(workers[tool], "Write a poem about the sea.")
+    with pytest.raises(WorkerError, match="Nothing was asked"):
+        async with aclosing(workers["clock"].stream(Request(()))) as chunks:
+            await anext(chunks)
+
+
+async def test_many_calls_at_once_each_get_their_own_answer(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    answers = await asyncio.gather(*(ask(workers["calculator"], f"{n} * 7") for n in range(50)))
+    assert answers == [f"{n} \u00d7 7 = {n * 7}" for n in range(50)]
+
+
+async def test_all_tools_share_one_child_that_is_replaced_when_it_was_killed(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    await ask(workers["clock"], "now")
+    first = pid(workers["calculator"])
+    assert first == pid(workers["clock"])
+    os.kill(first, signal.SIGKILL)
+    assert await ask(workers["calculator"], "2 + 2") == "2 + 2 = 4"
+    assert pid(workers["clock"]) != first
+
+
+async def test_what_is_asked_while_they_are_closed_starts_no_other_child() -> None:
+    worker = tools()["calculator"]
+    await ask(worker, "1 + 1")
+    os.kill(pid(worker), signal.SIGSTOP)
+    asked = asyncio.create_task(ask(worker, "2 + 2"))
+    await asyncio.sleep(0)
+    await worker.aclose()
+    with pytest.raises(WorkerError, match="It was stopped"):
+        await asked
+    assert worker.toolbox.pid is None
+
+
+async def test_its_environment_holds_no_key() -> None:
+    secret = {"OPENAI_API_KEY": "sk-secret-secret"}
+    worker = tools(environ={**os.environ, **secret})["clock"]
+    try:
+        await ask(worker, "now")
+        child = psutil.Process(pid(worker))
+        for process in (child, *child.children(recursive=True)):
+            assert "sk-secret-secret" not in process.environ().values()
+    finally:
+        await worker.aclose()
+
+
+PARENT = """
+import asyncio, sys
+from baton.workers.tools import tools
+from baton.core.messages import Message, Request, Role
+
+async def main():
+    worker = tools()["clock"]
+    async for _ in worker.stream(Request((Message(Role.USER, "now"),))):
+        pass
+    print(worker.toolbox.pid, flush=True)
+    sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+def test_no_process_outlives_its_parent() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-P", "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    with parent.stdin, parent.stdout:
+        child = psutil.Process(int(parent.stdout.readline()))
+        family = [child, *child.children(recursive=True)]
+        parent.kill()
+        parent.wait()
+        wait_until_over(family)
+
+
+def test_the_front_loads_no_engine_of_the_tools() -> None:
+    code = "import sys; from baton.workers.tools import tools; tools(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"pint", "dateutil", "jsonschema", "ctypes"} & set(done.stdout.split())
