@@ -1,8 +1,8 @@
 """Stage B: what is expected once there are drafts.
 
-The answers' votes (answer_votes.py), how long they got, and what stage A expected go into two logistic
-heads: one for the chance that a draft is right, one for another worker's. Both were fitted on
-random sets of workers, so that they know no worker and no task by name.
+The answers' votes (answer_votes.py), how long they got, and what stage A expected go into two
+logistic heads: one for the chance that a draft is right, one for another worker's. Both were
+fitted on random sets of workers, so that they know no worker and no task by name.
 
 Where there is no short answer to compare, nothing could be fitted (no such data may be used): the
 drafts' likeness, refusals, cut ends, failed checks and the model's own confidence then move what
