@@ -46,7 +46,9 @@ def written_on(app: Terminal) -> list[str]:
 
 
 def child_of(app: Terminal, name: str) -> psutil.Process:
-    (child,) = [one for one in app.children() if f"baton.ipc.{name}" in one.cmdline()]
+    (child,) = [
+        one for one in app.children() if one.cmdline()[-2:] == ["baton.ipc.child_entry", name]
+    ]
     return child
 
 

@@ -48,9 +48,7 @@ def wait_until(true: Callable[[], object], what: str) -> None:
 
 
 def gateways_of(front: psutil.Process) -> list[psutil.Process]:
-    return [
-        child for child in front.children() if "baton.workers.cloud.child.main" in child.cmdline()
-    ]
+    return [child for child in front.children() if child.cmdline()[-1:] == ["gateway"]]
 
 
 def arrived(cloud: Cloud, run: str) -> list[Received]:

@@ -126,7 +126,7 @@ def test_keys_are_found_nowhere(tmp_path: Path, home: Path) -> None:
     assert runners
     for line, environ in seen.children.items():
         assert not shows(SECRET, line)
-        assert not shows(SECRET, environ) or "baton.workers.cloud.child.main" in line
+        assert not shows(SECRET, environ) or line.endswith("baton.ipc.child_entry gateway")
     assert (home / "data" / "ledger.db").exists()
     assert list(with_secret(tmp_path)) == []
 

@@ -100,7 +100,7 @@ async def test_an_answer_whose_baton_was_killed_is_lost_and_found(tmp_path: Path
     path = tmp_path / "baton.db"
     code = f"""
 import asyncio, os
-from talk import *
+from support.store_conversations import *
 async def main():
     store = Store.open(pathlib.Path({str(path)!r}))
     begun = await store.begin(Prompt("Why?"), Place(), Label.CLOUD)
@@ -543,7 +543,7 @@ def test_a_full_disk_loses_only_what_did_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "baton.db"
     code = f"""
 import asyncio, resource
-from talk import *
+from support.store_conversations import *
 from baton.core.errors import StoreError
 def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
@@ -614,7 +614,7 @@ def test_what_may_not_be_written_is_one_sentence(denied: str, sound_database: Pa
     folder.chmod(0o555 if denied == "folder" else 0o777)
     code = f"""
 import asyncio, os
-from talk import *
+from support.store_conversations import *
 from baton.core.errors import StoreError
 from baton.history import export as transfer
 if os.geteuid() == 0:

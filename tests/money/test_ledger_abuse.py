@@ -174,7 +174,7 @@ async def recover(path: Path) -> None:
 
 HALFWAY = """
 import asyncio
-from spend import *
+from support.ledger_processes import *
 async def main():
     ledger = Ledger.open(pathlib.Path({path!r}))
     for sends in (True, False):
@@ -361,7 +361,7 @@ async def test_damage_that_shows_in_use_is_looked_for_at_the_next_start(
     assert sqlite.stamp(path).exists()
     if noticed:
         sqlite.stamp(path).unlink()
-    monkeypatch.setattr("baton.money.ledger.calls.hold", damaged)
+    monkeypatch.setattr("baton.money.call_funds.hold", damaged)
     with pytest.raises(sqlite.Damaged):
         await ledger.hold(bill())
     assert not sqlite.stamp(path).exists()

@@ -160,7 +160,7 @@ def test_many_starts_after_a_loss_make_one_frozen_ledger(home: Home) -> None:
     remove_all(home)
     code = f"""
 import asyncio
-from spend import *
+from support.ledger_processes import *
 async def main():
     ledger = Ledger.open(
         pathlib.Path({str(home.ledger)!r}), records=pathlib.Path({str(home.records)!r}))
@@ -291,7 +291,7 @@ def test_a_log_that_was_deleted_is_noticed(home: Home) -> None:
     """A killed Baton leaves its last commits in the log beside the file."""
     code = f"""
 import asyncio, os, signal
-from spend import *
+from support.ledger_processes import *
 async def main():
     ledger = Ledger.open(pathlib.Path({str(home.ledger)!r}))
     for _ in range(3):

@@ -198,7 +198,7 @@ def _prepare(world: World) -> None:
 
 _IN_CHILD = """
 import sys
-if "baton.download.child.main" in sys.orig_argv:
+if sys.orig_argv[-2:] == ["baton.ipc.child_entry", "fetcher"]:
     sys.path.append({tests!r})
     from support.update_processes import watched_in_child
     watched_in_child({root!r}, {number})
