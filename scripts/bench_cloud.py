@@ -70,13 +70,13 @@ def provider(rate: int, tokens: int) -> Iterator[str]:
 @asynccontextmanager
 async def metered(address: str, name: str) -> AsyncIterator[Callable[[], Awaitable[list[float]]]]:
     """Give what asks that provider through gate, ledger and gateway: the times of its pieces."""
-    from baton.core.run.metered_worker import Metered, Purse, Tally
-    from baton.core.run.policy import Limits, Terms
+    from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+    from baton.core.run.policy import RunTerms, PromptLimits
     from baton.money import Ledger
     from baton.workers.cloud import CloudWorker, Gateway
     from support.fake_cloud import BASES
 
-    async def forget(tally: Tally) -> None:
+    async def forget(tally: CallUsage) -> None:
         assert tally.usage is not None, "the call was not confirmed"
 
     with tempfile.TemporaryDirectory() as folder:
@@ -87,12 +87,14 @@ async def metered(address: str, name: str) -> AsyncIterator[Callable[[], Awaitab
         kind = "server" if name == "server" else "cloud"
         card = Card(name, kind, name, Label.CLOUD, price=PRICE, provider=name, model=MODELS[name])
         worker = CloudWorker(card, gateway, base_url=address + base(name, BASES))
-        purse = Purse(ledger, None, Terms({Scope.DAY: 10**6 * NANO}), Limits(), "run", "session")
+        purse = RunBudget(
+            ledger, None, RunTerms({Scope.DAY: 10**6 * NANO}), PromptLimits(), "run", "session"
+        )
         request = Request((Message(Role.USER, ASKED),), label=Label.CLOUD)
 
         async def ask() -> list[float]:
             start, times = time.perf_counter(), []
-            async for chunk in Metered(worker, purse, forget).stream(request):
+            async for chunk in MeteredWorker(worker, purse, forget).stream(request):
                 if isinstance(chunk, Text) and chunk.text:
                     times.append(time.perf_counter() - start)
             return times

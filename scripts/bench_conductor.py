@@ -48,7 +48,7 @@ from baton.core.plan.plan import Plan, Step  # noqa: E402
 from baton.core.ports import NEW  # noqa: E402
 from baton.core.prices import Price, Rates  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
-from baton.core.run.policy import Limits, Terms  # noqa: E402
+from baton.core.run.policy import RunTerms, PromptLimits  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
 
 # Steps side by side
@@ -79,7 +79,7 @@ def _side_by_side(count: int) -> Plan:
 
 async def _timed(orchestra: Orchestra, plan: Plan, events: list[Event] | None = None) -> float:
     start, view = time.perf_counter(), RunView()
-    limits = Limits(attended=False)
+    limits = PromptLimits(attended=False)
     async with orchestra.play(Prompt("Do it."), limits=limits, plan=plan) as run:
         async for event in run:
             view = view.apply(event)
@@ -109,7 +109,7 @@ async def _elsewhere(address: str) -> AsyncIterator[Orchestra]:
             model=MODELS["openai"], slots=4,
         )  # fmt: skip
         worker = CloudWorker(card, gateway, base_url=address + base("openai", BASES))
-        terms = Terms({Scope.DAY: 10**6 * NANO}, Policy.BUDGET)
+        terms = RunTerms({Scope.DAY: 10**6 * NANO}, Policy.BUDGET)
         orchestra = Orchestra({"openai": worker}, store, "openai", ledger=ledger, terms=terms)
         try:
             yield orchestra

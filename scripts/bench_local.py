@@ -172,19 +172,19 @@ async def _first_tokens() -> list[float]:
     from baton.compose import compose
     from baton.core.events import Called, Started
     from baton.core.messages import Prompt
-    from baton.core.ports import Place
-    from baton.core.run.policy import Limits
+    from baton.core.ports import ConversationPosition
+    from baton.core.run.policy import PromptLimits
     from baton.platform.settings import Settings, find_paths
 
     with home() as env:
         baton = compose(Settings(), find_paths(env), history=False)
-        place, times = Place(), []
+        place, times = ConversationPosition(), []
         for turn in range(20):
             prompt = Prompt(f"Tell me one short fact about the number {turn}.")
-            async with baton.orchestra.play(prompt, place, Limits(max_tokens=24)) as run:
+            async with baton.orchestra.play(prompt, place, PromptLimits(max_tokens=24)) as run:
                 async for event in run:
                     if isinstance(event, Started):
-                        place = Place(event.conversation)
+                        place = ConversationPosition(event.conversation)
                     if isinstance(event, Called):
                         assert event.first_token is not None
                         times.append(event.first_token)
@@ -268,7 +268,7 @@ def key_time(screen: Terminal, letter: str) -> float:
 
 async def _fill(env: dict[str, str], turns: int) -> None:
     from baton.core.messages import Prompt, Text
-    from baton.core.ports import Place
+    from baton.core.ports import ConversationPosition
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.platform.settings import find_paths
@@ -281,12 +281,12 @@ async def _fill(env: dict[str, str], turns: int) -> None:
         lambda request: [Text(f"This is answer {next(count)}, *in* `Markdown`.")]
     )
     orchestra = Orchestra({"w": worker}, store, "w")
-    place = Place()
+    place = ConversationPosition()
     for number in range(turns // 2):
         async with orchestra.play(Prompt(f"Question {number}?"), place) as run:
             async for event in run:
                 if number == 0 and hasattr(event, "conversation"):
-                    place = Place(event.conversation)
+                    place = ConversationPosition(event.conversation)
     assert place.conversation is not None
     await store.rename(place.conversation, "Long talk")
     # The worker couldn't hold it all, and would ask.

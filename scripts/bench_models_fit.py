@@ -31,7 +31,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
-from baton.core.machine import Machine  # noqa: E402
+from baton.core.machine import Hardware  # noqa: E402
 from baton.core.messages import Message, Request, Role  # noqa: E402
 from baton.gguf.header import Cut, Malformed, read, read_on  # noqa: E402
 from baton.gguf.memory_fit import judge, load_of  # noqa: E402
@@ -77,7 +77,7 @@ def verdict(path: Path) -> None:
     with path.open("rb") as file:
         load = load_of(read_on(file.read, size), size, 8192)
     memory = machine_memory()
-    judge([load], Machine(memory.total, memory.available, 2, 2))
+    judge([load], Hardware(memory.total, memory.available, 2, 2))
 
 
 def worst(count: int) -> tuple[float, int]:

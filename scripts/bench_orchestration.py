@@ -44,7 +44,7 @@ from baton.core.plan.plan import KINDS  # noqa: E402
 from baton.core.ports import Worker  # noqa: E402
 from baton.core.prices import Price, Rates  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
-from baton.core.run.policy import Limits  # noqa: E402
+from baton.core.run.policy import PromptLimits  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
 from support.fake_cloud import Cloud, Received, Reply  # noqa: E402
 
@@ -224,7 +224,7 @@ async def play(orchestra: Orchestra, task: Task, way: Way, budget: int) -> dict[
 
     Return which parts are right, what it cost, and what each step was told.
     """
-    limits = Limits(
+    limits = PromptLimits(
         seed=SEED, attended=False, keep=False, strategy=way.strategy, max_tokens=MAX_TOKENS,
         temperature=0.0, budget=budget,
     )  # fmt: skip

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from baton.core.catalogue_types import FREE_LICENCES, Role, Thinking
+from baton.core.catalogue_types import FREE_LICENCES, ModelRole, Thinking
 from baton.models.catalogue import Model, models
 
 FILE = Path(__file__).resolve().parents[1] / "models" / "catalogue.toml"
@@ -98,7 +98,7 @@ def problems(found: Sequence[Model]) -> Iterator[str]:
     for model in found:
         for what in (*basics(model), *arithmetic(model), *sources(model)):
             yield f"{model.id}: {what}"
-    for role in Role:
+    for role in ModelRole:
         if not any(role in model.roles and model.size and is_free(model) for model in found):
             yield f"no free model of known size is for {role}"
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baton.bench.backtest import Case, happened, instead, replay
-from baton.core.ledger_types import Scope, Thrift
+from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.money import NANO
 
 CENT = NANO // 100
@@ -56,9 +56,9 @@ def test_what_happened_is_what_was_charged_and_judged(cases: list[Case]) -> None
 
 
 @settings(max_examples=25)
-@given(histories(), st.sampled_from(Thrift), st.integers(0, 10 * CENT))
+@given(histories(), st.sampled_from(SpendingStyle), st.integers(0, 10 * CENT))
 async def test_no_policy_passes_a_ceiling_or_sends_what_is_closed(
-    cases: list[Case], thrift: Thrift, ceiling: int
+    cases: list[Case], thrift: SpendingStyle, ceiling: int
 ) -> None:
     row = await replay(cases, thrift, {Scope.DAY: ceiling})
     free = sum(case.open and case.gain > 0 and not case.cost for case in cases)
@@ -73,7 +73,9 @@ async def test_no_policy_passes_a_ceiling_or_sends_what_is_closed(
 
 async def test_the_more_freely_the_more_is_asked_and_gained() -> None:
     cases = prompts([0.02, 0.1, 0.2, 0.3, 0.5] * 8)
-    frugal, balanced, best = [await replay(cases, one, {Scope.DAY: 15 * CENT}) for one in Thrift]
+    frugal, balanced, best = [
+        await replay(cases, one, {Scope.DAY: 15 * CENT}) for one in SpendingStyle
+    ]
     assert frugal.asked < best.asked
     assert frugal.cost <= balanced.cost <= best.cost <= 15 * CENT
     assert frugal.good < best.good
@@ -82,7 +84,7 @@ async def test_the_more_freely_the_more_is_asked_and_gained() -> None:
 
 async def test_little_money_goes_where_it_gains_most() -> None:
     cases = prompts([0.1, 0.6] * 20)
-    row = await replay(cases, Thrift.BALANCED, {Scope.DAY: 10 * CENT})
+    row = await replay(cases, SpendingStyle.BALANCED, {Scope.DAY: 10 * CENT})
     assert 0 < row.asked <= 10
     per_call = (row.good - happened(cases).good) / row.asked
     assert per_call > 0.38, "mean gain of all is .35"
@@ -90,28 +92,28 @@ async def test_little_money_goes_where_it_gains_most() -> None:
 
 async def test_a_new_day_has_its_own_money_and_a_month_has_not() -> None:
     cases = [replace(case, at=NOON + DAY * n) for n, case in enumerate(prompts([0.9] * 6))]
-    assert (await replay(cases, Thrift.BEST, {Scope.DAY: CENT})).asked == 6
-    assert (await replay(cases, Thrift.BEST, {Scope.MONTH: CENT})).asked <= 1
+    assert (await replay(cases, SpendingStyle.BEST, {Scope.DAY: CENT})).asked == 6
+    assert (await replay(cases, SpendingStyle.BEST, {Scope.MONTH: CENT})).asked <= 1
 
 
 async def test_what_costs_nothing_is_asked_whenever_it_gains() -> None:
     cases = prompts([0.2, -0.1, 0.01], cost=0)
-    assert (await replay(cases, Thrift.FRUGAL, AMPLE)).asked == 2
+    assert (await replay(cases, SpendingStyle.FRUGAL, AMPLE)).asked == 2
 
 
 async def test_what_was_asked_costs_what_it_did() -> None:
     [case] = prompts([0.9])
-    row = await replay([replace(case, asked=True, charged=3 * CENT)], Thrift.BEST, AMPLE)
+    row = await replay([replace(case, asked=True, charged=3 * CENT)], SpendingStyle.BEST, AMPLE)
     assert (row.asked, row.cost) == (1, 3 * CENT)
 
 
 async def test_a_judgement_counts_where_a_policy_would_have_done_the_same() -> None:
     [hopeful] = prompts([0.6], quality=0.3)
     bad = replace(hopeful, good=0.0)
-    then = await replay([bad], Thrift.BEST, AMPLE)
+    then = await replay([bad], SpendingStyle.BEST, AMPLE)
     assert (then.rated, then.known, then.asked) == (1, 0, 1)
     assert then.rated_good == pytest.approx(0.6 / 0.7), "the answer here was bad, so help is needed"
-    stayed = await replay([replace(bad, gain=-0.1)], Thrift.BEST, AMPLE)
+    stayed = await replay([replace(bad, gain=-0.1)], SpendingStyle.BEST, AMPLE)
     assert (stayed.known, stayed.rated_good) == (1, 0.0)
 
 
@@ -133,10 +135,10 @@ def test_the_better_the_first_answer_the_better_the_other(
 
 async def test_the_order_of_the_rows_does_not_matter() -> None:
     cases = prompts([0.1, 0.5, 0.3, 0.7] * 5)
-    ordered = await replay(cases, Thrift.BALANCED, {Scope.DAY: 5 * CENT})
-    assert await replay(cases[::-1], Thrift.BALANCED, {Scope.DAY: 5 * CENT}) == ordered
+    ordered = await replay(cases, SpendingStyle.BALANCED, {Scope.DAY: 5 * CENT})
+    assert await replay(cases[::-1], SpendingStyle.BALANCED, {Scope.DAY: 5 * CENT}) == ordered
 
 
 async def test_nothing_comes_to_nothing() -> None:
-    row = await replay([], Thrift.BEST, AMPLE)
+    row = await replay([], SpendingStyle.BEST, AMPLE)
     assert (row.prompts, row.asked, row.cost, row.good) == (0, 0, 0, 0)

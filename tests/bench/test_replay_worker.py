@@ -16,8 +16,8 @@ from baton.core.ledger_types import Scope
 from baton.core.messages import Chunk, Finish, Message, Request, Role, Sent, Text, Usage
 from baton.core.plan.answer_grades import Dataset
 from baton.core.prices import Price, Rates
-from baton.core.run.metered_worker import Metered, Purse, Tally
-from baton.core.run.policy import ANYTHING, Terms
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from support.recordings import BIG, OTHER, SMALL, row, rows, write
 
@@ -69,13 +69,13 @@ async def test_one_elsewhere_is_held_for_sent_and_settled(dataset: Dataset) -> N
     assert not ReplayWorker(dataset, SMALL).card.is_outside
     ledger, tallies = Ledger.open(None), []
 
-    async def record(tally: Tally) -> None:
+    async def record(tally: CallUsage) -> None:
         tallies.append(tally)
 
-    purse = Purse(ledger, None, Terms({Scope.DAY: 10**9}), ANYTHING, "run", "session")
+    purse = RunBudget(ledger, None, RunTerms({Scope.DAY: 10**9}), ANYTHING, "run", "session")
     asked = Message(Role.USER, dataset.questions[0].prompt)
     request = Request((asked,), label=Label.CLOUD)
-    chunks = [chunk async for chunk in Metered(worker, purse, record).stream(request)]
+    chunks = [chunk async for chunk in MeteredWorker(worker, purse, record).stream(request)]
     assert isinstance(chunks[0], Sent)
     (charge,) = await ledger.charges("run")
     assert charge.charged == tallies[0].cost == 6 * 1000 + 50 * 4000  # as recorded, to the nano

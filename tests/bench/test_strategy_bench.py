@@ -27,14 +27,14 @@ from baton.core.money import NANO
 from baton.core.plan.answer_grades import Dataset, Question, Recorded
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits, Terms
+from baton.core.run.policy import RunTerms, PromptLimits
 from baton.history import Store
 from baton.money import Ledger
 from baton.workers.scripted_worker import Script, ScriptedWorker
 from baton.workers.tools import Toolbox, ToolWorker, sandbox
 from baton.workers.tools.worker import PYTHON as PYTHON_TOOL
 
-SINGLE = Limits(strategy="single", attended=False)
+SINGLE = PromptLimits(strategy="single", attended=False)
 PRICE = Price(Rates(NANO, NANO, NANO, NANO))
 HERE = Card("here", "scripted", "here", context=4096)
 FAR = Card(
@@ -52,7 +52,7 @@ async def make() -> AsyncIterator[Make]:
 
     def made(script: Script, card: Card = HERE) -> Orchestra:
         worker = ScriptedWorker(script, card)
-        terms = Terms({Scope.DAY: 1000 * NANO}, Policy.BUDGET)
+        terms = RunTerms({Scope.DAY: 1000 * NANO}, Policy.BUDGET)
         return Orchestra({card.id: worker}, store, card.id, ledger=ledger, terms=terms)
 
     yield made

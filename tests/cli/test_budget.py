@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from baton.cli.budget import verdict
-from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
 from baton.core.money import NANO
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths, load
@@ -116,7 +116,7 @@ def test_the_pace_is_set_and_shown(call: Call) -> None:
     assert "Its pace is balanced" in call("budget", "show").out
     done = call("budget", "set", "pace", "Frugal")
     assert (done.code, "only where help gains much" in done.err) == (0, True)
-    assert load(find_paths().config_file, {}).budget.pace is Thrift.FRUGAL
+    assert load(find_paths().config_file, {}).budget.pace is SpendingStyle.FRUGAL
     assert "Its pace is frugal: only where" in call("budget", "show").out
     assert json.loads(call("budget", "show", "--json").out)["pace"] == "frugal"
 

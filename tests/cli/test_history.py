@@ -12,9 +12,9 @@ import pytest
 
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Prompt
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.sanitiser import sanitise
 from baton.history import Store
 from baton.platform.settings import find_paths
@@ -32,13 +32,13 @@ def said(*prompts: str, label: Label = Label.CLOUD) -> str:
         store = Store.open(find_paths().database)
         worker = ScriptedWorker()
         orchestra = Orchestra({"scripted": worker}, store, "scripted")
-        place = Place()
+        place = ConversationPosition()
         for text in prompts:
             prompt = Prompt(text, (Attachment("a.txt", "in the file", 11),))
-            async with orchestra.play(prompt, place, Limits(label)) as run:
+            async with orchestra.play(prompt, place, PromptLimits(label)) as run:
                 async for _ in run:
                     pass
-            place = Place(await store.latest())
+            place = ConversationPosition(await store.latest())
         await store.aclose()
         assert place.conversation is not None
         return place.conversation
@@ -262,7 +262,7 @@ def test_what_has_no_answer_can_not_be_rated(call: Call) -> None:
 
     async def begin() -> None:
         store = Store.open(find_paths().database)
-        await store.begin(Prompt("Hello"), Place(), Label.CLOUD)
+        await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
         await store.aclose()
 
     asyncio.run(begin())

@@ -23,9 +23,9 @@ from baton.core import events as ev
 from baton.core.errors import ContextTooLong, ModelFileError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Text, TurnStatus, Usage
 from baton.core.plan.plan import Plan, Step
-from baton.core.ports import Choice, Offer, Place, Question
+from baton.core.ports import CallOffer, Choice, ConversationPosition, Question
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
 from baton.history import Store
 from baton.platform.settings import find_paths
@@ -34,7 +34,7 @@ from support.command_line import Call
 from support.fake_cloud import Cloud
 
 PLAINLY = Manner()
-ANEW = Place()
+ANEW = ConversationPosition()
 
 
 @pytest_asyncio.fixture
@@ -53,11 +53,11 @@ def says(*items: Said) -> Script:
 
 
 async def played(
-    store: Store, script: Script, manner: Manner = PLAINLY, place: Place = ANEW
+    store: Store, script: Script, manner: Manner = PLAINLY, place: ConversationPosition = ANEW
 ) -> int:
     worker = ScriptedWorker(script)
     orchestra = Orchestra({"scripted": worker}, store, "scripted")
-    return await play(orchestra, Prompt("Hello?"), place, Limits(), None, manner)
+    return await play(orchestra, Prompt("Hello?"), place, PromptLimits(), None, manner)
 
 
 async def kept(store: Store) -> tuple[str, TurnStatus]:
@@ -268,7 +268,7 @@ async def test_turns_that_no_longer_fit_are_left_out_only_when_told_to(
         return [Text("word " * 2000)]
 
     assert await played(store, forgetful, Manner("whole")) == 0
-    place = Place(await store.latest())
+    place = ConversationPosition(await store.latest())
     assert await played(store, says("two"), place=place) == 0
     capfd.readouterr()
     assert await played(store, forgetful, place=place) == 6
@@ -279,13 +279,13 @@ async def test_turns_that_no_longer_fit_are_left_out_only_when_told_to(
 
 def test_an_offer_names_no_less_than_it_can_cost_and_no_more_than_is_left() -> None:
     card = Card("gpt", "cloud", "gpt-5-mini")
-    offer = Offer(card, "Why not?", "You: Hi", "", 14_400_000, 15_600_000, "day")
+    offer = CallOffer(card, "Why not?", "You: Hi", "", 14_400_000, 15_600_000, "day")
     assert "at most $0.02 · $0.01 left today" in told(offer)
 
 
 def test_an_offer_names_the_address_and_the_proxy() -> None:
     card = Card("gpt", "cloud", "gpt", address="api.openai.com through proxy:3128")
-    question = told(Offer(card, "Why not?", "You: Hi", "1 key", 1, 1, "day"))
+    question = told(CallOffer(card, "Why not?", "You: Hi", "1 key", 1, 1, "day"))
     assert "leave this machine for api.openai.com through proxy:3128 (1 key hidden):" in question
 
 

@@ -16,10 +16,10 @@ import pytest
 from baton.compose import card_of, compose, library, open_ledger
 from baton.core.errors import BudgetExceeded, ModelFileError
 from baton.core.labels import Label
-from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
 from baton.core.messages import Prompt
 from baton.core.money import NANO, parse_usd
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.models.model_types import Held, Record, Stamp
 from baton.models.store import FolderShelf
 from baton.platform.secrets import hide
@@ -132,10 +132,10 @@ async def test_whom_the_settings_prefer_is_told_if_it_is_not_there(tmp_path: Pat
 async def test_money_is_paced_as_the_settings_say(tmp_path: Path) -> None:
     paths = find_paths({"BATON_HOME": str(tmp_path)})
     for history in (True, False):
-        baton = compose(Settings(budget=Budget(pace=Thrift.BEST)), paths, history=history)
+        baton = compose(Settings(budget=Budget(pace=SpendingStyle.BEST)), paths, history=history)
         room = Standing((Room(Scope.DAY, 10**9),))
         pacer = baton.orchestra.pacer
-        assert pacer.thrift is Thrift.BEST
+        assert pacer.thrift is SpendingStyle.BEST
         assert (await pacer.weigh(0.1, 10**6, room)).ok
         await baton.aclose()
 
@@ -214,7 +214,7 @@ async def test_the_router_may_load_as_long_as_the_worker_that_is_warmed(tmp_path
     was_loading = small.loading
     assert baton.router is not None
     assert baton.router.pid is not None
-    async with baton.orchestra.play(Prompt("Say hello."), limits=Limits(max_tokens=4)) as run:
+    async with baton.orchestra.play(Prompt("Say hello."), limits=PromptLimits(max_tokens=4)) as run:
         assert [event async for event in run]
     assert (was_loading, small.loading) == (True, False)
     await baton.aclose()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from baton.core.byte_format import show_memory, show_part, show_size, show_speed
-from baton.core.machine import Machine
+from baton.core.machine import Hardware
 from baton.gguf.memory_fit import Load, judge
 from baton.models.recommendation import recommend
 from baton.tui.recommendation_text import told_machine
@@ -96,7 +96,7 @@ def test_memory_as_sold_is_never_less_and_at_most_an_eighth_more(size: int) -> N
 
 
 def test_the_same_machine_has_the_same_memory_everywhere() -> None:
-    machine = Machine(25_282_412_544, 20 * 10**9, 2, 2, disk=50 * 10**9)
+    machine = Hardware(25_282_412_544, 20 * 10**9, 2, 2, disk=50 * 10**9)
     told = show_memory(machine.memory)
     assert told == "24 GB"
     assert told in told_machine(machine)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from baton.core.labels import Label
 from baton.core.messages import (
+    AnswerFormat,
     Attachment,
     Card,
     Message,
     Role,
-    Shape,
     Turn,
     TurnStatus,
     about_tokens,
@@ -142,5 +142,5 @@ def test_the_input_bound_holds_in_whatever_form_a_tokenizer_reads_the_text(text:
 def test_the_input_bound_covers_a_schema_and_what_is_put_into_words_of_it() -> None:
     messages = [Message(Role.USER, "Hello")]
     schema = '{"type":"integer","description":"Zähler","minimum":1,"maximum":3}'
-    with_form = input_bound(messages, Shape("", schema))
+    with_form = input_bound(messages, AnswerFormat("", schema))
     assert with_form >= input_bound(messages) + 2 * len(schema.encode())

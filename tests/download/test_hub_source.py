@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.errors import (
     BatonError,
     ConfigError,
@@ -94,7 +94,7 @@ async def own(hub: Hub, tmp_path: Path) -> AsyncGenerator[HubSupply]:
     assert not hub.leaked(TOKEN)
 
 
-async def fetched(supply: HubSupply, offer: Offer, target: Path) -> str:
+async def fetched(supply: HubSupply, offer: ModelOffer, target: Path) -> str:
     """Fetch all of it, watching that it goes only forward; return its hash."""
     done, last = 0, ""
     async with aclosing(supply.fetch(offer, target)) as steps:
@@ -138,7 +138,7 @@ async def test_a_file_is_looked_up_and_pinned(hub: Hub, supply: HubSupply) -> No
     offer = await supply.look(source)
     sha256 = hashlib.sha256(SMALL).hexdigest()
     pinned = replace(source, revision=old)
-    assert offer == Offer(pinned, len(SMALL), sha256, "apache-2.0", gated=False)
+    assert offer == ModelOffer(pinned, len(SMALL), sha256, "apache-2.0", gated=False)
     new = hub.add("a/pinned", {"m.gguf": b"changed"}, licence="llama3", gated="auto")
     now = await supply.look(replace(source, revision="main"))
     assert (now.source.revision, now.size, now.licence, now.gated) == (new, 7, "llama3", True)
@@ -205,7 +205,7 @@ async def test_an_address_serves_too(hub: Hub, supply: HubSupply, tmp_path: Path
     url = f"{hub.url}/a/url/resolve/main/m.gguf?download=true"
     offer = await supply.look(Source(url=url))
     sha256 = hashlib.sha256(SMALL).hexdigest()
-    assert offer == Offer(Source(file="m.gguf", url=url), len(SMALL), sha256)
+    assert offer == ModelOffer(Source(file="m.gguf", url=url), len(SMALL), sha256)
     assert (await supply.header(offer)).name == "Tiny"
     plain = f"{hub.store}{next(one.path for one in hub.contents())}"  # no signature: refused
     with pytest.raises(SecretMissing, match="refuses access"):
@@ -284,7 +284,7 @@ async def test_refusals(
     words: str,
 ) -> None:
     commit = hub.add("a/bad", {"m.gguf": SMALL})
-    offer = Offer(Source("a/bad", "m.gguf", commit), len(SMALL), hub.sha256("a/bad", "m.gguf"))
+    offer = ModelOffer(Source("a/bad", "m.gguf", commit), len(SMALL), hub.sha256("a/bad", "m.gguf"))
     hub.fault(fault, on="api", times=0)
     hub.fault(fault, on="resolve", times=0)
     looked, read = await asyncio.gather(
@@ -346,7 +346,7 @@ async def test_spoiled_headers(hub: Hub, supply: HubSupply) -> None:
 async def test_a_file_that_was_replaced(hub: Hub, supply: HubSupply) -> None:
     commit = hub.add("a/replaced", {"m.gguf": SMALL})
     for size in (len(SMALL) - 1, len(SMALL) + 1):
-        offer = Offer(Source("a/replaced", "m.gguf", commit), size)
+        offer = ModelOffer(Source("a/replaced", "m.gguf", commit), size)
         await refused(supply.header(offer), ModelFileError, "isn't as large any more")
 
 
@@ -390,7 +390,7 @@ TRICKS = [
 async def test_tricks_with_names(
     hub: Hub, supply: HubSupply, tmp_path: Path, source: Source
 ) -> None:
-    offer = Offer(source, 9, "0" * 64)
+    offer = ModelOffer(source, 9, "0" * 64)
     await refused(supply.look(source), ConfigError, "can't be|no address")
     await refused(supply.header(offer), ConfigError, "can't be|no address")
     await refused(fetched(supply, offer, tmp_path / "m.gguf"), ConfigError, "can't be|no address")
@@ -421,7 +421,7 @@ ENVIRONMENTS: list[tuple[dict[str, str], type[BatonError], str]] = [
 
 async def test_environments_that_dont_work(hub: Hub, tmp_path: Path) -> None:
     hub.log.clear()
-    offer = Offer(Source("a/b", "m.gguf", "0" * 40), 9, "0" * 64)
+    offer = ModelOffer(Source("a/b", "m.gguf", "0" * 40), 9, "0" * 64)
 
     async def ask(more: dict[str, str], error: type[BatonError], words: str) -> None:
         supply = HubSupply(environ=environ(hub, tmp_path, **more))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 
-from baton.core.catalogue_types import Entry, Source
-from baton.core.machine import Gpu, Machine
+from baton.core.catalogue_types import CatalogueEntry, Source
+from baton.core.machine import Gpu, Hardware
 from baton.gguf.header import Header
 from baton.gguf.memory_fit import (
     GPU_RESERVE,
@@ -46,23 +46,25 @@ def loads(draw: some.DrawFn) -> Load:
 
 
 @some.composite
-def machines(draw: some.DrawFn) -> Machine:
+def machines(draw: some.DrawFn) -> Hardware:
     memory = draw(some.integers(2 * GB, 128 * GB))
     frees = draw(some.lists(some.integers(0, 48 * GB), max_size=2))
     gpus = tuple(Gpu("a GPU", free, free) for free in frees)
-    return Machine(memory, draw(some.integers(0, memory)), 4, 8, gpus=gpus)
+    return Hardware(memory, draw(some.integers(0, memory)), 4, 8, gpus=gpus)
 
 
 sets = some.lists(loads(), min_size=1, max_size=4)
 
 
-def rank(models: list[Load], machine: Machine) -> int:
+def rank(models: list[Load], machine: Hardware) -> int:
     return RANKS[judge(models, machine).fit]
 
 
 @given(sets, machines(), some.integers(512, 262_144))
 @settings(max_examples=300, deadline=None)
-def test_more_context_never_fits_better(models: list[Load], machine: Machine, context: int) -> None:
+def test_more_context_never_fits_better(
+    models: list[Load], machine: Hardware, context: int
+) -> None:
     smaller = [model.at(context) for model in models]
     assert rank(smaller, machine) <= rank(models, machine)
     assert all(one.total <= other.total for one, other in zip(smaller, models, strict=True))
@@ -71,7 +73,7 @@ def test_more_context_never_fits_better(models: list[Load], machine: Machine, co
 @given(sets, machines(), some.integers(0, 64 * GB), some.integers(0, 64 * GB))
 @settings(max_examples=300, deadline=None)
 def test_more_memory_never_fits_worse(
-    models: list[Load], machine: Machine, more: int, more_there: int
+    models: list[Load], machine: Hardware, more: int, more_there: int
 ) -> None:
     larger = replace(
         machine, memory=machine.memory + more, available=machine.available + min(more, more_there)
@@ -84,14 +86,16 @@ def test_more_memory_never_fits_worse(
 
 @given(sets, machines(), loads())
 @settings(max_examples=300, deadline=None)
-def test_one_more_model_never_fits_better(models: list[Load], machine: Machine, more: Load) -> None:
+def test_one_more_model_never_fits_better(
+    models: list[Load], machine: Hardware, more: Load
+) -> None:
     assert rank([*models, more], machine) >= rank(models, machine)
     assert judge([*models, more], machine).needed == sum(x.total for x in [*models, more])
 
 
 @given(sets, machines())
 @settings(max_examples=400, deadline=None)
-def test_what_is_said_to_fit_really_does(models: list[Load], machine: Machine) -> None:
+def test_what_is_said_to_fit_really_does(models: list[Load], machine: Hardware) -> None:
     verdict = judge(models, machine)
     if verdict.fit in (Fit.FITS, Fit.TIGHT) and not machine.gpus:
         assert verdict.needed <= verdict.room <= machine.memory
@@ -103,7 +107,7 @@ def test_what_is_said_to_fit_really_does(models: list[Load], machine: Machine) -
 
 @given(sets, machines())
 @settings(max_examples=400, deadline=None)
-def test_a_mend_really_mends(models: list[Load], machine: Machine) -> None:
+def test_a_mend_really_mends(models: list[Load], machine: Hardware) -> None:
     verdict = judge(models, machine)
     if context := re.match(r"(\d+)k instead of", verdict.mend):
         mended = judge([model.at(int(context[1]) * 1024) for model in models], machine)
@@ -137,8 +141,8 @@ def test_layers_on_a_gpu(load: Load, free: int, more: int) -> None:
 BIG = Load("Big", 5 * GB, 4 * GB, 32_768, GB // 2, 32, 0, GB // 4)
 
 
-def machine(memory: int, available: int, *gpus: int) -> Machine:
-    return Machine(
+def machine(memory: int, available: int, *gpus: int) -> Hardware:
+    return Hardware(
         memory * GB, available * GB, 4, 8, gpus=tuple(Gpu("G", n * GB, n * GB) for n in gpus)
     )
 
@@ -180,7 +184,7 @@ def machine(memory: int, available: int, *gpus: int) -> Machine:
         ),
     ],
 )
-def test_what_people_are_told(here: Machine, fit: Fit, why: str, mend: str) -> None:
+def test_what_people_are_told(here: Hardware, fit: Fit, why: str, mend: str) -> None:
     verdict = judge([BIG], here)
     assert (verdict.fit, verdict.why, verdict.mend) == (fit, why, mend)
 
@@ -260,7 +264,9 @@ def test_a_smaller_context_takes_no_more_than_is_said(context: int, smaller: int
 
 
 def test_an_entry_of_the_catalogue_is_judged_from_above() -> None:
-    entry = Entry("m", "M", Source("r", "m.gguf"), size=5 * GB, context=32_768, kv_bytes=100_000)
+    entry = CatalogueEntry(
+        "m", "M", Source("r", "m.gguf"), size=5 * GB, context=32_768, kv_bytes=100_000
+    )
     load = load_of_entry(entry, 8192)
     assert (load.name, load.weights, load.kv, load.context) == ("M", 5 * GB, 819_200_000, 8192)
     assert 10**8 < load.overhead < 10**9

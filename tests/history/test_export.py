@@ -17,7 +17,7 @@ from baton.core.errors import ConfigError
 from baton.core.events import Called, Cancelled, Event, Failed, Finished, Routed, Started
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, TurnStatus
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.history import Imported, Store
 from support.store_conversations import ask
 
@@ -41,15 +41,15 @@ async def anything(store: Store, data: st.DataObject) -> None:
     """Have a few conversations, with branches, in which anything may happen."""
     turns: list[tuple[str, str, str]] = []
     for _ in range(data.draw(st.integers(1, 8))):
-        place = Place()
+        place = ConversationPosition()
         goes_on = data.draw(st.booleans())
         if turns and goes_on:
             conversation, asked, answered = data.draw(st.sampled_from(turns))
             places = [
-                Place(conversation),
-                Place(conversation, after=answered),
-                Place(conversation, again=asked),
-                Place(conversation, after=""),
+                ConversationPosition(conversation),
+                ConversationPosition(conversation, after=answered),
+                ConversationPosition(conversation, again=asked),
+                ConversationPosition(conversation, after=""),
             ]
             place = data.draw(st.sampled_from(places))
         prompt = Prompt(
@@ -104,7 +104,7 @@ def test_an_export_is_the_whole_of_it(data: st.DataObject) -> None:
 async def test_a_conversation_that_went_on_is_not_overwritten(store: Store) -> None:
     begun = await ask(store)
     old = await store.export()
-    await ask(store, "And of Italy?", "Rome.", Place(begun.conversation))
+    await ask(store, "And of Italy?", "Rome.", ConversationPosition(begun.conversation))
     newer = await store.export()
     assert await store.import_(old) == Imported(0, 0, 1)  # all of it is there
     elsewhere = Store.open(None)
@@ -143,7 +143,7 @@ async def test_imports_keep_their_place_in_time(store: Store) -> None:
 
 
 async def test_what_was_in_progress_elsewhere_is_lost_here(store: Store) -> None:
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "half", TurnStatus.STREAMING)
     elsewhere = Store.open(None)
     await elsewhere.import_(await store.export())

@@ -16,7 +16,7 @@ from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
 from baton.core.plan.plan import Need, Plan, Step, direct
-from baton.core.ports import Begun, Place
+from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import Store
 from baton.platform import sqlite
 from support.store_conversations import ask
@@ -29,9 +29,9 @@ async def store() -> AsyncIterator[Store]:
     await opened.aclose()
 
 
-async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> Begun:
+async def replaced(store: Store, draft: str, answer: str, sent: bool = True) -> RecordedRun:
     """Record a run whose local draft a worker elsewhere replaced."""
-    begun = await store.begin(Prompt("How many?"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
     first = Plan((direct("small", (), Need("math", 3)),), (1,))
     grown = first.grown([direct("gpt", (), Need("math", 3))], (2,))
@@ -185,7 +185,7 @@ async def test_an_export_comes_in_under_new_ids_with_what_was_done(store: Store)
 
 async def test_the_strongest_counts_and_of_those_the_last(store: Store) -> None:
     plan = Plan((direct("small", (), Need("code", 2)),), (1,))
-    begun = await store.begin(Prompt("Write it"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("Write it"), ConversationPosition(), Label.CLOUD)
     await store.append(begun.run, ev.Planned(0.1, plan))
     await store.append(begun.run, ev.StepStarted(0.1, 1, "small"))
     await store.append(begun.run, ev.StepFinished(0.2, 1, Finish.STOP, ""))
@@ -238,7 +238,7 @@ async def test_a_thumb_on_what_replaced_a_draft_is_for_its_own_author(store: Sto
 @pytest.mark.parametrize("help_came", [True, False])
 async def test_where_help_failed_the_draft_is_the_answer(store: Store, help_came: bool) -> None:
     """What a person says of it is said of the newest draft, whatever failed before or after it."""
-    begun = await store.begin(Prompt("How many?"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("How many?"), ConversationPosition(), Label.CLOUD)
     steps = [direct("tiny", (), Need("code", 3)), direct("small", (), Need("math", 3))]
     steps.append(direct("gpt", (), Need("math", 3)))
     events: list[ev.Event] = [
@@ -269,7 +269,7 @@ async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: 
         ),
         (2,),
     )
-    begun = await store.begin(Prompt("Facts, written up"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("Facts, written up"), ConversationPosition(), Label.CLOUD)
     await store.append(begun.run, ev.Planned(0.1, plan))
     for number, step in enumerate(plan.steps, start=1):
         await store.append(begun.run, ev.StepStarted(0.1, number, step.worker))
@@ -284,7 +284,7 @@ async def test_an_answer_of_several_steps_tells_of_the_one_that_wrote_it(store: 
 
 
 async def test_asking_again_after_a_stopped_answer_is_no_complaint(store: Store) -> None:
-    begun = await store.begin(Prompt("Hello"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "Half an", TurnStatus.CANCELLED, "small")
     await store.note(begun.answer, Signal.AGAIN)
     assert await store.answered() == []

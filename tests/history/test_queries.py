@@ -11,7 +11,7 @@ import pytest_asyncio
 from baton.core import events as ev
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.history import Store
 
 
@@ -30,7 +30,7 @@ async def called(
     first_token: float | None = 1.0,
     at: float = 5.0,
 ) -> None:
-    begun = await store.begin(Prompt("Hello"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("Hello"), ConversationPosition(), Label.CLOUD)
     call = ev.Called(
         at, 1, worker, Purpose.STEP, 30, tokens, 0, 0, 0, True, seconds, first_token, 0.5,
         Finish.STOP,

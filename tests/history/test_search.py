@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from baton.core.labels import Label
 from baton.core.messages import Prompt, Role, TurnStatus
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.core.sanitiser import sanitise
 from baton.history import Store
 from support.store_conversations import ask
@@ -92,7 +92,7 @@ async def test_a_title_is_found_too(store: Store) -> None:
 
 
 async def test_an_answer_is_found_once_it_is_no_longer_being_written(store: Store) -> None:
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.write(begun.answer, "halfway", TurnStatus.STREAMING)
     assert await store.search("halfway") == []
     await store.write(begun.answer, "halfway there", TurnStatus.CANCELLED)

@@ -22,7 +22,7 @@ from baton.core.events import Called, Cancelled, Event, Failed, Finished, Planne
 from baton.core.labels import Label, strictest
 from baton.core.messages import Attachment, Finish, Prompt, Purpose, Role, TurnStatus
 from baton.core.plan.plan import KINDS, Need, Plan, Step, single
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.history import Store, rows, sqlite_version, weakness
 from baton.platform.sqlite import Damaged
 from support.store_conversations import ask
@@ -41,12 +41,14 @@ def test_the_bundled_sqlite_is_sound() -> None:
 
 async def test_it_is_the_store_the_engine_asks_for(store: Store) -> None:
     engine_store: ports.Store = store
-    begun = await engine_store.begin(Prompt("hello"), Place(), Label.CLOUD)
+    begun = await engine_store.begin(Prompt("hello"), ConversationPosition(), Label.CLOUD)
     assert [turn.text for turn in begun.turns] == ["hello"]
 
 
 async def test_a_prompt_is_there_before_its_answer(store: Store) -> None:
-    begun = await store.begin(Prompt("Who are you?", system="Be kind."), Place(), Label.CLOUD)
+    begun = await store.begin(
+        Prompt("Who are you?", system="Be kind."), ConversationPosition(), Label.CLOUD
+    )
     prompt, answer = await store.thread(begun.conversation)
     assert (prompt.text, prompt.role, prompt.status) == (
         "Who are you?",
@@ -66,7 +68,7 @@ async def test_a_prompt_is_there_before_its_answer(store: Store) -> None:
 
 async def test_a_conversation_goes_on_where_it_was(store: Store) -> None:
     first = await ask(store, "one", "eins")
-    second = await ask(store, "two", "zwei", Place(first.conversation))
+    second = await ask(store, "two", "zwei", ConversationPosition(first.conversation))
     assert [turn.text for turn in second.turns] == ["one", "eins", "two"]
     texts = [turn.text for turn in await store.thread(first.conversation)]
     assert texts == ["one", "eins", "two", "zwei"]
@@ -84,10 +86,14 @@ async def test_files_stay_with_their_prompt(store: Store) -> None:
 
 async def test_edited_prompts_and_new_answers_are_branches(store: Store) -> None:
     first = await ask(store, "one", "eins")
-    second = await ask(store, "two", "zwei", Place(first.conversation))
-    again = await ask(store, "", "ZWEI", Place(first.conversation, again=second.prompt))
-    edited = await ask(store, "deux", "dos", Place(first.conversation, after=first.answer))
-    restart = await ask(store, "un", "uno", Place(first.conversation, after=""))
+    second = await ask(store, "two", "zwei", ConversationPosition(first.conversation))
+    again = await ask(
+        store, "", "ZWEI", ConversationPosition(first.conversation, again=second.prompt)
+    )
+    edited = await ask(
+        store, "deux", "dos", ConversationPosition(first.conversation, after=first.answer)
+    )
+    restart = await ask(store, "un", "uno", ConversationPosition(first.conversation, after=""))
     assert again.prompt == second.prompt
     assert [turn.text for turn in again.turns] == ["one", "eins", "two"]
     assert [turn.text for turn in edited.turns] == ["one", "eins", "deux"]
@@ -114,18 +120,20 @@ async def test_edited_prompts_and_new_answers_are_branches(store: Store) -> None
 @pytest.mark.parametrize(
     "place",
     [
-        Place("nothing"),
-        Place(after="nothing"),
-        Place(again="nothing"),
-        Place("other", after="answer"),
-        Place(again="answer"),
+        ConversationPosition("nothing"),
+        ConversationPosition(after="nothing"),
+        ConversationPosition(again="nothing"),
+        ConversationPosition("other", after="answer"),
+        ConversationPosition(again="answer"),
     ],
 )
-async def test_a_place_that_does_not_exist_is_refused(store: Store, place: Place) -> None:
+async def test_a_place_that_does_not_exist_is_refused(
+    store: Store, place: ConversationPosition
+) -> None:
     begun, other = await ask(store), await ask(store)
     ids = {"answer": begun.answer, "other": other.conversation}
     before = await store.export()
-    named = Place(
+    named = ConversationPosition(
         ids.get(place.conversation or "", place.conversation),
         ids.get(place.after or "", place.after),
         ids.get(place.again or "", place.again),
@@ -137,19 +145,21 @@ async def test_a_place_that_does_not_exist_is_refused(store: Store, place: Place
 
 async def test_what_was_left_out_is_not_sent_again(store: Store) -> None:
     first = await ask(store, "one")
-    second = await ask(store, "two", place=Place(first.conversation))
+    second = await ask(store, "two", place=ConversationPosition(first.conversation))
     await store.trim(first.conversation, second.prompt)
-    third = await ask(store, "three", "tres", Place(first.conversation))
+    third = await ask(store, "three", "tres", ConversationPosition(first.conversation))
     assert [turn.text for turn in third.turns] == ["two", "Paris.", "three"]
     assert len(await store.thread(first.conversation)) == 6
     assert (await store.conversation(first.conversation)).sent_from == second.prompt
-    elsewhere = await ask(store, "four", place=Place(first.conversation, after=first.answer))
+    elsewhere = await ask(
+        store, "four", place=ConversationPosition(first.conversation, after=first.answer)
+    )
     assert [turn.text for turn in elsewhere.turns] == ["one", "Paris.", "four"]
 
 
 async def test_a_private_conversation_stays_private(store: Store) -> None:
     first = await ask(store, label=Label.LOCAL)
-    second = await ask(store, place=Place(first.conversation), label=Label.CLOUD)
+    second = await ask(store, place=ConversationPosition(first.conversation), label=Label.CLOUD)
     assert second.label is Label.LOCAL
     assert {turn.label for turn in await store.thread(first.conversation)} == {Label.LOCAL}
     assert (await store.conversation(first.conversation)).label is Label.LOCAL
@@ -157,11 +167,11 @@ async def test_a_private_conversation_stays_private(store: Store) -> None:
 
 async def test_a_private_prompt_makes_private_whatever_follows_from_it(store: Store) -> None:
     first = await ask(store, label=Label.CLOUD)
-    private = await ask(store, place=Place(first.conversation), label=Label.LOCAL)
-    third = await ask(store, place=Place(first.conversation), label=Label.CLOUD)
+    private = await ask(store, place=ConversationPosition(first.conversation), label=Label.LOCAL)
+    third = await ask(store, place=ConversationPosition(first.conversation), label=Label.CLOUD)
     assert (private.label, third.label) == (Label.LOCAL, Label.LOCAL)
     assert (await store.conversation(first.conversation)).label is Label.LOCAL
-    elsewhere = await ask(store, place=Place(first.conversation, after=first.answer))
+    elsewhere = await ask(store, place=ConversationPosition(first.conversation, after=first.answer))
     assert elsewhere.label is Label.LOCAL
     [conversation] = (await store.export())["conversations"]
     [change] = conversation["label_changes"]
@@ -188,7 +198,7 @@ def test_an_answer_has_the_strictest_label_of_all_it_was_shown(
         shown = [first]
         for label, of_file in later:
             files = (Attachment("f", "", 0, of_file),)
-            place = Place(begun.conversation)
+            place = ConversationPosition(begun.conversation)
             begun = await ask(store, place=place, label=label, files=files)
             shown += [label, of_file]
             assert begun.label is strictest(shown)
@@ -204,7 +214,7 @@ async def test_a_file_stricter_than_its_turn_makes_answers_as_strict(tmp_path: P
     with closing(sqlite3.connect(tmp_path / "baton.db")) as other:
         other.execute("UPDATE files SET label = 'local'")
         other.commit()
-    after = await ask(store, place=Place(begun.conversation))
+    after = await ask(store, place=ConversationPosition(begun.conversation))
     assert (begun.label, after.label) == (Label.CLOUD, Label.LOCAL)
     await store.aclose()
 
@@ -213,7 +223,7 @@ async def test_loosening_a_label_is_an_act_that_is_recorded(store: Store) -> Non
     files = (Attachment("f", "", 0, Label.LOCAL),)
     begun = await ask(store, label=Label.LOCAL, files=files)
     await store.relabel(begun.conversation, Label.CLOUD)
-    after = await ask(store, place=Place(begun.conversation))
+    after = await ask(store, place=ConversationPosition(begun.conversation))
     assert after.label is Label.CLOUD
     [conversation] = (await store.export())["conversations"]
     [change] = conversation["label_changes"]
@@ -221,7 +231,7 @@ async def test_loosening_a_label_is_an_act_that_is_recorded(store: Store) -> Non
 
 
 async def test_a_run_leaves_its_events(store: Store) -> None:
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     call = Called(
         1.0, 1, "small", Purpose.ANSWER, 9, 2, 3, 4096, 0, True, 0.5, 0.1, 0.0, Finish.STOP
     )
@@ -246,7 +256,7 @@ async def test_a_run_leaves_its_events(store: Store) -> None:
 
 @pytest.mark.parametrize("event", [Finished(1.0), Cancelled(1.0), Failed(1.0, "a", "b", "c")])
 async def test_a_terminal_event_ends_the_run(store: Store, event: Event) -> None:
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.append(begun.run, event)
     assert (await store.run(begun.run)).status == type(event).__name__.lower()
 
@@ -333,12 +343,12 @@ async def test_deleting_can_be_undone_until_it_is_meant(store: Store) -> None:
 async def test_writing_into_a_deleted_conversation_brings_it_back(store: Store) -> None:
     begun = await ask(store)
     await store.hide(begun.conversation)
-    await ask(store, place=Place(begun.conversation))
+    await ask(store, place=ConversationPosition(begun.conversation))
     assert await store.latest() == begun.conversation
 
 
 async def test_a_run_whose_conversation_is_purged_is_told(store: Store) -> None:
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.purge(begun.conversation)
     with pytest.raises(StoreError, match="deleted"):
         await store.write(begun.answer, "text", TurnStatus.STREAMING)
@@ -362,7 +372,9 @@ async def test_nothing_of_a_purged_conversation_remains_in_the_file(
     for number in range(30):
         await ask(store, f"filler {number} " * 20, "Lorem ipsum. " * number)
     begun = await store.begin(
-        Prompt(f"Tell {prompt}", (Attachment("n", file * 3000, 1),)), Place(), Label.CLOUD
+        Prompt(f"Tell {prompt}", (Attachment("n", file * 3000, 1),)),
+        ConversationPosition(),
+        Label.CLOUD,
     )
     for length in range(1, 40):  # a growing text leaves copies of itself behind
         await store.write(begun.answer, f"{answer} " * length * 20, TurnStatus.STREAMING)
@@ -426,10 +438,12 @@ async def test_drafts_and_earlier_prompts_come_back(store: Store) -> None:
 
 async def test_conversations_come_newest_first(store: Store) -> None:
     first, second, third = [(await ask(store, name)).conversation for name in ("a", "b", "c")]
-    await ask(store, place=Place(first))
+    await ask(store, place=ConversationPosition(first))
     assert [c.id for c in await store.conversations()] == [first, third, second]
     assert [c.id for c in await store.conversations(1)] == [first]
-    half, whole = [await store.begin(Prompt(name), Place(), Label.CLOUD) for name in "de"]
+    half, whole = [
+        await store.begin(Prompt(name), ConversationPosition(), Label.CLOUD) for name in "de"
+    ]
     await store.write(whole.answer, "all", TurnStatus.DONE)
     await store.write(half.answer, "some", TurnStatus.STREAMING)
     assert [c.id for c in await store.conversations(1)] == [whole.conversation], "still writing"

@@ -21,7 +21,7 @@ from baton.core.events import Finished, StepFinished
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, TurnStatus
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.history import Store, store_file
 from baton.history.schema import MIGRATIONS
 from baton.platform import sqlite
@@ -124,7 +124,7 @@ asyncio.run(main())"""
     run = await store.last_run(conversation)
     assert run is not None
     assert run.status == "lost"
-    await ask(store, "Again?", place=Place(conversation))
+    await ask(store, "Again?", place=ConversationPosition(conversation))
     await store.aclose()
 
 
@@ -134,7 +134,7 @@ async def test_a_process_that_only_inherited_a_number_is_no_owner(
 ) -> None:
     path = tmp_path / "baton.db"
     store = Store.open(path)
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     await store.aclose()
     connection = sqlite.connect(path)
     connection.execute(f"UPDATE runs SET {change}")  # long before this process
@@ -149,7 +149,7 @@ async def test_a_clock_that_is_set_on_makes_no_run_lost(
 ) -> None:
     """The system says by its clock when a process began, so setting that moves the beginning."""
     store = Store.open(tmp_path / "baton.db")
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
     began = psutil.Process.create_time
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: began(process) + 3600)
     other = Store.open(tmp_path / "baton.db")
@@ -171,7 +171,7 @@ def sound_database() -> Iterator[Path]:
         store = Store.open(path)
         for number in range(25):
             begun = await ask(store, f"question {number} " * 5, f"answer {number} " * 60)
-            await ask(store, "and then?", "nothing " * 20, Place(begun.conversation))
+            await ask(store, "and then?", "nothing " * 20, ConversationPosition(begun.conversation))
         await store.save_draft("", "a draft")
         await store.aclose()
 
@@ -578,7 +578,7 @@ asyncio.run(main())"""
 
 async def test_a_store_goes_on_once_there_is_room_again(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "baton.db")
-    begun = await store.begin(Prompt("x"), Place(), Label.CLOUD)
+    begun = await store.begin(Prompt("x"), ConversationPosition(), Label.CLOUD)
 
     async def limit(pages: int) -> None:
         await store._do(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close())

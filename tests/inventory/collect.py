@@ -45,7 +45,7 @@ from baton.core import catalogue_types as catalogue
 from baton.core import errors, events, feedback, labels, ledger_types, messages
 from baton.core.plan import plan
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Terms
+from baton.core.run.policy import RunTerms
 from baton.core.strategies import STRATEGIES, by_mode
 from baton.core.view import RunView
 from baton.history import Store
@@ -112,14 +112,14 @@ STARTS = (
 NAMES: dict[str, Iterable[object]] = {
     "task kind": plan.KINDS,
     "worker kind": KINDS_OF_WORKERS,
-    "model role": catalogue.Role,
+    "model role": catalogue.ModelRole,
     "message role": messages.Role,
     "call purpose": messages.Purpose,
     "answer end": messages.Finish,
     "turn status": messages.TurnStatus,
     "label": labels.Label,
     "spending policy": ledger_types.Policy,
-    "spending pace": ledger_types.Thrift,
+    "spending pace": ledger_types.SpendingStyle,
     "money scope": ledger_types.Scope,
     "charge status": ledger_types.Status,
     "signal": feedback.Signal,
@@ -349,7 +349,7 @@ def scripted_workers(**scripts: Script) -> Iterator[None]:
         settings: Settings, paths: Paths, *, history: bool = True, **_: object
     ) -> composition.Baton:
         store, money = Store.open(paths.database if history else None), Ledger.open(paths.ledger)
-        terms = Terms(mode=settings.mode, offline=settings.offline)
+        terms = RunTerms(mode=settings.mode, offline=settings.offline)
         orchestra = Orchestra(workers, store, cards[0].id, ledger=money, terms=terms)
         orchestra.templates = read_templates
         stock = composition.library(settings, paths)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.catalogue_types import Role, Source, Thinking
+from baton.core.catalogue_types import ModelRole, Source, Thinking
 from baton.core.errors import ModelFileError
 from baton.models import catalogue
 from support.fake_hub import Hub
@@ -54,7 +54,7 @@ def test_what_ships_is_sound_and_sets_are_possible() -> None:
     assert 25 <= len(entries) <= 35
     free = [entry for entry in entries if entry.free]
     assert 3 <= len(entries) - len(free) <= 5
-    for role in Role:
+    for role in ModelRole:
         assert any(role in entry.roles for entry in free)
     for entry in entries:
         assert entry.licence, entry.id
@@ -76,7 +76,7 @@ def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
     mine = entries["mine"]
     assert mine.source == Source("me/mine-GGUF", "mine-Q4_K_M.gguf")
     assert (mine.size, mine.sha256, mine.kv_bytes) == (0, "", 0)
-    assert (mine.active, mine.roles) == (10**9, (Role.CODER, Role.CHAT))
+    assert (mine.active, mine.roles) == (10**9, (ModelRole.CODER, ModelRole.CHAT))
     assert (mine.thinking, mine.skills) == (Thinking.ALWAYS, {"code": 3})
     (tmp_path / "catalogue.toml").write_text(MINE.replace('"Mine"', '"Yours"'), "utf-8")
     assert catalogue.read_catalogue(tmp_path / "catalogue.toml")[-1].name == "Yours"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.catalogue_types import Entry, Role, Source
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
-from baton.core.machine import Machine
+from baton.core.machine import Hardware
 from baton.download import HubSupply
 from baton.models.library import Library
 from baton.models.library_state import DoesNotFit, NeedsAgreement
@@ -24,7 +24,7 @@ from support.fake_hub import Fault, Hub
 from support.library_setup import last
 
 GB = 10**9
-ROOMY = Machine(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
+ROOMY = Hardware(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
 TENSORS = [gguf_writer.Tensor("token_embd.weight", (64, 512))]
 
 
@@ -50,9 +50,12 @@ async def opened(tmp_path: Path, hub: Hub) -> AsyncIterator[Open]:
     libraries: list[Library] = []
 
     def open_(
-        *entries: Entry, machine: Machine = ROOMY, folder: str = "models", offline: bool = False
+        *entries: CatalogueEntry,
+        machine: Hardware = ROOMY,
+        folder: str = "models",
+        offline: bool = False,
     ) -> Library:
-        async def look() -> Machine:
+        async def look() -> Hardware:
             return machine
 
         shelf = FolderShelf(tmp_path / folder, environ={})
@@ -71,11 +74,18 @@ async def opened(tmp_path: Path, hub: Hub) -> AsyncIterator[Open]:
         await library.aclose()
 
 
-def entry(hub: Hub, data: bytes = DATA, **own: object) -> Entry:
+def entry(hub: Hub, data: bytes = DATA, **own: object) -> CatalogueEntry:
     revision = hub.add("maker/tiny", {"tiny.gguf": data})
     source = Source("maker/tiny", "tiny.gguf", revision)
-    known = Entry(
-        "tiny", "Tiny 1", source, len(data), SHA, "apache-2.0", roles=(Role.CHAT,), kv_bytes=512
+    known = CatalogueEntry(
+        "tiny",
+        "Tiny 1",
+        source,
+        len(data),
+        SHA,
+        "apache-2.0",
+        roles=(ModelRole.CHAT,),
+        kv_bytes=512,
     )
     return replace(known, **own)  # type: ignore[arg-type]
 
@@ -156,7 +166,7 @@ async def test_a_licence_that_is_not_free_wants_a_yes(opened: Open, hub: Hub) ->
 
 
 async def test_what_would_not_fit_wants_force_which_is_remembered(opened: Open, hub: Hub) -> None:
-    small = Machine(2 * GB, 1 * GB, 2, 2, disk=100 * GB)
+    small = Hardware(2 * GB, 1 * GB, 2, 2, disk=100 * GB)
     library = opened(entry(hub, kv_bytes=2**20), machine=small)
     with pytest.raises(DoesNotFit, match="--force"):
         await library.want("tiny")
@@ -230,7 +240,7 @@ async def test_models_are_carried_to_a_machine_without_a_network(
     opened: Open, hub: Hub, tmp_path: Path
 ) -> None:
     here, there = opened(entry(hub)), opened(folder="there", offline=True)
-    await here.want("tiny", (Role.CODER,))
+    await here.want("tiny", (ModelRole.CODER,))
     await last(here.fetch("tiny"))
     stick = tmp_path / "stick"
     written = [step async for step in here.export(["tiny"], stick) if isinstance(step, Path)]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.catalogue_types import Entry, Role, Source
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
-from baton.core.machine import Machine
+from baton.core.machine import Hardware
 from baton.download import HubSupply
 from baton.download.progress import Progress
 from baton.models.library import Library
@@ -35,7 +35,7 @@ def model(seed: int = 0) -> bytes:
 
 DATA, OTHER = model(), model(1)
 SHA = hashlib.sha256(DATA).hexdigest()
-ENTRY = Entry(
+ENTRY = CatalogueEntry(
     "tiny", "Tiny 1", Source("maker/tiny", "tiny.gguf"), len(DATA), SHA, "mit", kv_bytes=512
 )
 
@@ -53,8 +53,8 @@ def shelf(tmp_path: Path) -> FolderShelf:
 
 @pytest.fixture
 async def library(shelf: FolderShelf, hub: Hub) -> AsyncIterator[Library]:
-    async def look() -> Machine:
-        return Machine(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
+    async def look() -> Hardware:
+        return Hardware(16 * GB, 14 * GB, 8, 8, disk=100 * GB)
 
     revision = hub.add("maker/tiny", {"tiny.gguf": DATA})
     entry = replace(ENTRY, source=replace(ENTRY.source, revision=revision))
@@ -64,7 +64,7 @@ async def library(shelf: FolderShelf, hub: Hub) -> AsyncIterator[Library]:
     await library.aclose()
 
 
-def stick(folder: Path, id: str, data: bytes, roles: tuple[Role, ...] = ()) -> Path:
+def stick(folder: Path, id: str, data: bytes, roles: tuple[ModelRole, ...] = ()) -> Path:
     """Write what somebody may carry here, whatever it says of itself."""
     folder.mkdir(exist_ok=True)
     (folder / f"{id}.gguf").write_bytes(data)
@@ -87,12 +87,12 @@ async def test_a_stick_gives_no_model_a_name_that_means_something_else_here(
 async def test_a_stick_gives_no_roles_but_those_that_were_wanted_here(
     library: Library, tmp_path: Path
 ) -> None:
-    folder = stick(tmp_path / "stick", "mine", OTHER, (Role.CHAT, Role.CONDUCTOR))
+    folder = stick(tmp_path / "stick", "mine", OTHER, (ModelRole.CHAT, ModelRole.CONDUCTOR))
     assert (await last(library.add(folder))).record.roles == ()
-    await library.want("tiny", (Role.CODER,))
-    folder = stick(tmp_path / "other", "tiny", DATA, (Role.CONDUCTOR,))
+    await library.want("tiny", (ModelRole.CODER,))
+    folder = stick(tmp_path / "other", "tiny", DATA, (ModelRole.CONDUCTOR,))
     held = await last(library.add(folder))
-    assert (held.id, held.state, held.record.roles) == ("tiny", State.HERE, (Role.CODER,))
+    assert (held.id, held.state, held.record.roles) == ("tiny", State.HERE, (ModelRole.CODER,))
 
 
 async def test_a_broken_model_is_mended_from_a_stick(library: Library, tmp_path: Path) -> None:

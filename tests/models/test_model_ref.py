@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.core.catalogue_types import Entry, Offer, Source
+from baton.core.catalogue_types import CatalogueEntry, ModelOffer, Source
 from baton.core.errors import ConfigError
 from baton.models.model_ref import choose, id_for, parse
 
-QWEN = Entry("qwen3.5-4b", "Qwen3.5 4B", Source("unsloth/Qwen3.5-4B-GGUF", "Qwen3.5-4B.gguf"))
+QWEN = CatalogueEntry(
+    "qwen3.5-4b", "Qwen3.5 4B", Source("unsloth/Qwen3.5-4B-GGUF", "Qwen3.5-4B.gguf")
+)
 ENTRIES = {QWEN.id: QWEN}
 
 
@@ -70,8 +72,8 @@ def test_whatever_is_typed_is_understood_or_refused_in_a_sentence(typed: str) ->
         assert wanted.source.repo or wanted.source.url
 
 
-def offers(*names: str) -> list[Offer]:
-    return [Offer(Source("a/b", name, "0" * 40), size) for size, name in enumerate(names, 100)]
+def offers(*names: str) -> list[ModelOffer]:
+    return [ModelOffer(Source("a/b", name, "0" * 40), size) for size, name in enumerate(names, 100)]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baton.core.catalogue_types import Entry, Role, Source, Thinking
-from baton.core.machine import Gpu, Machine
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, Source, Thinking
+from baton.core.machine import Gpu, Hardware
 from baton.gguf.memory_fit import Fit, judge, load_of_entry
 from baton.models.catalogue import read_catalogue
 from baton.models.recommendation import (
@@ -34,22 +34,22 @@ QUICK = settings(max_examples=12, deadline=None)
 
 def machine(
     memory: float, cores: int = 8, free: float = 0.8, gpu: float = 0, disk: int = 500 * GB
-) -> Machine:
+) -> Hardware:
     whole = int(memory * GIB * 0.98)
     cards = (Gpu("NVIDIA GeForce", int(gpu * GIB * 0.97), int(gpu * GIB)),) if gpu else ()
-    return Machine(whole, int(whole * free), cores, 2 * cores, gpus=cards, disk=disk)
+    return Hardware(whole, int(whole * free), cores, 2 * cores, gpus=cards, disk=disk)
 
 
-def by_role(found: Recommendation) -> dict[Role, str]:
+def by_role(found: Recommendation) -> dict[ModelRole, str]:
     return {role: pick.entry.id for pick in found.picks for role in pick.roles}
 
 
-def lightest(entries: tuple[Entry, ...]) -> int:
+def lightest(entries: tuple[CatalogueEntry, ...]) -> int:
     """Return the least that one model takes that can talk."""
     return min(
         load_of_entry(entry, 8192).total
         for entry in entries
-        if entry.free and Role.CHAT in entry.roles
+        if entry.free and ModelRole.CHAT in entry.roles
     )
 
 
@@ -67,7 +67,7 @@ speeds = st.none() | st.floats(0.5, 3000)
 @QUICK
 @given(machines, speeds, st.sampled_from([2048, 8192, 32768, 131072]), st.data())
 def test_nothing_is_ever_recommended_that_does_not_fit(
-    here: Machine, speed: float | None, context: int, data: st.DataObject
+    here: Hardware, speed: float | None, context: int, data: st.DataObject
 ) -> None:
     some = st.lists(st.sampled_from([entry.id for entry in CATALOGUE]), max_size=12)
     without, known = data.draw(some), data.draw(some)
@@ -79,8 +79,8 @@ def test_nothing_is_ever_recommended_that_does_not_fit(
         return
     roles = [role for pick in found.picks for role in pick.roles]
     assert len(roles) == len(set(roles))
-    assert Role.CHAT in roles
-    assert Role.CONDUCTOR not in roles, "Baton brings its own"
+    assert ModelRole.CHAT in roles
+    assert ModelRole.CONDUCTOR not in roles, "Baton brings its own"
     assert len({pick.entry.id for pick in found.picks}) == len(found.picks)
     for pick in found.picks:
         assert pick.entry in entries
@@ -103,7 +103,7 @@ def test_nothing_is_ever_recommended_that_does_not_fit(
 @QUICK
 @given(machines, speeds, st.floats(1, 4), st.booleans())
 def test_more_memory_or_a_larger_gpu_never_gives_a_worse_set(
-    here: Machine, speed: float | None, times: float, card: bool
+    here: Hardware, speed: float | None, times: float, card: bool
 ) -> None:
     if card and here.gpus:
         gpu = here.gpus[0]
@@ -121,7 +121,7 @@ def test_more_memory_or_a_larger_gpu_never_gives_a_worse_set(
 @QUICK
 @given(machines, speeds)
 def test_what_was_fetched_is_what_is_recommended_from_then_on(
-    here: Machine, speed: float | None
+    here: Hardware, speed: float | None
 ) -> None:
     here = replace(here, disk=0)  # else there is room for more than before
     first = recommend(CATALOGUE, here, speed=speed)
@@ -152,8 +152,8 @@ def test_a_machine_of_4_gb_keeps_room_for_everything_else(free: float) -> None:
 
 def test_the_usual_machines_get_what_they_can_carry() -> None:
     assert by_role(recommend(CATALOGUE, machine(4, 2), speed=100)) == {
-        Role.CHAT: "qwen3.5-2b",
-        Role.CODER: "qwen2.5-coder-1.5b",
+        ModelRole.CHAT: "qwen3.5-2b",
+        ModelRole.CODER: "qwen2.5-coder-1.5b",
     }
     for memory, cores, starter, chat in (
         (8, 4, 200, "qwen3.5-4b"),
@@ -161,8 +161,8 @@ def test_the_usual_machines_get_what_they_can_carry() -> None:
         (32, 8, 350, "gemma-4-26b-a4b"),
     ):
         found = recommend(CATALOGUE, machine(memory, cores), speed=starter)
-        assert set(by_role(found)) == {Role.CHAT, Role.CODER, Role.REASONING}
-        assert by_role(found)[Role.CHAT] == chat
+        assert set(by_role(found)) == {ModelRole.CHAT, ModelRole.CODER, ModelRole.REASONING}
+        assert by_role(found)[ModelRole.CHAT] == chat
         assert found.verdict.fit in (Fit.FITS, Fit.TIGHT)
         assert all(pick.speed and pick.speed >= 5 for pick in found.picks)
 
@@ -175,14 +175,14 @@ def test_a_gpu_carries_its_workers_wholly(gpu: int, billions: float) -> None:
         assert judge([pick.load], here).fit is Fit.FITS
         assert pick.speed is not None
         assert pick.speed >= 15
-    chat = next(pick.entry for pick in found.picks if Role.CHAT in pick.roles)
+    chat = next(pick.entry for pick in found.picks if ModelRole.CHAT in pick.roles)
     assert chat.parameters >= billions * GB
     assert f"NVIDIA GeForce with {gpu} GB" in found.why
 
 
 def test_experts_are_chosen_where_a_dense_model_would_be_slow() -> None:
     found = recommend(CATALOGUE, machine(64, 8), speed=300)
-    chat = next(pick.entry for pick in found.picks if Role.CHAT in pick.roles)
+    chat = next(pick.entry for pick in found.picks if ModelRole.CHAT in pick.roles)
     assert chat.active < chat.parameters / 4
 
 
@@ -249,9 +249,11 @@ def test_only_what_needs_no_agreement_and_has_a_size_is_recommended() -> None:
     assert recommend(sizeless, machine(32)).picks == ()
 
 
-def model(**known: object) -> Entry:
+def model(**known: object) -> CatalogueEntry:
     source = Source("a/b", "c.gguf")
-    entry = Entry("m", "M", source, 5 * GB, licence="mit", parameters=8 * GB, active=8 * GB)
+    entry = CatalogueEntry(
+        "m", "M", source, 5 * GB, licence="mit", parameters=8 * GB, active=8 * GB
+    )
     return replace(entry, **known)  # type: ignore[arg-type]
 
 
@@ -262,7 +264,7 @@ def test_a_model_is_as_much_slower_as_it_reads_more() -> None:
     experts = model(size=9_800_000_000, active=GB)
     assert expected_speed(experts, here, 100) == 8
     assert expected_speed(model(size=0), here, 100) == pytest.approx(2, abs=0.5)
-    assert expected_speed(Entry("e", "E", Source()), here, 100) == 100
+    assert expected_speed(CatalogueEntry("e", "E", Source()), here, 100) == 100
 
 
 def test_the_part_beside_a_gpu_is_what_takes_the_time() -> None:
@@ -284,7 +286,7 @@ def test_a_speed_is_said_no_more_exactly_than_it_is_known() -> None:
 def test_for_each_role_all_that_could_take_it_are_listed_the_best_first() -> None:
     here = machine(16, 8)
     found = choices(CATALOGUE, here, speed=300, here=["qwen3.5-2b"])
-    assert set(found) == set(Role)
+    assert set(found) == set(ModelRole)
     for role, options in found.items():
         assert {option.entry.id for option in options} == {
             entry.id for entry in CATALOGUE if entry.free and entry.size and role in entry.roles
@@ -293,16 +295,18 @@ def test_for_each_role_all_that_could_take_it_are_listed_the_best_first() -> Non
         assert fits[0]
         assert all(1 <= option.level <= 5 for option in options)
         assert [option.entry.id for option in options if option.here] in ([], ["qwen3.5-2b"])
-    chats = [option.entry.id for option in found[Role.CHAT]]
+    chats = [option.entry.id for option in found[ModelRole.CHAT]]
     assert chats.index("qwen3.5-9b") < chats.index("minicpm5-2b") < chats.index("qwen3.6-27b")
-    assert all(o.speed is None for o in choices(CATALOGUE, here)[Role.CHAT])
+    assert all(o.speed is None for o in choices(CATALOGUE, here)[ModelRole.CHAT])
 
 
 def test_who_thinks_before_each_answer_is_no_good_company() -> None:
     calm = model(id="calm")
     thinker = model(id="thinker", thinking=Thinking.ALWAYS)
-    both = [replace(entry, roles=(Role.CHAT, Role.REASONING)) for entry in (thinker, calm)]
+    both = [
+        replace(entry, roles=(ModelRole.CHAT, ModelRole.REASONING)) for entry in (thinker, calm)
+    ]
     found = choices(both, machine(32, 8), speed=300)
-    assert [option.entry.id for option in found[Role.CHAT]] == ["calm", "thinker"]
-    levels = [option.level for option in found[Role.REASONING]]
+    assert [option.entry.id for option in found[ModelRole.CHAT]] == ["calm", "thinker"]
+    levels = [option.level for option in found[ModelRole.REASONING]]
     assert levels[0] == levels[1]

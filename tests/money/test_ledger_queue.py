@@ -18,7 +18,7 @@ from baton.core.ledger_types import Bill, Hold, Scope
 from baton.core.messages import Queued
 from baton.core.prices import Used
 from baton.core.run import metered_worker
-from baton.core.run.metered_worker import Turn
+from baton.core.run.metered_worker import HoldTurn
 from baton.money import Ledger
 from baton.platform.sqlite import Connection
 from support.fake_cloud import Cloud, Fault
@@ -188,7 +188,7 @@ class Schedule:
         if self.dice.random() < 0.3:
             self.ceilings[Scope.SESSION] = self.dice.randint(COST, 4 * COST)
         self.number = number
-        self.line: list[Turn] = []
+        self.line: list[HoldTurn] = []
         self.holding: Counter[str] = Counter()
         self.ends: Counter[str] = Counter()
 
@@ -212,7 +212,7 @@ class Schedule:
     async def _call(self, run: str) -> None:
         wanted = self.dice.randint(100, 1000)
         asked = bill(self.ceilings, run, f"s{self.number}", wanted=wanted)
-        turn = Turn(self.ledger, replace(asked, patience=30.0))
+        turn = HoldTurn(self.ledger, replace(asked, patience=30.0))
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:

@@ -22,7 +22,7 @@ from baton.core.plan.plan import Material
 from baton.core.ports import Route
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Candidate, Draft, Rated
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.ipc import process
 from baton.routing import LearnedRouter, learn, scorer_process
 from baton.routing import Limits as Patience
@@ -145,7 +145,7 @@ async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> N
         async with house(*actors, choice="once") as here:
             here.orchestra.router = router = make()
             prompt = "Why did the Roman empire fall?"
-            view = await here.play(None, prompt, Limits(label=label, strategy="hybrid"))
+            view = await here.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
             assert router.loaded is not None
             assert view.routed is not None
             seen += [worker for worker, actor in here.actors.items() if actor.requests]

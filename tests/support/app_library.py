@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from baton.core.catalogue_types import Entry, Offer, Role, Source, Thinking
+from baton.core.catalogue_types import CatalogueEntry, ModelOffer, ModelRole, Source, Thinking
 from baton.core.errors import BatonError
-from baton.core.machine import Machine
+from baton.core.machine import Hardware
 from baton.core.messages import Card
 from baton.core.model_roles import holders, taken, told
 from baton.core.run.orchestra import Orchestra
@@ -30,15 +30,17 @@ GB = 10**9
 HEADER = Header(
     "llama", layers=8, kv_heads=(2,) * 8, windowed=(False,) * 8, key_length=64, value_length=64
 )
-MACHINE = Machine(16 * 2**30, 12 * 2**30, 8, 16, "A processor", disk=84 * GB)
+MACHINE = Hardware(16 * 2**30, 12 * 2**30, 8, 16, "A processor", disk=84 * GB)
 STEPS = 10
 """In how many pieces a file comes."""
 
 
-def entry(id: str, name: str, size: int, *roles: Role, licence: str = "apache-2.0") -> Entry:
+def entry(
+    id: str, name: str, size: int, *roles: ModelRole, licence: str = "apache-2.0"
+) -> CatalogueEntry:
     """Return an entry of the catalogue, for a file that is as small as the test wants."""
     data = contents(id)
-    return Entry(
+    return CatalogueEntry(
         id,
         name,
         Source(f"acme/{name.replace(' ', '-')}", f"{id}.gguf", "a" * 40),
@@ -60,11 +62,11 @@ def contents(id: str) -> bytes:
     return f"GGUF {id}".encode()
 
 
-SCOUT = entry("scout-2b", "Scout 2B", 1_300_000_000, Role.CONDUCTOR)
-TALKER = entry("talker-9b", "Talker 9B", 5_700_000_000, Role.CHAT)
-CODER = entry("coder-7b", "Coder 7B", 4_700_000_000, Role.CODER)
-GATED = entry("gated-4b", "Gated 4B", 2_500_000_000, Role.CHAT, licence="gemma")
-HUGE = entry("huge-70b", "Huge 70B", 42_000_000_000, Role.CHAT)
+SCOUT = entry("scout-2b", "Scout 2B", 1_300_000_000, ModelRole.CONDUCTOR)
+TALKER = entry("talker-9b", "Talker 9B", 5_700_000_000, ModelRole.CHAT)
+CODER = entry("coder-7b", "Coder 7B", 4_700_000_000, ModelRole.CODER)
+GATED = entry("gated-4b", "Gated 4B", 2_500_000_000, ModelRole.CHAT, licence="gemma")
+HUGE = entry("huge-70b", "Huge 70B", 42_000_000_000, ModelRole.CHAT)
 ENTRIES = (SCOUT, TALKER, CODER, GATED, HUGE)
 
 
@@ -85,23 +87,23 @@ class Supply:
         """Let nothing come any more, once it is half there."""
         self.going.clear()
 
-    async def look(self, source: Source) -> Offer:
+    async def look(self, source: Source) -> ModelOffer:
         """Offer whatever is asked for."""
         self.looked.append(source)
         self._fail(source.file)
         data = contents(source.file.removesuffix(".gguf"))
-        return Offer(source, len(data), hashlib.sha256(data).hexdigest(), "mit")
+        return ModelOffer(source, len(data), hashlib.sha256(data).hexdigest(), "mit")
 
-    async def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
+    async def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Offer one file per repository."""
         name = repo.partition("/")[2].lower()
         return [await self.look(Source(repo, f"{name}-Q4_K_M.gguf", "b" * 40))]
 
-    async def header(self, offer: Offer) -> Header:
+    async def header(self, offer: ModelOffer) -> Header:
         """Say the same of every file."""
         return HEADER
 
-    async def fetch(self, offer: Offer, target: Path) -> AsyncGenerator[Progress | str]:
+    async def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
         """Bring a file in so many steps."""
         id = target.parent.name
         self.begun.append(id)
@@ -176,7 +178,7 @@ class ScriptedLibrary(Library):
         """Judge as for the catalogue."""
         return verdict_of(self.entries().get(id))
 
-    def verdicts(self, machine: Machine) -> Mapping[str, Verdict]:
+    def verdicts(self, machine: Hardware) -> Mapping[str, Verdict]:
         """Judge by size alone."""
         return {id: verdict_of(one) for id, one in self.entries().items()}
 
@@ -192,7 +194,7 @@ class ScriptedLibrary(Library):
         return Recommendation(picks, download, 9 * GB, verdict_of(TALKER), "Because.")
 
 
-def verdict_of(one: Entry | None) -> Verdict:
+def verdict_of(one: CatalogueEntry | None) -> Verdict:
     """Judge a model by its size alone."""
     if one is not None and one.size > 12 * GB:
         why = "It needs 46.0 GB, and 12.9 GB can be used."
@@ -227,10 +229,10 @@ class Shop:
             assign(held.id, takes)
             return told(held.id, card.name, takes, suited)
 
-        def assign(worker: str, roles: Sequence[Role]) -> str:
-            if Role.CHAT in roles:
+        def assign(worker: str, roles: Sequence[ModelRole]) -> str:
+            if ModelRole.CHAT in roles:
                 orchestra.default = worker
-            if Role.CONDUCTOR in roles:
+            if ModelRole.CONDUCTOR in roles:
                 self.conductor = worker
             return told(worker, orchestra.worker(worker).card.name, roles)
 
@@ -247,7 +249,7 @@ class Shop:
             "state": self.state,
         }
 
-    def put(self, one: Entry, *, here: bool = True, **changes: Any) -> Held:
+    def put(self, one: CatalogueEntry, *, here: bool = True, **changes: Any) -> Held:
         """Have a model on the shelf: all of it, or a part."""
         record = Record(
             one.id, one.name, f"{one.id}.gguf", one.source, one.size, one.sha256, one.licence
@@ -269,15 +271,15 @@ def shop_in(folder: Path, script: Script = echo) -> Shop:
     """Return a shop with nothing on its shelf."""
     shelf, supply = Shelf(folder / "models", {}), Supply()
 
-    async def look() -> Machine:
+    async def look() -> Hardware:
         return MACHINE
 
     library = ScriptedLibrary(shelf, supply, lambda: ENTRIES, look)
     library.asked = []
     load = Load("x", GB, GB, 8192, GB)
     library.picks = (
-        Pick(SCOUT, (Role.CONDUCTOR,), load),
-        Pick(TALKER, (Role.CHAT,), load),
+        Pick(SCOUT, (ModelRole.CONDUCTOR,), load),
+        Pick(TALKER, (ModelRole.CHAT,), load),
     )
     return Shop(library, shelf, supply, folder / "state", script)
 

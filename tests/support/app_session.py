@@ -21,7 +21,7 @@ from baton.core.plan.plan import Plan
 from baton.core.ports import Redactor
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Terms
+from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
@@ -194,7 +194,7 @@ async def staged(
         kept,
         "small",
         ledger=ledger,
-        terms=Terms(ceilings or {}, **(terms or {})),
+        terms=RunTerms(ceilings or {}, **(terms or {})),
         redactor=redactor,
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from baton.compose import Baton, compose
 from baton.core.messages import Prompt
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.ipc import frames
 from baton.platform.settings import find_paths, load
 
@@ -50,7 +50,7 @@ async def play(baton: Baton, worker: str, fault: str | None, number: int) -> Non
     """Play one prompt, and print all that front ends would hear of it."""
     wish = f" fault={fault}." if fault else ""
     prompt = Prompt(f"Question {number} for {worker}.{wish}")
-    limits = Limits(max_tokens=300, budget=10**9, attended=False, alone=True)
+    limits = PromptLimits(max_tokens=300, budget=10**9, attended=False, alone=True)
     async with baton.orchestra.play(prompt, limits=limits, worker=worker) as run:
         async for event in run:
             print(repr(event))

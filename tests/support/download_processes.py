@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import hub_client, transfer
 from baton.download.child.http_download import Pace
 from baton.download.child.partial_file import key_of, place
@@ -63,22 +63,22 @@ class Told:
         return self.stop_at is not None and done >= self.stop_at
 
 
-def offer_of(hub: Hub, repo: str, file: str, revision: str, size: int) -> Offer:
+def offer_of(hub: Hub, repo: str, file: str, revision: str, size: int) -> ModelOffer:
     """Return a file as it is looked up."""
-    return Offer(Source(repo, file, revision), size, hub.sha256(repo, file, revision))
+    return ModelOffer(Source(repo, file, revision), size, hub.sha256(repo, file, revision))
 
 
-def offer_in(hub: Hub, size: int) -> Offer:
+def offer_in(hub: Hub, size: int) -> ModelOffer:
     """Return the hub's one file, as it is looked up."""
     return offer_of(hub, REPO, FILE, hub.repos[REPO].names["main"], size)
 
 
-def unvouched(hub: Hub, size: int) -> Offer:
+def unvouched(hub: Hub, size: int) -> ModelOffer:
     """Return the same file by its address alone: nobody says what must be in it."""
-    return Offer(Source(url=f"{hub.url}/{REPO}/resolve/main/{FILE}"), size)
+    return ModelOffer(Source(url=f"{hub.url}/{REPO}/resolve/main/{FILE}"), size)
 
 
-def partial_of(offer: Offer, target: Path) -> Path:
+def partial_of(offer: ModelOffer, target: Path) -> Path:
     """Return where what has come lies."""
     return place(target.parent, key_of(offer.sha256, offer.source))
 
@@ -94,7 +94,7 @@ def here(path: Path) -> int:
 class Child:
     """A process that fetches one file."""
 
-    def __init__(self, hub: Hub, offer: Offer, target: Path, pace: Pace = QUICK) -> None:
+    def __init__(self, hub: Hub, offer: ModelOffer, target: Path, pace: Pace = QUICK) -> None:
         self._partial = partial_of(offer, target)
         self._result, theirs = PROCESSES.Pipe(duplex=False)
         self._process = PROCESSES.Process(
@@ -129,7 +129,7 @@ class Child:
 
 
 def _fetch(
-    environ: dict[str, str], offer: Offer, target: Path, pace: Pace, result: Connection
+    environ: dict[str, str], offer: ModelOffer, target: Path, pace: Pace, result: Connection
 ) -> None:
     os.umask(0o077)
     told = Told()

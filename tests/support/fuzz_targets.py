@@ -96,7 +96,7 @@ def read_gguf(data: bytes) -> None:
 def read_plan(data: bytes) -> None:
     """A plan that a model draws: the first byte says for which canvas."""
     first, text = data[0] if data else 0, _text(data[1:])
-    canvas = plan_schema.Canvas(
+    canvas = plan_schema.PlanSchema(
         ("a.txt", "b.txt")[: first & 3],
         bool(first & 4),
         ("one", "two") if first & 8 else (),

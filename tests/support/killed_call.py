@@ -16,7 +16,7 @@ from baton.core.errors import BatonError
 from baton.core.ledger_types import Bill, Hold
 from baton.core.messages import Sent, Text
 from baton.core.prices import Used
-from baton.core.run.metered_worker import Tally
+from baton.core.run.metered_worker import CallUsage
 from baton.money import Ledger
 from support.fake_cloud import Cloud
 from support.metered_calls import KEYS, Desk
@@ -59,7 +59,7 @@ async def call(home: Path, port: int, kind: str, run: str, point: str) -> None:
     ledger = Watched.open(home / "ledger.db")
     assert isinstance(ledger, Watched)
     ledger.point = point
-    record: list[Tally] = []
+    record: list[CallUsage] = []
     said = ""
     async with Desk(Cloud(port=port), home, ledger=ledger) as desk:
         desk.workers[kind].warm()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from baton.core.messages import Chunk, Message, Request, Role, Shape, Text, Usage
+from baton.core.messages import AnswerFormat, Chunk, Message, Request, Role, Text, Usage
 from baton.workers.local import LocalWorker, Manner, Memory, starter
 
 SYSTEM = Message(Role.SYSTEM, starter().card.system)
 CAPITAL = "What is the capital of France?"
-CITY = Shape(r'root ::= "{\"city\": \"" [A-Z] [a-z]{2,12} "\"}"', "{}")
+CITY = AnswerFormat(r'root ::= "{\"city\": \"" [A-Z] [a-z]{2,12} "\"}"', "{}")
 
 
 @dataclass

@@ -24,8 +24,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Charge, Egress, Scope
 from baton.core.messages import Card, Chunk, Message, Request, Role, Sent, Text
 from baton.core.prices import Price, Rates
-from baton.core.run.metered_worker import Metered, Purse, Tally
-from baton.core.run.policy import ANYTHING, Terms
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+from baton.core.run.policy import ANYTHING, RunTerms
 from baton.money import Ledger
 from baton.platform.secrets import PROVIDERS
 from baton.workers.cloud import CloudWorker, Gateway, Patience
@@ -94,7 +94,7 @@ class Done:
     text: str = ""
     error: BatonError | None = None
     sent: list[Sent] = field(default_factory=list)
-    tally: Tally | None = None
+    tally: CallUsage | None = None
     charge: Charge | None = None
     egress: list[Egress] = field(default_factory=list)
 
@@ -130,7 +130,7 @@ class Desk:
     ) -> None:
         self.cloud = cloud
         self.price, self.room = price, room
-        self._terms = Terms(room, patience=patience)
+        self._terms = RunTerms(room, patience=patience)
         self.ledger = ledger or Ledger.open(home / "ledger.db")
         self._shared = gateway is not None
         self.gateway = gateway or gateway_of(home)
@@ -155,20 +155,20 @@ class Desk:
             await self.gateway.aclose()
         await self.ledger.aclose()
 
-    def metered(self, kind: str, run: str, record: list[Tally]) -> Metered:
+    def metered(self, kind: str, run: str, record: list[CallUsage]) -> MeteredWorker:
         """Return a worker behind the gate, as a run is handed it."""
 
-        async def keep(tally: Tally) -> None:
+        async def keep(tally: CallUsage) -> None:
             record.append(tally)
 
-        purse = Purse(self.ledger, None, self._terms, ANYTHING, run=run, session="s")
-        return Metered(self.workers[kind], purse, keep)
+        purse = RunBudget(self.ledger, None, self._terms, ANYTHING, run=run, session="s")
+        return MeteredWorker(self.workers[kind], purse, keep)
 
     def stream(
         self,
         kind: str,
         run: str,
-        record: list[Tally],
+        record: list[CallUsage],
         fault: Fault | None = None,
         cap: int = 300,
         text: str = "what is 5 € in £? 🙂",
@@ -194,7 +194,7 @@ class Desk:
         """Make a call to its end, or stop listening after so many pieces of text."""
         self._calls += 1
         done = Done(kind, fault, f"run-{self._calls:04d}-{kind}")
-        record: list[Tally] = []
+        record: list[CallUsage] = []
         pieces = 0
         try:
             async with aclosing(self.stream(kind, done.run, record, fault, cap, text)) as chunks:

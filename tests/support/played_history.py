@@ -12,7 +12,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Prompt
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits, Terms
+from baton.core.run.policy import RunTerms, PromptLimits
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
@@ -42,12 +42,12 @@ async def live(
     paths = find_paths()
     store, ledger = Store.open(paths.database), Ledger.open(paths.ledger)
     workers = {card.id: ScriptedWorker((scripts or {}).get(card.id, echo), card) for card in cards}
-    terms = Terms({Scope.DAY: day} if day else {}, Policy.BUDGET)
+    terms = RunTerms({Scope.DAY: day} if day else {}, Policy.BUDGET)
     orchestra = Orchestra(workers, store, cards[0].id, ledger=ledger, terms=terms)
     runs = []
     try:
         for said in days:
-            limits = Limits(said.label, attended=False, strategy=said.strategy)
+            limits = PromptLimits(said.label, attended=False, strategy=said.strategy)
             async with orchestra.play(
                 Prompt(said.prompt), limits=limits, worker=said.worker
             ) as run:

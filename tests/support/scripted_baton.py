@@ -11,7 +11,7 @@ from baton.compose import Baton, library
 from baton.compose.local_workers import LocalWorkers
 from baton.core.messages import Card
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Terms
+from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import Paths, Settings
@@ -34,7 +34,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, home: Path) -> Scripted:
         ) -> Baton:
             store = Store.open(paths.database if history else None)
             ledger = Ledger.open(paths.ledger)
-            terms = Terms(mode=settings.mode, offline=settings.offline)
+            terms = RunTerms(mode=settings.mode, offline=settings.offline)
             orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
             stock = library(settings, paths)
             local = LocalWorkers(settings, stock)

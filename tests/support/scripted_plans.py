@@ -21,10 +21,10 @@ from baton.core.ledger_types import Scope
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Sent, Text, TurnStatus, Usage
 from baton.core.money import NANO
 from baton.core.plan.plan import Plan, Step
-from baton.core.ports import NEW, Place, Question, Redactor, Strategy
+from baton.core.ports import NEW, ConversationPosition, Question, Redactor, Strategy
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import ANYTHING, Limits, Terms
+from baton.core.run.policy import ANYTHING, RunTerms, PromptLimits
 from baton.core.run.run import Run
 from baton.core.view import RunView
 from baton.history import Store
@@ -199,8 +199,8 @@ class House:
         self,
         plan: Plan | None,
         text: str = "The prompt",
-        limits: Limits = ANYTHING,
-        place: Place = NEW,
+        limits: PromptLimits = ANYTHING,
+        place: ConversationPosition = NEW,
         prompt: Prompt | None = None,
     ) -> Run:
         return self.orchestra.play(prompt or Prompt(text), place, limits, self.person, plan=plan)
@@ -209,8 +209,8 @@ class House:
         self,
         plan: Plan | None,
         text: str = "The prompt",
-        limits: Limits = ANYTHING,
-        place: Place = NEW,
+        limits: PromptLimits = ANYTHING,
+        place: ConversationPosition = NEW,
         prompt: Prompt | None = None,
     ) -> RunView:
         return await self.watch(self.begin(plan, text, limits, place, prompt))
@@ -270,7 +270,7 @@ async def house(
         actors[0].card.id,
         ledger=ledger,
         redactor=redactor,
-        terms=Terms(**given),  # type: ignore[arg-type]
+        terms=RunTerms(**given),  # type: ignore[arg-type]
     )
     orchestra.given = strategy
     person = Person([choice] if isinstance(choice, str) else choice)

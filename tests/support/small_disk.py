@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from baton.core.catalogue_types import Offer
+from baton.core.catalogue_types import ModelOffer
 from baton.download.child import hub_client, transfer
 from baton.download.progress import Progress
 from baton.ipc.parent_channel import Failure
@@ -19,7 +19,7 @@ NEIGHBOUR = b"another model" * 1000
 
 
 def on_small_disk(
-    environ: dict[str, str], offer: Offer, disk: Path, offsets: int, pipe: Connection
+    environ: dict[str, str], offer: ModelOffer, disk: Path, offsets: int, pipe: Connection
 ) -> None:
     """Fill a disk that only this process sees while a file comes; make room; go on."""
     if not mounted(disk, 4 * offer.size):

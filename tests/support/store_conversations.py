@@ -10,20 +10,20 @@ from pathlib import Path
 from baton.core.events import Finished, Started
 from baton.core.labels import Label
 from baton.core.messages import Attachment, Prompt, TurnStatus
-from baton.core.ports import Begun, Place
+from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import Store
 
-NEW = Place()
+NEW = ConversationPosition()
 
 
 async def ask(
     store: Store,
     text: str = "What is the capital of France?",
     answer: str = "Paris.",
-    place: Place = NEW,
+    place: ConversationPosition = NEW,
     label: Label = Label.CLOUD,
     files: tuple[Attachment, ...] = (),
-) -> Begun:
+) -> RecordedRun:
     """Record a prompt and its whole answer, as a run does."""
     begun = await store.begin(Prompt(text, files), place, label)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
@@ -38,13 +38,13 @@ def chat(path: Path, name: str, turns: int) -> None:
 
     async def main() -> None:
         store = Store.open(path)
-        place = Place()
+        place = ConversationPosition()
         for number in range(turns):
             begun = await store.begin(Prompt(f"{name} asks {number}"), place, Label.CLOUD)
             await store.write(begun.answer, f"{name} half {number}", TurnStatus.STREAMING)
             await store.write(begun.answer, f"{name} answers {number}", TurnStatus.DONE)
             await store.append(begun.run, Finished(1.0))
-            place = Place(begun.conversation if number % 10 else None)
+            place = ConversationPosition(begun.conversation if number % 10 else None)
             print(number, flush=True)
         await store.aclose()
 

@@ -9,11 +9,20 @@ from typing import Any
 from baton.core.errors import BatonError, WorkerError
 from baton.core.events import Checked, Verdict
 from baton.core.labels import Label
-from baton.core.messages import Attachment, Card, Message, Purpose, Role, Shape, Turn, TurnStatus
+from baton.core.messages import (
+    AnswerFormat,
+    Attachment,
+    Card,
+    Message,
+    Purpose,
+    Role,
+    Turn,
+    TurnStatus,
+)
 from baton.core.plan.assignment import assign
 from baton.core.plan.plan import Material, Need, Outcome, Plan, Step
 from baton.core.plan.turn_roles import scores_by_rule
-from baton.core.ports import Funds, Proposal, Route, Situation, Strategy
+from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom, Strategy
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Estimate, Judgement
 from baton.core.run.router_validation import drafts
@@ -36,7 +45,7 @@ SUM = "How many apples are 3 and 4 apples?"
 TALE = "Tell me a tale."
 CHAT = Need()
 MATH = Need("math", 3)
-RICH = Funds(None, 0.0)
+RICH = SpendingRoom(None, 0.0)
 NOTHING = Outcome(Plan((Step("", "x"),), (1,)))
 
 
@@ -46,7 +55,7 @@ def situation(
     need: Need = CHAT,
     files: Sequence[str] = (),
     **more: Any,
-) -> Situation:
+) -> RoutingContext:
     attached = tuple(Attachment(name, "word " * 50, 250) for name in files)
     turn = Turn(
         "t", "c", None, Role.USER, prompt, TurnStatus.DONE, Label.CLOUD, 0.0, files=attached
@@ -57,7 +66,7 @@ def situation(
         "route": Route("local", "Because.", need),
         "templates": read_templates,
     } | more
-    return Situation(Material((turn,)), cards[0].id, helper, cards, **facts)
+    return RoutingContext(Material((turn,)), cards[0].id, helper, cards, **facts)
 
 
 def expects(
@@ -84,8 +93,8 @@ Say = Callable[[int, Step], "str | BatonError"]
 class Desk:
     """Where a strategy is played without workers (core.ports.Desk)."""
 
-    situation: Situation
-    money: Funds = RICH
+    situation: RoutingContext
+    money: SpendingRoom = RICH
     answers: list[str | BatonError] = field(default_factory=list)
     wrong: Mapping[int, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -95,7 +104,7 @@ class Desk:
         default=lambda _, workers: scores_by_rule(workers)
     )
 
-    async def funds(self) -> Funds:
+    async def funds(self) -> SpendingRoom:
         return self.money
 
     async def ask(
@@ -103,7 +112,7 @@ class Desk:
         worker: str,
         messages: Sequence[Message],
         purpose: Purpose,
-        shape: Shape | None = None,
+        shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
     ) -> str:
         self.asked.append(worker)

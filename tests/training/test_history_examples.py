@@ -18,7 +18,7 @@ from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose, TurnStatus
 from baton.core.plan.plan import HISTORY, PROMPT, Need, Plan, Step, direct
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.history import Store
 
 TWO = "What is seventeen times 23, and write a poem about rain"
@@ -73,7 +73,7 @@ async def play(
     conducted: bool = True,
 ) -> None:
     """Record a finished run with these plans, the later replacing the earlier, and its mark."""
-    begun = await store.begin(Prompt(prompt), Place(), Label.LOCAL)
+    begun = await store.begin(Prompt(prompt), ConversationPosition(), Label.LOCAL)
     ids = (begun.run, begun.conversation, begun.prompt, begun.answer)
     events: list[ev.Event] = [ev.Started(0.0, *ids), *([planning()] if conducted else [])]
     events += [ev.Planned(0.2, plan) for plan in plans]

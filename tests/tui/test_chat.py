@@ -28,8 +28,8 @@ from baton.core.messages import (
     Usage,
     Writing,
 )
-from baton.core.ports import Place
-from baton.core.run.policy import Limits
+from baton.core.ports import ConversationPosition
+from baton.core.run.policy import PromptLimits
 from baton.history import Store
 from baton.tui.prompt_queue import FRAME_SECONDS
 from support.app_session import Stage, sorry, staged, until
@@ -413,7 +413,9 @@ async def test_scrolling_up_stays_while_text_streams(tmp_path: Path) -> None:
 async def long_conversation(store: Store, prompts: int) -> str:
     conversation: str | None = None
     for number in range(prompts):
-        begun = await store.begin(Prompt(f"prompt {number}"), Place(conversation), Label.CLOUD)
+        begun = await store.begin(
+            Prompt(f"prompt {number}"), ConversationPosition(conversation), Label.CLOUD
+        )
         conversation = begun.conversation
         await store.write(begun.answer, f"answer {number}", TurnStatus.DONE, "small")
     assert conversation is not None
@@ -560,7 +562,7 @@ async def test_ctrl_c_twice_quits(tmp_path: Path) -> None:
 
 async def test_private_conversations_stay_local(tmp_path: Path) -> None:
     async with staged(
-        tmp_path, count, limits=Limits(Label.LOCAL), terms={"offline": True}
+        tmp_path, count, limits=PromptLimits(Label.LOCAL), terms={"offline": True}
     ) as stage:
         assert "offline  · private" in stage.see()
         await stage.ask("hello")

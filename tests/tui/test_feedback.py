@@ -15,7 +15,7 @@ from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Chunk, Prompt, Request, Role, Text, TurnStatus
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.core.routing_types import Candidate, Learned, Rated
 from baton.history import Store
 from baton.routing import Versions
@@ -233,7 +233,7 @@ async def taught(tmp_path: Path, *scripts: Script) -> AsyncIterator[Stage]:
 async def judged(store: Store, count: int) -> None:
     """Have so many good answers in the history."""
     for number in range(count):
-        begun = await store.begin(Prompt(f"Question {number}"), Place(), Label.CLOUD)
+        begun = await store.begin(Prompt(f"Question {number}"), ConversationPosition(), Label.CLOUD)
         await store.write(begun.answer, "Answer", TurnStatus.DONE, "small")
         await store.rate(begun.answer, Signal.GOOD)
 

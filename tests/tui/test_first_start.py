@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import WorkerUnavailable
-from baton.core.machine import Gpu, Machine
+from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Chunk, Request, Text
 from baton.history import Store
 from baton.models.model_types import Foreign, State
@@ -420,5 +420,5 @@ async def test_leaving_while_the_machine_is_looked_at(tmp_path: Path) -> None:
         (replace(MACHINE, battery=0.5), "16 GB, 8 cores, no GPU"),
     ],
 )
-def test_a_machine_in_words(machine: Machine, words: str) -> None:
+def test_a_machine_in_words(machine: Hardware, words: str) -> None:
     assert told_machine(machine) == words

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ModelFileError
 from baton.core.messages import Chunk, Request, Text
 from baton.download.progress import Phase, Progress
@@ -576,7 +576,13 @@ def test_progress_in_words(progress: Progress, words: str) -> None:
 def test_columns_stay_within_the_width(width: int) -> None:
     columns = model_table.Columns(width)
     row = model_table.Row(
-        "k", "名前" * 30, 123_456_789_012, tuple(Role), memory=98_765_432_109, speed=123.4, used=5.0
+        "k",
+        "名前" * 30,
+        123_456_789_012,
+        tuple(ModelRole),
+        memory=98_765_432_109,
+        speed=123.4,
+        used=5.0,
     )
     line = columns.line(row, 1e9)
     assert line.cell_length == columns.heading().cell_length

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import ConfigError, WorkerUnavailable
-from baton.core.ledger_types import Bill, Policy, Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Bill, Policy, Room, Scope, SpendingStyle, Standing
 from baton.core.messages import Chunk, Purpose, Request, Sent, Text
 from baton.core.money import NANO
 from baton.core.plan.plan import Plan, Step
@@ -285,13 +285,13 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
     async with staged(tmp_path, sorry, cloud=afar(), size=(100, 30)) as stage:
         await stage.send("/budget pace best")
         await stage.until(lambda: "wherever help gains anything" in flat(stage))
-        assert load(stage.desk.config, {}).budget.pace is Thrift.BEST
+        assert load(stage.desk.config, {}).budget.pace is SpendingStyle.BEST
         await money_screen(stage)
         assert "Pace: best, wherever" in flat(stage)
         await stage.press("p")
         await stage.until(lambda: "Pace: frugal, only where help gains much" in flat(stage))
-        assert load(stage.desk.config, {}).budget.pace is Thrift.FRUGAL
-        assert stage.desk.orchestra.pacer.thrift is Thrift.FRUGAL
+        assert load(stage.desk.config, {}).budget.pace is SpendingStyle.FRUGAL
+        assert stage.desk.orchestra.pacer.thrift is SpendingStyle.FRUGAL
         await stage.press("escape")
         await stage.send("/budget pace fast")
         await stage.until(lambda: "There is no pace 'fast'" in flat(stage))

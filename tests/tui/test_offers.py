@@ -13,8 +13,8 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Chunk, Finish, Request, Sent, Text, TurnStatus, Usage
 from baton.core.money import NANO
-from baton.core.ports import Choice, Offer, Question
-from baton.core.run.policy import Limits
+from baton.core.ports import CallOffer, Choice, Question
+from baton.core.run.policy import PromptLimits
 from baton.tui.widgets.offer_card import OfferView, leaving
 from baton.tui.widgets.question_view import ChoiceView
 from support.app_session import SORRY, Stage, afar, sorry, staged, until
@@ -52,7 +52,7 @@ async def test_the_offer_shows_what_would_leave_and_what_it_could_cost(tmp_path:
 
 def test_the_offer_names_the_address_and_the_proxy() -> None:
     card = Card("gpt", "cloud", "gpt", provider="openai", address="127.0.0.1:9 through proxy:3128")
-    seen = leaving(Offer(card, "", "", "", 1, 1, "day"))
+    seen = leaving(CallOffer(card, "", "", "", 1, 1, "day"))
     assert seen == "Leaves this machine for 127.0.0.1:9 through proxy:3128:"
 
 
@@ -302,7 +302,7 @@ async def test_s_asks_the_stronger_worker_for_another_version(tmp_path: Path) ->
         ({"cloud": afar(), "ceilings": {}}, "no ceiling is set. /budget day 2"),
         ({"cloud": afar(), "terms": {"offline": True}}, "Baton is offline"),
         ({"cloud": afar(), "terms": {"mode": "local"}}, "The mode is local"),
-        ({"cloud": afar(), "limits": Limits(Label.LOCAL)}, "opened with --private"),
+        ({"cloud": afar(), "limits": PromptLimits(Label.LOCAL)}, "opened with --private"),
     ],
     ids=["none", "off", "offline", "mode", "private"],
 )

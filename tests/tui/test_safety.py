@@ -19,7 +19,7 @@ from baton.core.events import Decision, Offered
 from baton.core.labels import Label
 from baton.core.ledger_types import Egress, Status
 from baton.core.messages import Attachment, Chunk, Prompt, Request, Text, TurnStatus
-from baton.core.ports import Choice, Offer, Place, Question
+from baton.core.ports import CallOffer, Choice, ConversationPosition, Question
 from baton.core.view import RunView
 from baton.history import Store
 from baton.tui import crash_report, themes
@@ -76,7 +76,7 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
         store, chat = stage.desk.store, stage.chat
         for current in texts:
             file = Attachment(current, current, 3)
-            begun = await store.begin(Prompt(current, (file,)), Place(), Label.CLOUD)
+            begun = await store.begin(Prompt(current, (file,)), ConversationPosition(), Label.CLOUD)
             await store.write(begun.answer, current, TurnStatus.LOST, current)
             await store.rename(begun.conversation, current)
             await chat.open(begun.conversation)
@@ -177,7 +177,7 @@ async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
 async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: int) -> None:
     text, more, name = fuzz(40 + seed, 3)
     card = replace(GPT, name=name, model=more, provider=more, address=text if seed else "")
-    offer = Offer(card, more, text, f"1 {name}", 10, 10, "day", more)
+    offer = CallOffer(card, more, text, f"1 {name}", 10, 10, "day", more)
     question = Question(text, (Choice("a", more), Choice("b", name)), "a", offer)
     now = time.time()
     left = Egress(1, now, "c", "r", name, more, 9, text, 1, 1, Status.SETTLED, text.encode())

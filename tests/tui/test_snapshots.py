@@ -30,7 +30,7 @@ from baton.core.plan.plan import Need, Plan, Step
 from baton.core.prices import FREE, Price, Rates, Used
 from baton.core.redaction_types import Hidden, Redacted
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Terms
+from baton.core.run.policy import RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
@@ -370,7 +370,7 @@ def test_look_of_money(
         store,
         "small",
         ledger=ledger,
-        terms=Terms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
+        terms=RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
         redactor=Hiding(),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
@@ -472,7 +472,7 @@ def test_look_of_workflows(
         store,
         "small",
         ledger=ledger,
-        terms=Terms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
+        terms=RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = Desk(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
 from baton.core.spending.pace_controller import Pacing
 
 HAPPENED = "as it was"
@@ -62,7 +62,9 @@ class Row:
     known: int
 
 
-async def replay(cases: Sequence[Case], thrift: Thrift, ceilings: Mapping[Scope, int]) -> Row:
+async def replay(
+    cases: Sequence[Case], thrift: SpendingStyle, ceilings: Mapping[Scope, int]
+) -> Row:
     """Return what a pace comes to under some ceilings. Whoever paces knows only what was before."""
     clock = _Clock()
     pacing = Pacing(thrift, clock=clock)

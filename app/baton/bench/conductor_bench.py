@@ -21,11 +21,11 @@ from baton.bench.conductor_score import (
 from baton.core.errors import PlanError, WorkerError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import (
+    AnswerFormat,
     Message,
     Purpose,
     Request,
     Role,
-    Shape,
     Text,
     Turn,
     TurnStatus,
@@ -37,11 +37,11 @@ from baton.core.plan.plan import Material, Plan
 from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
 from baton.core.plan.request_parts import TrainedConductor, Written, split
 from baton.core.plan.skill_table import SkillTable
-from baton.core.ports import NO_MONEY, Funds, Router, Situation, Worker
-from baton.core.run.metered_worker import Metered, Purse, Tally
-from baton.core.run.policy import Limits, Terms
+from baton.core.ports import NO_LEDGER, Router, RoutingContext, SpendingRoom, Worker
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+from baton.core.run.policy import RunTerms, PromptLimits
 
-_TERMS, _LIMITS = Terms(mode="local", offline=True), Limits(label=Label.LOCAL)
+_TERMS, _LIMITS = RunTerms(mode="local", offline=True), PromptLimits(label=Label.LOCAL)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class DrawnPlan:
     plan: Plan | None
     score: PlanScore
     seconds: float
-    calls: tuple[Tally, ...] = ()
+    calls: tuple[CallUsage, ...] = ()
     problem: str = ""
 
 
@@ -116,26 +116,26 @@ def _right(drawn: Iterable[DrawnPlan]) -> float | None:
 class EpisodeDesk:
     """What a conductor has at hand for one episode (core.ports.PlanDesk)."""
 
-    def __init__(self, situation: Situation, workers: Mapping[str, Worker]) -> None:
+    def __init__(self, situation: RoutingContext, workers: Mapping[str, Worker]) -> None:
         self._situation = situation
         self._workers = workers
-        self.calls: list[Tally] = []
+        self.calls: list[CallUsage] = []
 
     @property
-    def situation(self) -> Situation:
+    def situation(self) -> RoutingContext:
         """What is known before anything is called."""
         return self._situation
 
-    async def funds(self) -> Funds:
+    async def funds(self) -> SpendingRoom:
         """Nothing may be spent."""
-        return Funds(0, 0.0)
+        return SpendingRoom(0, 0.0)
 
     async def ask(
         self,
         worker: str,
         messages: Sequence[Message],
         purpose: Purpose,
-        shape: Shape | None = None,
+        shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
     ) -> str:
         """Return what a worker writes. Raises what it raises."""
@@ -147,7 +147,7 @@ class EpisodeDesk:
 
     async def write(self, worker: Worker, request: Request) -> Written:
         """Return what a worker writes, metered and recorded."""
-        metered = Metered(worker, Purse(NO_MONEY, None, _TERMS, _LIMITS), self._record)
+        metered = MeteredWorker(worker, RunBudget(NO_LEDGER, None, _TERMS, _LIMITS), self._record)
         pieces: list[str] = []
         confidence: float | None = None
         lines: tuple[float, ...] = ()
@@ -160,7 +160,7 @@ class EpisodeDesk:
                         confidence, lines = chunk.confidence, chunk.lines
         return Written("".join(pieces), confidence, lines)
 
-    async def _record(self, tally: Tally) -> None:
+    async def _record(self, tally: CallUsage) -> None:
         self.calls.append(tally)
 
 
@@ -219,14 +219,14 @@ class ConductorBench:
             score = PlanScore(0.0, False) if problem else await self._score(desk, plan, episode)
             yield DrawnPlan(episode, plan, score, seconds, tuple(desk.calls), problem)
 
-    async def _situation(self, episode: Episode) -> Situation:
+    async def _situation(self, episode: Episode) -> RoutingContext:
         turn = Turn(
             episode.id, "", None, Role.USER, episode.request, TurnStatus.DONE, Label.LOCAL, 0.0
         )
         material = Material((turn,))
         roster = await self.skills.informed([worker.card for worker in self.workers.values()])
         route = await self.router.route(material, roster)
-        return Situation(material, roster[0].id, "", roster, route, _LIMITS)
+        return RoutingContext(material, roster[0].id, "", roster, route, _LIMITS)
 
     async def _score(self, desk: EpisodeDesk, plan: Plan | None, episode: Episode) -> PlanScore:
         """Score a plan by the workers that would do its steps."""

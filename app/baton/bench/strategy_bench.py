@@ -24,7 +24,7 @@ from baton.core.plan.answer_grades import (
 )
 from baton.core.prices import FREE, Used
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
 
 Execute = Callable[[str, str], Awaitable[str]]
@@ -121,14 +121,16 @@ def author(view: RunView) -> str:
     return view.steps[answer[0] - 1].worker
 
 
-async def play(orchestra: Orchestra, question: Question, limits: Limits, grader: Grader) -> Played:
+async def play(
+    orchestra: Orchestra, question: Question, limits: PromptLimits, grader: Grader
+) -> Played:
     """Play one question to its end and grade what came out."""
     played, _ = await _play(orchestra, question, limits, grader)
     return played
 
 
 async def _play(
-    orchestra: Orchestra, question: Question, limits: Limits, grader: Grader
+    orchestra: Orchestra, question: Question, limits: PromptLimits, grader: Grader
 ) -> tuple[Played, Sequence[Called]]:
     """Play one question; return also the calls that cost more than was held for them."""
     view, error, why = RunView(), "", ""
@@ -169,7 +171,7 @@ def _external(event: Event) -> tuple[str, str] | None:
 async def play_all(
     orchestra: Orchestra,
     questions: Iterable[Question],
-    limits: Limits,
+    limits: PromptLimits,
     grader: Grader,
     budget: int | None = None,
 ) -> AsyncIterator[Played]:

@@ -224,10 +224,10 @@ async def _play(
     baton: Baton, options: Options, worker: str | None, conversation: str | None, prompt: Prompt
 ) -> int:
     from baton.cli.prompt_run import Manner, play
-    from baton.core.ports import Place
-    from baton.core.run.policy import Limits
+    from baton.core.ports import ConversationPosition
+    from baton.core.run.policy import PromptLimits
 
-    limits = Limits(
+    limits = PromptLimits(
         _label(options),
         options.max_tokens,
         options.temperature,
@@ -253,7 +253,7 @@ async def _play(
         special = drawing(baton.orchestra.roster)
     if conversation is not None and not options.quiet and os.isatty(2):
         await _tell_unfinished(baton.store, conversation)
-    place = Place(conversation)
+    place = ConversationPosition(conversation)
     return await play(baton.orchestra, prompt, place, limits, worker, manner, special)
 
 

@@ -13,7 +13,7 @@ from baton.cli.ledger_access import columns, when, with_ledger
 from baton.cli.output import emit, emit_json, talk
 from baton.core.errors import BatonError, ConfigError
 from baton.core.hold_decision import at_most
-from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Charge, Policy, Room, Scope, SpendingStyle, Standing
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Settings, find_paths, load, write
@@ -231,9 +231,11 @@ def _set_policy(value: str) -> None:
 
 def _set_pace(value: str) -> None:
     try:
-        pace = Thrift(value.strip().lower())
+        pace = SpendingStyle(value.strip().lower())
     except ValueError as error:
-        raise ConfigError(f"{value!r} is no pace.", f"Known: {', '.join(Thrift)}.") from error
+        raise ConfigError(
+            f"{value!r} is no pace.", f"Known: {', '.join(SpendingStyle)}."
+        ) from error
     write(find_paths().config_file, {"budget": {"pace": pace.value}})
     talk(f"Baton spends {pace.told}. Batons that run already go on as they are.")
     _warn_of_variable("pace")

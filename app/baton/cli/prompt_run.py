@@ -20,9 +20,9 @@ from baton.cli.terminal_questions import Asker
 from baton.core.errors import BY_NAME, BatonError, BudgetExceeded
 from baton.core.events import Decision, Phase, Progress
 from baton.core.messages import Prompt
-from baton.core.ports import Ask, Place
+from baton.core.ports import Ask, ConversationPosition
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.run.run import Run
 from baton.core.view import RunView, doing
 from baton.platform.os_signals import ENDING, hear, is_ignored, unhear
@@ -48,8 +48,8 @@ class Manner:
 async def play(
     orchestra: Orchestra,
     prompt: Prompt,
-    place: Place,
-    limits: Limits,
+    place: ConversationPosition,
+    limits: PromptLimits,
     worker: str | None,
     manner: Manner,
     special: Special | None = None,

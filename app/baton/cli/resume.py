@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from baton.core.events import Routed
     from baton.core.history_types import RunRecord
     from baton.core.ports import Ask
-    from baton.core.run.policy import Limits
+    from baton.core.run.policy import PromptLimits
     from baton.core.run.run import Run
     from baton.core.view import RunView
     from baton.history import Store
@@ -68,17 +68,17 @@ def resume(
     if as_json and as_events:
         raise ConfigError("--json and --events exclude each other.", "Choose one.")
     from baton.cli.prompt_run import Manner
-    from baton.core.run.policy import Limits
+    from baton.core.run.policy import PromptLimits
 
     form = "json" if as_json else "events" if as_events else "whole" if no_stream else "text"
-    limits = Limits(
+    limits = PromptLimits(
         budget=None if budget is None else parse_usd(budget),
         attended=os.isatty(0) and os.isatty(2),
     )
     return _resume(run, {"offline": True} if offline else {}, Manner(form, quiet), limits)
 
 
-def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: Limits) -> int:
+def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: PromptLimits) -> int:
     import asyncio
 
     from baton.compose import compose
@@ -96,7 +96,7 @@ def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: L
             runner.run(baton.aclose())
 
 
-async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits) -> int:
+async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: PromptLimits) -> int:
     from baton.cli.prompt_run import show
     from baton.core.run.orchestra import routed_as
 
@@ -115,7 +115,7 @@ async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: Limits
     return await show(begin, manner)
 
 
-def _bounds(routed: Routed, limits: Limits) -> Iterator[str]:
+def _bounds(routed: Routed, limits: PromptLimits) -> Iterator[str]:
     """Say which bounds of a run hold on though they weren't typed again."""
     if routed.offline:
         yield "This run began offline, so it goes on offline."

@@ -187,7 +187,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
 
     from baton.compose import compose
     from baton.core.labels import Label
-    from baton.core.run.policy import ANYTHING, Limits
+    from baton.core.run.policy import ANYTHING, PromptLimits
     from baton.platform.secrets import hide
     from baton.platform.settings import find_paths, load
     from baton.tui.app import run as run_app
@@ -209,7 +209,7 @@ def _open_app(conversation: str | None, worker: str | None, private: bool, offli
         theme=settings.screen.theme,
         mouse=settings.screen.mouse,
         keymap=settings.keys,
-        limits=Limits(label=Label.LOCAL) if private else ANYTHING,
+        limits=PromptLimits(label=Label.LOCAL) if private else ANYTHING,
         worker=worker,
         conversation=conversation,
         greeting=" ".join(filter(None, (lost, baton.warning))),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from baton.cli.output import Output
 from baton.core.hold_decision import at_least, at_most
 from baton.core.ledger_types import Scope
-from baton.core.ports import Offer, Question
+from baton.core.ports import CallOffer, Question
 from baton.core.sanitiser import one_line
 
 
@@ -68,7 +68,7 @@ class Asker:
         await shown.wait()
 
 
-def told(offer: Offer) -> str:
+def told(offer: CallOffer) -> str:
     """Write out for a person what would leave this machine, and what it can cost."""
     left = "" if offer.left is None else f" · {at_most(offer.left)} left {Scope(offer.scope).told}"
     hidden = f" ({offer.hidden} hidden)" if offer.hidden else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from baton.cli.history_access import with_store
 from baton.cli.ledger_access import columns, with_ledger
 from baton.cli.output import emit, emit_json
-from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import format_usd, show_usd
 from baton.platform.settings import Settings, find_paths, load
 
@@ -79,14 +79,14 @@ def _prospects(found: Forecast, settings: Settings) -> list[str]:
     return lines
 
 
-def _cells(prospect: Prospect, chosen: Thrift) -> list[str]:
+def _cells(prospect: Prospect, chosen: SpendingStyle) -> list[str]:
     name = f"{prospect.thrift} (set)" if prospect.thrift is chosen else str(prospect.thrift)
     rests = [prospect.rests[scope] for scope in _NAMES]
     helped = [f"{rest.helped:,} of {rest.prompts:,}" for rest in rests]
     return [name, f"{100 * prospect.bar:.0f} %", *helped, show_usd(rests[-1].cost)]
 
 
-def forecast_object(found: Forecast, chosen: Thrift) -> dict[str, Any]:
+def forecast_object(found: Forecast, chosen: SpendingStyle) -> dict[str, Any]:
     """Return a forecast as `usage --forecast --json` prints it."""
     return {
         "schema": 1,

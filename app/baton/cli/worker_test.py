@@ -15,7 +15,7 @@ from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
 from baton.core.hold_decision import at_least
 from baton.core.labels import Label
 from baton.core.messages import Card, Message, Prompt, Role, input_bound
-from baton.core.run.policy import Limits, Terms, check
+from baton.core.run.policy import RunTerms, PromptLimits, check
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.settings import Paths, Settings
@@ -64,7 +64,7 @@ def agree(card: Card, settings: Settings, yes: bool) -> int | None:
     check(
         card,
         Label.CLOUD,
-        Terms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait),
+        RunTerms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait),
     )
     if card.price is None or card.price.is_free:
         return None
@@ -93,7 +93,7 @@ async def try_out(
         card = baton.orchestra.worker(worker).card
         outside = card.is_outside
         prompt = Prompt(_COMPUTABLE.get(card.id, "17 + 25") if card.is_tool else _PROMPT)
-        limits = Limits(
+        limits = PromptLimits(
             max_tokens=OUTSIDE_TOKENS if outside else TOKENS,
             budget=budget,
             attended=False,

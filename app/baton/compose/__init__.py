@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
 from baton.compose.remote_workers import card_of, doubts, outside_workers
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
@@ -163,22 +163,22 @@ class Baton:
             self._appointed(held.id, roles)
         return told(held.id, held.record.name, roles, self.library.suited(held.id))
 
-    def _appointed(self, worker: str, roles: Collection[Role]) -> None:
+    def _appointed(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Have the orchestra follow what the settings say by now."""
-        if Role.CHAT in roles or self.orchestra.default in self.orchestra.absent:
+        if ModelRole.CHAT in roles or self.orchestra.default in self.orchestra.absent:
             self.orchestra.default = worker  # nobody else could answer
-        if Role.CONDUCTOR in roles:
+        if ModelRole.CONDUCTOR in roles:
             self.orchestra.conductor = worker
         self.orchestra.prefer = load(self.paths.config_file).prefer
 
-    def roles(self) -> Mapping[Role, str]:
+    def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
         from baton.core.model_roles import holders
 
         now = self.orchestra
         return holders(now.default, now.conductor, {str(k): v for k, v in now.prefer.items()})
 
-    def assign(self, worker: str, roles: Collection[Role]) -> str:
+    def assign(self, worker: str, roles: Collection[ModelRole]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
         from baton.core.model_roles import changes, told
 
@@ -243,7 +243,7 @@ def compose(
 
     from baton.core.model_roles import RULE
     from baton.core.run.orchestra import Orchestra
-    from baton.core.run.policy import Terms
+    from baton.core.run.policy import RunTerms
     from baton.core.spending.pace_controller import Pacing
     from baton.history import Store
 
@@ -268,7 +268,7 @@ def compose(
         if not only or name in only or workers[name].card.is_tool
     }
     budget = settings.budget
-    terms = Terms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait)
+    terms = RunTerms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait)
     redactor = None
     if outside and settings.cloud.redact:
         from baton.workers.cloud.redaction import Redaction
@@ -386,7 +386,7 @@ def _templates(paths: Paths) -> Mapping[str, Template]:
     return read_templates(paths.config / "templates")
 
 
-def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[Role, ...]:
+def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[ModelRole, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
     from baton.core.model_roles import changes, holders, taken
 

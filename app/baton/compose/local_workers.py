@@ -27,7 +27,7 @@ from baton.workers.local import (
 )
 
 if TYPE_CHECKING:
-    from baton.core.machine import Machine
+    from baton.core.machine import Hardware
     from baton.models.library import Library
     from baton.models.model_types import Held
 
@@ -69,7 +69,7 @@ def _is_of_library(entry: object) -> bool:
     return isinstance(entry, LocalSettings) and entry.model == entry.id
 
 
-async def _machine(folder: Path, allowed: int) -> Machine:
+async def _machine(folder: Path, allowed: int) -> Hardware:
     """Look this machine up, with the GPUs that llama.cpp can use: in a thread, as it may take.
 
     Where the person allows models only so many bytes, that counts as if there were no more.

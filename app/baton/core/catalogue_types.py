@@ -10,7 +10,7 @@ from enum import StrEnum
 from baton.core.messages import Card
 
 
-class Role(StrEnum):
+class ModelRole(StrEnum):
     """What a model is for: to talk, to draw plans, to write code, to think hard."""
 
     CHAT = "chat"
@@ -65,7 +65,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """One model of the catalogue.
 
     `size` in bytes and `sha256` are 0 and "" where only the hub knows them. `active` are the
@@ -84,7 +84,7 @@ class Entry:
     active: int = 0
     context: int = 0
     kv_bytes: int = 0
-    roles: tuple[Role, ...] = ()
+    roles: tuple[ModelRole, ...] = ()
     skills: Mapping[str, float] = field(default_factory=dict, hash=False)
     scores: tuple[Score, ...] = ()
     thinking: Thinking = Thinking.NONE
@@ -97,7 +97,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ModelOffer:
     """A file as its hub offers it now: pinned, and measured in bytes.
 
     `sha256` is "" where nobody vouches for the contents: then what comes is pinned as it comes.
@@ -111,7 +111,7 @@ class Offer:
     gated: bool = False
 
 
-def card_of(entry: Entry) -> Card:
+def card_of(entry: CatalogueEntry) -> Card:
     """Return the card that a model of the catalogue would have as a worker."""
     return Card(
         entry.id,

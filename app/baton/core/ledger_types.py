@@ -48,7 +48,7 @@ class Policy(StrEnum):
     NEVER = "never"
 
 
-class Thrift(StrEnum):
+class SpendingStyle(StrEnum):
     """How much help must gain to be paid, and how much of what is allowed is planned to be used."""
 
     FRUGAL = "frugal"
@@ -62,9 +62,9 @@ class Thrift(StrEnum):
 
 
 _THRIFT = {
-    Thrift.FRUGAL: "only where help gains much, and never all that is allowed",
-    Thrift.BALANCED: "where help is worth its price, with something kept back",
-    Thrift.BEST: "wherever help gains anything, as long as the money lasts",
+    SpendingStyle.FRUGAL: "only where help gains much, and never all that is allowed",
+    SpendingStyle.BALANCED: "where help is worth its price, with something kept back",
+    SpendingStyle.BEST: "wherever help gains anything, as long as the money lasts",
 }
 
 

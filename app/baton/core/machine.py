@@ -25,7 +25,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Hardware:
     """This machine, or the container that Baton is in if that has less. Sizes in bytes.
 
     `available` is the memory that could be used now without swapping, `disk` what is free where

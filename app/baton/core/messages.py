@@ -40,7 +40,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class AnswerFormat:
     """The form of a text, twice: as GBNF for llama.cpp and as JSON Schema (its JSON) for others.
 
     A local worker can't write anything else. One elsewhere is asked for it, where its provider
@@ -68,7 +68,7 @@ class Request:
     seed: int | None = None
     label: Label = Label.LOCAL
     call: str = ""
-    shape: Shape | None = None
+    shape: AnswerFormat | None = None
     expected_tokens: int | None = None
 
 
@@ -316,7 +316,7 @@ def about_tokens(text: str) -> int:
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
-def input_bound(messages: Sequence[Message], shape: Shape | None = None) -> int:
+def input_bound(messages: Sequence[Message], shape: AnswerFormat | None = None) -> int:
     """Return a number of tokens that these messages can't exceed at any provider.
 
     The margin is for what templates put around each message, and for what some providers put before

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 
-class Model(NamedTuple):
+class ModelName(NamedTuple):
     """What a model's name says of it; a number is 0 where it says none.
 
     `billions` counts all parameters, or an equal dense model's where the name is of experts.
@@ -59,7 +59,7 @@ def plain(model: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def read(model: str) -> Model:
+def read(model: str) -> ModelName:
     """Return what a model's name says: `Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf`, `qwen2.5:7b`."""
     name = plain(model)
     for _ in range(4):  # one may hide another
@@ -74,7 +74,7 @@ def read(model: str) -> Model:
         rest = rest.replace(size[0], "", 1)
     version = _VERSION.search(rest) if family != "mixtral" else None
     variants = sorted({m[1] or m[2] for m in _VARIANT.finditer(name)})
-    return Model(
+    return ModelName(
         family,
         float(f"{version[1]}.{version[2] or 0}") if version else 0.0,
         round(billions, 3 if billions < 1 else 1),
@@ -122,7 +122,7 @@ def _shared(a: str, b: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 
-def _is(a: Model, b: Model) -> bool:
+def _is(a: ModelName, b: ModelName) -> bool:
     """Tell whether two names are of one model; what only one of them says doesn't matter."""
     if not a.family or (a.family, a.variant, a.tuned) != (b.family, b.variant, b.tuned):
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 
 STARTER = "small"
 """The starter model's worker, to whose place any model is better suited."""
@@ -13,23 +13,23 @@ STARTER = "small"
 RULE = "rule"
 """In place of a conductor's id: no model plans, only templates and the router's rule."""
 
-KINDS_OF: Mapping[Role, tuple[str, ...]] = {
-    Role.CODER: ("code",),
-    Role.REASONING: ("math", "reasoning"),
+KINDS_OF: Mapping[ModelRole, tuple[str, ...]] = {
+    ModelRole.CODER: ("code",),
+    ModelRole.REASONING: ("math", "reasoning"),
 }
 """The task kinds for which a role's model is preferred."""
 
 _DOES = {
-    Role.CHAT: "answers",
-    Role.CONDUCTOR: "draws plans",
-    Role.CODER: "writes code",
-    Role.REASONING: "thinks about what is hard",
+    ModelRole.CHAT: "answers",
+    ModelRole.CONDUCTOR: "draws plans",
+    ModelRole.CODER: "writes code",
+    ModelRole.REASONING: "thinks about what is hard",
 }
 
 
-def holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict[Role, str]:
+def holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict[ModelRole, str]:
     """Return who has which role by the settings; "" where Baton chooses."""
-    found = {Role.CHAT: worker, Role.CONDUCTOR: conductor}
+    found = {ModelRole.CHAT: worker, ModelRole.CONDUCTOR: conductor}
     for role, kinds in KINDS_OF.items():
         names = {prefer.get(kind, "") for kind in kinds}
         found[role] = names.pop() if len(names) == 1 else ""
@@ -37,8 +37,8 @@ def holders(worker: str, conductor: str, prefer: Mapping[str, str]) -> dict[Role
 
 
 def taken(
-    wanted: Sequence[Role], suited: Sequence[Role], held: Mapping[Role, str]
-) -> tuple[Role, ...]:
+    wanted: Sequence[ModelRole], suited: Sequence[ModelRole], held: Mapping[ModelRole, str]
+) -> tuple[ModelRole, ...]:
     """Return the roles that a model takes when it arrives.
 
     What the person `wanted` for it; else those it is `suited` for that no model has but the
@@ -50,17 +50,17 @@ def taken(
     return recommended_roles([role for role in suited if held.get(role, "") in ("", STARTER)])
 
 
-def recommended_roles(roles: Sequence[Role]) -> tuple[Role, ...]:
+def recommended_roles(roles: Sequence[ModelRole]) -> tuple[ModelRole, ...]:
     """Return those of a model's roles that it may take without the person naming them."""
-    return tuple(role for role in roles if role is not Role.CONDUCTOR)
+    return tuple(role for role in roles if role is not ModelRole.CONDUCTOR)
 
 
-def changes(model: str, roles: Collection[Role]) -> dict[str, Any]:
+def changes(model: str, roles: Collection[ModelRole]) -> dict[str, Any]:
     """Return the settings that give a model these roles."""
     found: dict[str, Any] = {}
-    if Role.CHAT in roles:
+    if ModelRole.CHAT in roles:
         found["worker"] = model
-    if Role.CONDUCTOR in roles:
+    if ModelRole.CONDUCTOR in roles:
         found["conductor"] = model
     kinds = [kind for role in roles for kind in KINDS_OF.get(role, ())]
     if kinds:
@@ -68,7 +68,7 @@ def changes(model: str, roles: Collection[Role]) -> dict[str, Any]:
     return found
 
 
-def vacated(model: str, held: Mapping[Role, str]) -> dict[str, Any]:
+def vacated(model: str, held: Mapping[ModelRole, str]) -> dict[str, Any]:
     """Return the settings without a model that is gone: the starter answers again."""
     mine = [role for role, name in held.items() if name == model]
     found = changes(model, mine)
@@ -80,7 +80,9 @@ def vacated(model: str, held: Mapping[Role, str]) -> dict[str, Any]:
     return found
 
 
-def told(model: str, name: str, roles: Collection[Role], suited: Collection[Role] = ()) -> str:
+def told(
+    model: str, name: str, roles: Collection[ModelRole], suited: Collection[ModelRole] = ()
+) -> str:
     """Say that a model has arrived, and what it does from now on.
 
     One that is `suited` for conducting and doesn't is compared by a command.
@@ -88,6 +90,6 @@ def told(model: str, name: str, roles: Collection[Role], suited: Collection[Role
     does = [words for role, words in _DOES.items() if role in roles]
     listed = " and ".join(filter(None, (", ".join(does[:-1]), *does[-1:])))
     said = f"is here and {listed} from now on." if does else f"is here; `-m {model}` asks it."
-    if Role.CONDUCTOR in roles or Role.CONDUCTOR not in suited:
+    if ModelRole.CONDUCTOR in roles or ModelRole.CONDUCTOR not in suited:
         return f"{name} {said}"
     return f"{name} {said} `baton bench --conductor` measures whether it plans better than Baton's."

@@ -11,13 +11,13 @@ from baton.core.events import Checked, Event
 from baton.core.labels import Label
 from baton.core.ledger_types import Bill, Hold, Policy, Scope, Standing
 from baton.core.messages import (
+    AnswerFormat,
     Card,
     Chunk,
     Message,
     Prompt,
     Purpose,
     Request,
-    Shape,
     Turn,
     TurnStatus,
 )
@@ -25,7 +25,7 @@ from baton.core.plan.plan import Material, Need, Outcome, Plan
 from baton.core.prices import Used
 from baton.core.redaction_types import Redacted
 from baton.core.routing_types import Draft, Estimate, Judgement
-from baton.core.run.policy import ANYTHING, Limits
+from baton.core.run.policy import ANYTHING, PromptLimits
 
 
 class Worker(Protocol):
@@ -56,7 +56,7 @@ class Worker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConversationPosition:
     """Where in the tree of turns a prompt goes.
 
     `conversation` None is a new one. `after` None is the conversation's newest turn, "" its very
@@ -68,12 +68,12 @@ class Place:
     again: str | None = None
 
 
-NEW = Place()
+NEW = ConversationPosition()
 """A new conversation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class RecordedRun:
     """What the store recorded before anything was called: ids, and what the worker will see."""
 
     run: str
@@ -89,7 +89,7 @@ class Begun:
 class Store(Protocol):
     """Keeps what happened. Every method returns only when its change is on disk."""
 
-    async def begin(self, prompt: Prompt, place: Place, label: Label) -> Begun:
+    async def begin(self, prompt: Prompt, place: ConversationPosition, label: Label) -> RecordedRun:
         """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
         ...
 
@@ -222,7 +222,7 @@ class Router(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PaceDecision:
     """Whether help is worth its price now: it is if its gain is above the `bar`; `why` says so."""
 
     ok: bool
@@ -233,7 +233,9 @@ class Pace:
 class Pacer(Protocol):
     """Spends what is allowed where it gains most, so that it lasts; the ceiling isn't its job."""
 
-    async def weigh(self, gain: float, cost: int, standing: Standing, session: str = "") -> Pace:
+    async def weigh(
+        self, gain: float, cost: int, standing: Standing, session: str = ""
+    ) -> PaceDecision:
         """Decide on a call that is expected to gain that much and to cost so many nano-dollars.
 
         Every prompt that could be helped is weighed once, so that the pacer knows what is usual.
@@ -276,7 +278,7 @@ NO_PREFERENCES: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class RoutingContext:
     """What a strategy knows before anything is called.
 
     `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
@@ -292,7 +294,7 @@ class Situation:
     helper: str
     roster: tuple[Card, ...]
     route: Route
-    limits: Limits = ANYTHING
+    limits: PromptLimits = ANYTHING
     mode: str = "auto"
     conductor: str = ""
     templates: Templates = no_templates
@@ -305,7 +307,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Funds:
+class SpendingRoom:
     """What may still be spent: `left` in nano-dollars (None: no limit) of the scope with the least.
 
     0 is left where the cloud is off. `extra` is how much more a call must gain now than if there
@@ -316,15 +318,15 @@ class Funds:
     extra: float
 
 
-class PlanDesk(Protocol):
+class PlanningContext(Protocol):
     """What a conductor has at hand to draw a plan."""
 
     @property
-    def situation(self) -> Situation:
+    def situation(self) -> RoutingContext:
         """What was known before anything was called."""
         ...
 
-    async def funds(self) -> Funds:
+    async def funds(self) -> SpendingRoom:
         """Return what may be spent now."""
         ...
 
@@ -333,7 +335,7 @@ class PlanDesk(Protocol):
         worker: str,
         messages: Sequence[Message],
         purpose: Purpose,
-        shape: Shape | None = None,
+        shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
     ) -> str:
         """Return what a worker says apart from any step (a plan, a verdict).
@@ -344,7 +346,7 @@ class PlanDesk(Protocol):
         ...
 
 
-class Desk(PlanDesk, Protocol):
+class StrategyContext(PlanningContext, Protocol):
     """What a strategy has at hand while a run is played."""
 
     async def split(self) -> Plan | None:
@@ -400,11 +402,11 @@ class Proposal:
 class Strategy(Protocol):
     """Decides what is played: pure but for what it asks of the desk."""
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Return the first plan."""
         ...
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Return a grown plan, or None when the plan's answer stands.
 
         Called when every step that can be played is over, whether it went well or not.
@@ -415,11 +417,11 @@ class Strategy(Protocol):
 class Conductor(Protocol):
     """Draws plans."""
 
-    async def plan(self, desk: PlanDesk) -> Plan:
+    async def plan(self, desk: PlanningContext) -> Plan:
         """Return a plan for the prompt; its steps' workers may be "". Raises PlanError."""
         ...
 
-    async def review(self, desk: PlanDesk, outcome: Outcome) -> Plan | None:
+    async def review(self, desk: PlanningContext, outcome: Outcome) -> Plan | None:
         """Return None to accept what came out, or a corrective plan.
 
         Its steps are numbered on from the outcome's, which they may name. Raises PlanError.
@@ -427,7 +429,7 @@ class Conductor(Protocol):
         ...
 
 
-class NoMoney:
+class NoLedger:
     """A ledger that lets nothing through: for whoever has no use for workers elsewhere."""
 
     async def hold(self, bill: Bill) -> Hold:
@@ -462,7 +464,7 @@ class NoMoney:
         return Standing(())
 
 
-NO_MONEY = NoMoney()
+NO_LEDGER = NoLedger()
 
 
 class Redactor(Protocol):
@@ -482,7 +484,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class CallOffer:
     """What would leave this machine: shown to the person before it does.
 
     `text` is exactly what would be sent, already redacted; `hidden` says what was taken out.
@@ -513,7 +515,7 @@ class Question:
     text: str
     choices: tuple[Choice, ...]
     default: str
-    offer: Offer | None = None
+    offer: CallOffer | None = None
     plan: Plan | None = None
     costs: tuple[int | None, ...] = ()
 

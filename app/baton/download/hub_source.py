@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.errors import (
     BatonError,
     ConfigError,
@@ -58,19 +58,19 @@ class HubSupply:
         """The child's process, where it runs."""
         return self._fetcher.pid
 
-    async def look(self, source: Source) -> Offer:
+    async def look(self, source: Source) -> ModelOffer:
         """Return what the hub says of a file now; see Supply."""
-        return await self._ask(Offer, "look", source=asdict(source))
+        return await self._ask(ModelOffer, "look", source=asdict(source))
 
-    async def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
+    async def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository; see Supply."""
-        return await self._ask(list[Offer], "files", repo=repo, revision=revision)
+        return await self._ask(list[ModelOffer], "files", repo=repo, revision=revision)
 
-    async def header(self, offer: Offer) -> Header:
+    async def header(self, offer: ModelOffer) -> Header:
         """Return a file's header; see Supply."""
         return await self._ask(Header, "header", offer=asdict(offer))
 
-    def fetch(self, offer: Offer, target: Path) -> AsyncGenerator[Progress | str]:
+    def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
         """Fetch a file; see Supply."""
         return self._work("fetch", offer=asdict(offer), target=str(target.absolute()))
 

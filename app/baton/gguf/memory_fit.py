@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from baton.core.byte_format import show_memory, show_size
 
 if TYPE_CHECKING:
-    from baton.core.catalogue_types import Entry
-    from baton.core.machine import Gpu, Machine
+    from baton.core.catalogue_types import CatalogueEntry
+    from baton.core.machine import Gpu, Hardware
     from baton.gguf.header import Header
 
 COMFORT = 0.6
@@ -124,7 +124,7 @@ def load_of(header: Header, size: int, context: int, kv_bits: int = 16, name: st
     )
 
 
-def load_of_entry(entry: Entry, context: int) -> Load:
+def load_of_entry(entry: CatalogueEntry, context: int) -> Load:
     """Return about what a model of the catalogue takes, before its header was read."""
     context = min(context, entry.context or context)
     parameters = entry.parameters or entry.size * 5 // 3
@@ -200,7 +200,7 @@ def _padded(tokens: int) -> int:
 # Whether it fits
 
 
-def judge(loads: Sequence[Load], machine: Machine) -> Verdict:
+def judge(loads: Sequence[Load], machine: Hardware) -> Verdict:
     """Tell whether models fit this machine together, as it is right now."""
     if not loads:
         return Verdict(Fit.FITS, 0, _room(machine), "Nothing has to fit.")
@@ -231,12 +231,12 @@ def room_beside(gpus: Sequence[Gpu]) -> int:
     return gpu_room([gpu for gpu in gpus if not gpu.shared])
 
 
-def _room(machine: Machine, share: float = LIMIT) -> int:
+def _room(machine: Hardware, share: float = LIMIT) -> int:
     """Return the bytes that models may take of the machine's own memory."""
     return max(min(int(machine.memory * share), machine.available - SPARE), 0)
 
 
-def _judged(loads: Sequence[Load], machine: Machine) -> Verdict:
+def _judged(loads: Sequence[Load], machine: Hardware) -> Verdict:
     vram = gpu_room(machine.gpus)
     if vram:
         return _judged_with_gpu(loads, machine, vram)
@@ -250,7 +250,7 @@ def _judged(loads: Sequence[Load], machine: Machine) -> Verdict:
     return Verdict(Fit.FITS, needed, room, f"{_they(loads)} {_take(loads)} {has}.")
 
 
-def _judged_with_gpu(loads: Sequence[Load], machine: Machine, vram: int) -> Verdict:
+def _judged_with_gpu(loads: Sequence[Load], machine: Hardware, vram: int) -> Verdict:
     """Judge a machine with a GPU: whoever comes first takes of it what there is."""
     left, beside, on_gpu, layers = vram, 0, 0, 0
     for load in loads:
@@ -275,14 +275,14 @@ def _judged_with_gpu(loads: Sequence[Load], machine: Machine, vram: int) -> Verd
     return Verdict(Fit.FITS, needed, room, f"{_they(loads)} {_fit(loads)} on the GPU.")
 
 
-def _wont(loads: Sequence[Load], machine: Machine, needed: int, room: int) -> Verdict:
+def _wont(loads: Sequence[Load], machine: Hardware, needed: int, room: int) -> Verdict:
     verb = "need" if len(loads) > 1 else "needs"
     there = show_memory(machine.memory + room_beside(machine.gpus))
     why = f"{verb} {show_size(needed)}, and {show_size(room)} of {there} can be used now."
     return Verdict(Fit.WONT, needed, room, f"{_they(loads)} {why}")
 
 
-def _mend(loads: Sequence[Load], machine: Machine) -> str:
+def _mend(loads: Sequence[Load], machine: Hardware) -> str:
     """Tell what would make a better fit, "" if nothing easy does."""
     before = _judged(loads, machine).fit
     longest = max(load.context for load in loads)
@@ -303,7 +303,7 @@ def _mend(loads: Sequence[Load], machine: Machine) -> str:
     return f"Choose a smaller one: its file may have up to {show_size(size)}."
 
 
-def _largest(load: Load, machine: Machine) -> int:
+def _largest(load: Load, machine: Hardware) -> int:
     """Return how large a file like that one may be to fit, in hundreds of megabytes, from below."""
     most = _room(machine) + room_beside(machine.gpus) - load.overhead - load.kv
     for tenths in range(10, 0, -1):
@@ -313,7 +313,7 @@ def _largest(load: Load, machine: Machine) -> int:
     return 0
 
 
-def _without_one(loads: Sequence[Load], machine: Machine) -> str:
+def _without_one(loads: Sequence[Load], machine: Hardware) -> str:
     """Tell which of several could be left out, the smallest first."""
     for left_out in sorted(loads, key=lambda load: load.total):
         others = [load for load in loads if load is not left_out]

@@ -12,7 +12,7 @@ from baton.core.events import TERMINAL, Cancelled, Event, Failed, Finished
 from baton.core.history_types import Conversation
 from baton.core.labels import Label, strictest
 from baton.core.messages import Prompt, Role, Turn, TurnStatus, title_of
-from baton.core.ports import Begun, Place
+from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import rows
 from baton.history.edits import mark
 from baton.platform.process_owner import this_process
@@ -29,7 +29,9 @@ def new_id() -> str:
     return os.urandom(6).hex()
 
 
-def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) -> Begun:
+def begin(
+    connection: Connection, prompt: Prompt, place: ConversationPosition, label: Label
+) -> RecordedRun:
     """Record a prompt, its run and its empty answer; the conversation too, if it is new.
 
     Raises ConfigError for a place that doesn't exist.
@@ -65,7 +67,7 @@ def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) ->
         "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
         [answer.id, now, conversation.id],
     )
-    return Begun(
+    return RecordedRun(
         run,
         conversation.id,
         asked,
@@ -78,7 +80,7 @@ def begin(connection: Connection, prompt: Prompt, place: Place, label: Label) ->
 
 
 def _conversation(
-    connection: Connection, prompt: Prompt, place: Place, label: Label, now: float
+    connection: Connection, prompt: Prompt, place: ConversationPosition, label: Label, now: float
 ) -> Conversation:
     """Return the place's conversation, made now if it is a new one."""
     name, turn = place.conversation, place.again or place.after

@@ -15,7 +15,7 @@ from baton.core.history_types import Conversation, Hit, PastRun, RunRecord, Weig
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt, Turn, TurnStatus
-from baton.core.ports import Begun, Place
+from baton.core.ports import ConversationPosition, RecordedRun
 from baton.history import edits, queries, run_writer
 from baton.history import export as transfer
 from baton.history import feedback_store as signals
@@ -87,7 +87,7 @@ class Store:
 
     # What a run needs (core.ports.Store)
 
-    async def begin(self, prompt: Prompt, place: Place, label: Label) -> Begun:
+    async def begin(self, prompt: Prompt, place: ConversationPosition, label: Label) -> RecordedRun:
         """Record a prompt, its run and its empty answer; the conversation too, if it is new."""
         return await self._write(run_writer.begin, prompt, place, label)
 

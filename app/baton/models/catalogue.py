@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 import baton
-from baton.core.catalogue_types import Entry, Role, Score, Source, Thinking
+from baton.core.catalogue_types import CatalogueEntry, ModelRole, Score, Source, Thinking
 from baton.core.errors import ModelFileError
 from baton.core.plan.plan import KINDS
 
@@ -54,7 +54,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: Count | None = None
     attention: tuple[Layers, ...] = ()
     kv_bytes: Count | None = None
-    roles: tuple[Role, ...] = (Role.CHAT,)
+    roles: tuple[ModelRole, ...] = (ModelRole.CHAT,)
     thinking: Thinking = Thinking.NONE
     skills: Mapping[str, Level] = {}
     scores: tuple[tuple[Line, Points, Line], ...] = ()
@@ -72,7 +72,7 @@ def shipped() -> Path:
     return inside if inside.is_file() else package.parents[1] / "models" / NAME
 
 
-def read_catalogue(own: Path | None = None) -> tuple[Entry, ...]:
+def read_catalogue(own: Path | None = None) -> tuple[CatalogueEntry, ...]:
     """Return the catalogue, with the person's own entries from a file that need not be there.
 
     An own entry replaces one of the same id. Raises ModelFileError that says what is wrong where.
@@ -100,7 +100,7 @@ def models(text: str) -> tuple[Model, ...]:
     return found
 
 
-def _read(file: Path, must: bool) -> tuple[Entry, ...]:
+def _read(file: Path, must: bool) -> tuple[CatalogueEntry, ...]:
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def _read(file: Path, must: bool) -> tuple[Entry, ...]:
 
 
 @lru_cache(maxsize=4)
-def _parsed(file: Path, _changed: int, _size: int, must: bool) -> tuple[Entry, ...]:
+def _parsed(file: Path, _changed: int, _size: int, must: bool) -> tuple[CatalogueEntry, ...]:
     """Read a file once, and again when it has changed."""
     try:
         return tuple(_entry(model) for model in models(file.read_text("utf-8")))
@@ -147,13 +147,13 @@ def _check(found: Sequence[Model]) -> None:
             raise ValueError(f"{model.id!r} has more active parameters than parameters")
 
 
-def _entry(model: Model) -> Entry:
+def _entry(model: Model) -> CatalogueEntry:
     known: dict[str, Any] = {
         name: value
         for name in ("size", "licence", "parameters", "context", "kv_bytes", "note")
         if (value := getattr(model, name)) is not None
     }
-    return Entry(
+    return CatalogueEntry(
         id=model.id,
         name=model.name,
         source=Source(model.repo or "", model.file, model.revision, model.url or ""),

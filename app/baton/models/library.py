@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import FREE_LICENCES, NOWHERE, Entry, Offer, Role
+from baton.core.catalogue_types import FREE_LICENCES, NOWHERE, CatalogueEntry, ModelOffer, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.machine import Machine
+from baton.core.machine import Hardware
 from baton.download.progress import Progress
 from baton.gguf.memory_fit import Load, Verdict, judge, load_of, load_of_entry
 from baton.models.library_state import Check, NeedsAgreement, Stock, emptied
@@ -48,8 +48,8 @@ class Library(Stock):
         self,
         shelf: Shelf,
         supply: Supply,
-        entries: Callable[[], Sequence[Entry]],
-        look: Callable[[], Awaitable[Machine]],
+        entries: Callable[[], Sequence[CatalogueEntry]],
+        look: Callable[[], Awaitable[Hardware]],
         *,
         context: int = 8192,
         offline: bool = False,
@@ -75,7 +75,7 @@ class Library(Stock):
         """Say, in a sentence each, what in the models' folder can't be read."""
         return self.shelf.problems()
 
-    async def machine(self) -> Machine:
+    async def machine(self) -> Hardware:
         """Return this machine as it is now."""
         return await self.look()
 
@@ -87,7 +87,7 @@ class Library(Stock):
             raise ConfigError(f"There is no model {id!r}.", "`baton models ls --all` lists all.")
         return judge([load_of_entry(entry, self.context)], await self.look())
 
-    def verdicts(self, machine: Machine) -> Mapping[str, Verdict]:
+    def verdicts(self, machine: Hardware) -> Mapping[str, Verdict]:
         """Tell of every model of the catalogue whether it fits such a machine by itself."""
         roomy = emptied(machine)
         return {
@@ -109,7 +109,7 @@ class Library(Stock):
     async def want(
         self,
         model: str,
-        roles: Sequence[Role] | None = None,
+        roles: Sequence[ModelRole] | None = None,
         *,
         agreed: bool = False,
         force: bool = False,
@@ -205,10 +205,10 @@ class Library(Stock):
 
         return self._export([self.get(id) for id in ids], whole(folder))
 
-    def suited(self, id: str) -> tuple[Role, ...]:
+    def suited(self, id: str) -> tuple[ModelRole, ...]:
         """Return the roles that a model is good for; to talk, if nothing else is known."""
         entry = self.entries().get(id)
-        return entry.roles if entry is not None else (Role.CHAT,)
+        return entry.roles if entry is not None else (ModelRole.CHAT,)
 
     def trusted(self, id: str) -> bool:
         """Tell whether a model's file is as it was when it was last verified."""
@@ -241,11 +241,11 @@ class Library(Stock):
 
     # How it is done
 
-    async def _offer(self, wanted: Wanted) -> Offer:
+    async def _offer(self, wanted: Wanted) -> ModelOffer:
         """Return the file that is wanted, pinned: from the catalogue alone where that says all."""
         entry, source = wanted.entry, wanted.source
         if entry is not None and entry.size and entry.sha256 and _is_pinned(source.revision):
-            return Offer(source, entry.size, entry.sha256, entry.licence)
+            return ModelOffer(source, entry.size, entry.sha256, entry.licence)
         if source.file or source.url:
             offer = await self.supply.look(source)
         else:
@@ -271,7 +271,7 @@ class Library(Stock):
             with suppress(BatonError):
                 self.shelf.discard(before)
 
-    def _same(self, offer: Offer) -> Held | None:
+    def _same(self, offer: ModelOffer) -> Held | None:
         """Return the model that this file is, if it is here or on its way."""
         for held in self.shelf.held():
             record = held.record
@@ -280,14 +280,16 @@ class Library(Stock):
                 return held
         return None
 
-    def _again(self, held: Held, roles: Sequence[Role] | None, force: bool) -> Held:
+    def _again(self, held: Held, roles: Sequence[ModelRole] | None, force: bool) -> Held:
         """Return a model that was wanted before, with what is wanted of it now."""
         record = replace(held.record, paused=False, forced=held.record.forced or force)
         if roles is not None:
             record = replace(record, roles=tuple(roles))
         return held if record == held.record else self.shelf.put(record)
 
-    def _record(self, wanted: Wanted, offer: Offer, roles: Sequence[Role] | None) -> Record:
+    def _record(
+        self, wanted: Wanted, offer: ModelOffer, roles: Sequence[ModelRole] | None
+    ) -> Record:
         entry, file = wanted.entry, offer.source.file.rpartition("/")[2]
         return Record(
             id=entry.id if entry is not None else self.free_id(file),
@@ -301,7 +303,7 @@ class Library(Stock):
             added=time.time(),
         )
 
-    async def _expected(self, wanted: Wanted, offer: Offer) -> Load:
+    async def _expected(self, wanted: Wanted, offer: ModelOffer) -> Load:
         """Return what a model will take, before its file is here."""
         if wanted.entry is not None and wanted.entry.kv_bytes:
             return load_of_entry(replace(wanted.entry, size=offer.size), self.context)
@@ -338,7 +340,7 @@ class Library(Stock):
 
     async def _brought(self, record: Record, path: Path) -> AsyncGenerator[Progress | Held]:
         """Have a file brought from where it lies."""
-        offer = Offer(record.source, record.size, record.sha256, record.licence)
+        offer = ModelOffer(record.source, record.size, record.sha256, record.licence)
         try:
             async with aclosing(self.supply.fetch(offer, path)) as coming:
                 async for news in coming:
@@ -416,7 +418,7 @@ def _offline() -> ConfigError:
     )
 
 
-def _named_already(entry: Entry) -> ConfigError:
+def _named_already(entry: CatalogueEntry) -> ConfigError:
     source = entry.source
     return ConfigError(
         f"The settings have another worker called {entry.id!r}, so no model can have that name.",

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.catalogue_types import NOWHERE, Entry, Source
+from baton.core.catalogue_types import NOWHERE, CatalogueEntry, Source
 from baton.core.errors import ConfigError, ModelFileError
-from baton.core.machine import Machine
+from baton.core.machine import Hardware
 from baton.core.model_roles import STARTER
 from baton.gguf.memory_fit import Fit, Load, Verdict, judge, load_of
 from baton.models.model_types import Held, Record, Stamp
@@ -53,8 +53,8 @@ class Stock:
         self,
         shelf: Shelf,
         supply: Supply,
-        entries: Callable[[], Sequence[Entry]],
-        look: Callable[[], Awaitable[Machine]],
+        entries: Callable[[], Sequence[CatalogueEntry]],
+        look: Callable[[], Awaitable[Hardware]],
         *,
         context: int = 8192,
         workers: Collection[str] = (),
@@ -79,7 +79,7 @@ class Stock:
         hint = f"Did you mean {near[0]!r}?" if near else "`baton models ls` lists them."
         raise ConfigError(f"There is no model {id!r} on this machine.", hint)
 
-    def entries(self) -> Mapping[str, Entry]:
+    def entries(self) -> Mapping[str, CatalogueEntry]:
         """Return the catalogue by id."""
         return {entry.id: entry for entry in self._entries()}
 
@@ -125,6 +125,6 @@ class Stock:
         return self.shelf.put(replace(record, sha256=sha256, size=size, stamp=stamp, wrong=""))
 
 
-def emptied(machine: Machine) -> Machine:
+def emptied(machine: Hardware) -> Hardware:
     """Return the machine as it would be with little else running: a model comes to stay."""
     return replace(machine, available=max(machine.available, int(machine.memory * 0.85)))

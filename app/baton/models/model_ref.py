@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from baton.core.catalogue_types import Entry, Offer, Source
+from baton.core.catalogue_types import CatalogueEntry, ModelOffer, Source
 from baton.core.errors import ConfigError
 
 HUBS = ("huggingface.co", "hf.co")
@@ -35,10 +35,10 @@ class Wanted:
 
     source: Source
     quant: str = ""
-    entry: Entry | None = None
+    entry: CatalogueEntry | None = None
 
 
-def parse(text: str, entries: Mapping[str, Entry]) -> Wanted:
+def parse(text: str, entries: Mapping[str, CatalogueEntry]) -> Wanted:
     """Read what a person typed. Raises ConfigError that names the nearest."""
     typed = text.strip()
     if (entry := entries.get(typed.lower())) is not None:
@@ -76,7 +76,7 @@ def _address(typed: str) -> Wanted:
     return Wanted(Source(file=file, url=typed))
 
 
-def choose(offers: Sequence[Offer], quant: str, repo: str) -> Offer:
+def choose(offers: Sequence[ModelOffer], quant: str, repo: str) -> ModelOffer:
     """Return the file that a person means of a repository's. Raises ConfigError."""
     files = [o for o in offers if not _OTHER.search(o.source.file)]
     if not files:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from baton.core.catalogue_types import NOWHERE, Role, Source
+from baton.core.catalogue_types import NOWHERE, ModelRole, Source
 
 
 class State(StrEnum):
@@ -50,7 +50,7 @@ class Record:
     size: int = 0
     sha256: str = ""
     licence: str = ""
-    roles: tuple[Role, ...] = ()
+    roles: tuple[ModelRole, ...] = ()
     added: float = 0.0
     stamp: Stamp | None = None
     link: str = ""

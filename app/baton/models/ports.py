@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.progress import Progress
 from baton.gguf.header import Header
 from baton.models.model_types import Foreign, Held, Record, Stamp
@@ -19,22 +19,22 @@ class Supply(Protocol):
     ConfigError for what doesn't exist or in offline mode.
     """
 
-    async def look(self, source: Source) -> Offer:
+    async def look(self, source: Source) -> ModelOffer:
         """Return what the hub says of a file now, pinned to a revision.
 
         A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
         """
         ...
 
-    async def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
+    async def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository, all pinned to the same revision."""
         ...
 
-    async def header(self, offer: Offer) -> Header:
+    async def header(self, offer: ModelOffer) -> Header:
         """Return a file's header, read by ranged requests before the file itself is fetched."""
         ...
 
-    def fetch(self, offer: Offer, target: Path) -> AsyncGenerator[Progress | str]:
+    def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
         """Fetch a file to `target`, going on where an earlier attempt ended; at last its sha256.
 
         `target` appears only when its contents have been verified. Closing the generator pauses;

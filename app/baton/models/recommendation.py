@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from baton.core.byte_format import show_memory, show_size
-from baton.core.catalogue_types import Entry, Role
-from baton.core.machine import Machine
+from baton.core.catalogue_types import CatalogueEntry, ModelRole
+from baton.core.machine import Hardware
 from baton.gguf.memory_fit import SPARE, Fit, Load, Verdict, judge, load_of_entry
 from baton.models.role_worth import PATIENCE, WEIGHTS, enough, level, worth
 from baton.models.speed_estimate import about, assumed, expected_speed, on_gpu, speed
@@ -40,7 +40,7 @@ RESERVE = 1_200_000_000
 DISK_MARGIN, DISK_RESERVE = 1.1, 1_000_000_000
 """So many times the download, and so many bytes more, must be free on the disk."""
 
-_OPTIONAL = (Role.CODER, Role.REASONING)
+_OPTIONAL = (ModelRole.CODER, ModelRole.REASONING)
 
 _TIGHT = 0.6
 """What it costs that little memory is left for other programs."""
@@ -72,8 +72,8 @@ class Pick:
     `speed` is in tokens/s, None if nothing was measured; `here` is whether it is on this machine.
     """
 
-    entry: Entry
-    roles: tuple[Role, ...]
+    entry: CatalogueEntry
+    roles: tuple[ModelRole, ...]
     load: Load
     speed: float | None = None
     here: bool = False
@@ -102,7 +102,7 @@ class Option:
     `speed` is about how many tokens/s, None if nothing was measured.
     """
 
-    entry: Entry
+    entry: CatalogueEntry
     level: float
     speed: float | None
     verdict: Verdict
@@ -110,8 +110,8 @@ class Option:
 
 
 def recommend(
-    entries: Sequence[Entry],
-    machine: Machine,
+    entries: Sequence[CatalogueEntry],
+    machine: Hardware,
     *,
     speed: float | None = None,
     here: Collection[str] = (),
@@ -138,24 +138,24 @@ def recommend(
 
 
 def choices(
-    entries: Sequence[Entry],
-    machine: Machine,
+    entries: Sequence[CatalogueEntry],
+    machine: Hardware,
     *,
     speed: float | None = None,
     here: Collection[str] = (),
     context: int = 8192,
-) -> Mapping[Role, Sequence[Option]]:
+) -> Mapping[ModelRole, Sequence[Option]]:
     """Return by role all models that need no agreement, the best first and what won't fit last."""
     starter = _lasting(speed, machine)
     chooser = _Chooser(entries, _basis(machine), starter, here, context)
-    return {role: chooser.options(role, speed) for role in Role}
+    return {role: chooser.options(role, speed) for role in ModelRole}
 
 
 @dataclass(frozen=True, slots=True)
 class _Set:
     """Who does what, what has to fit at the worst moment, and how good that is altogether."""
 
-    roles: Mapping[Role, Entry]
+    roles: Mapping[ModelRole, CatalogueEntry]
     loads: tuple[Load, ...]
     worth: float
 
@@ -164,7 +164,7 @@ class _Set:
 class _Candidate:
     """One model for one role: what it is worth there, how it fits, and its speed in tokens/s."""
 
-    entry: Entry
+    entry: CatalogueEntry
     fit: Fit
     speed: float
     worth: float
@@ -175,8 +175,8 @@ class _Chooser:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
-        machine: Machine,
+        entries: Sequence[CatalogueEntry],
+        machine: Hardware,
         starter: float,
         here: Collection[str],
         context: int,
@@ -200,7 +200,7 @@ class _Chooser:
 
         How fast they are is told by what was `measured` of the starter, if anything was.
         """
-        roles: dict[str, list[Role]] = {}
+        roles: dict[str, list[ModelRole]] = {}
         for role, entry in chosen.roles.items():
             roles.setdefault(entry.id, []).append(role)
         known = {entry.id: entry for entry in chosen.roles.values()}
@@ -215,12 +215,12 @@ class _Chooser:
             for id, own in roles.items()
         )
 
-    def _told(self, entry: Entry, measured: float | None) -> float | None:
+    def _told(self, entry: CatalogueEntry, measured: float | None) -> float | None:
         if not measured:
             return None
         return about(speed(entry, self._machine, measured, context=self._context))
 
-    def options(self, role: Role, measured: float | None) -> tuple[Option, ...]:
+    def options(self, role: ModelRole, measured: float | None) -> tuple[Option, ...]:
         """Return who could take a role, the best first."""
         listed = []
         for entry in self._entries:
@@ -236,7 +236,9 @@ class _Chooser:
 
     def _best_within(self, patience: float) -> _Set | None:
         """Return the best set of models that are quick enough, with some patience."""
-        found: dict[Role, list[_Candidate]] = {role: [] for role in (Role.CHAT, *_OPTIONAL)}
+        found: dict[ModelRole, list[_Candidate]] = {
+            role: [] for role in (ModelRole.CHAT, *_OPTIONAL)
+        }
         for entry in self._entries:
             fit = judge(self._together(entry), self._machine).fit
             if fit is Fit.WONT:
@@ -247,44 +249,44 @@ class _Chooser:
                     value = worth(entry, role, pace) - self._spilled(entry, role)
                     found[role].append(_Candidate(entry, fit, pace, value))
         best: _Set | None = None
-        for chat in found[Role.CHAT]:
+        for chat in found[ModelRole.CHAT]:
             for others, whole in _sets(chat, found, best.worth if best else -math.inf):
                 entries = {chat.entry, *(one.entry for one in others.values())}
                 download = self._download(entries)
                 whole -= _PER_GB * download / 1e9
                 if (best is None or whole > best.worth) and self._room_on_disk(download):
-                    best = self._set({Role.CHAT: chat, **others}, whole)
+                    best = self._set({ModelRole.CHAT: chat, **others}, whole)
         return best
 
-    def _set(self, chosen: Mapping[Role, _Candidate], whole: float) -> _Set:
+    def _set(self, chosen: Mapping[ModelRole, _Candidate], whole: float) -> _Set:
         loads = (self._together(one.entry) for one in chosen.values())
         largest = max(loads, key=lambda together: sum(load.total for load in together))
         return _Set({role: one.entry for role, one in chosen.items()}, largest, whole)
 
-    def _together(self, entry: Entry) -> tuple[Load, ...]:
+    def _together(self, entry: CatalogueEntry) -> tuple[Load, ...]:
         """Return what is loaded while a model works."""
         return self._loads[entry.id], CONDUCTOR, ROUTER
 
-    def _spilled(self, entry: Entry, role: Role) -> float:
+    def _spilled(self, entry: CatalogueEntry, role: ModelRole) -> float:
         """Return what it costs that a part of a model runs beside the GPU."""
         load, machine = self._loads[entry.id], self._machine
         is_whole = not machine.gpus or on_gpu(load, machine) == 1
         return 0.0 if is_whole else WEIGHTS[role] * _SPILLED
 
-    def _download(self, entries: Collection[Entry]) -> int:
+    def _download(self, entries: Collection[CatalogueEntry]) -> int:
         return sum(entry.size for entry in entries if entry.id not in self._here)
 
     def _room_on_disk(self, needed: int) -> bool:
         free = self._machine.disk
         return not needed or not free or needed * DISK_MARGIN + DISK_RESERVE <= free
 
-    def _speed(self, entry: Entry) -> float:
+    def _speed(self, entry: CatalogueEntry) -> float:
         return speed(entry, self._machine, self._starter, context=self._context)
 
 
 def _sets(
-    chat: _Candidate, beside: Mapping[Role, Sequence[_Candidate]], least: float
-) -> Iterator[tuple[dict[Role, _Candidate], float]]:
+    chat: _Candidate, beside: Mapping[ModelRole, Sequence[_Candidate]], least: float
+) -> Iterator[tuple[dict[ModelRole, _Candidate], float]]:
     """Yield who else there could be, with what the set is worth but for its download.
 
     Only where that may be more than `least`; who is no better than the one to talk to isn't needed.
@@ -305,13 +307,13 @@ def _sets(
         yield others, whole - _TIGHT * is_tight
 
 
-def _basis(machine: Machine) -> Machine:
+def _basis(machine: Hardware) -> Hardware:
     """Return the machine with something left to the system and to what the person has open."""
     most = machine.memory - RESERVE + SPARE  # judge() takes SPARE off again
     return replace(machine, available=max(0, min(machine.available, most)))
 
 
-def _lasting(measured: float | None, machine: Machine) -> float:
+def _lasting(measured: float | None, machine: Hardware) -> float:
     """Return how fast the starter is when it counts: a machine that is busy now won't stay so.
 
     Near what is usual it is that, so that the same machine is recommended the same each time.
@@ -320,7 +322,7 @@ def _lasting(measured: float | None, machine: Machine) -> float:
     return min(max(usual, measured / _MORE), _CROWD * measured) if measured else usual
 
 
-def _why(machine: Machine, verdict: Verdict, more: bool, measured: float | None) -> str:
+def _why(machine: Hardware, verdict: Verdict, more: bool, measured: float | None) -> str:
     """Say what the machine has that decided, and what else must be known."""
     said = [_has(machine)]
     if more:
@@ -334,7 +336,7 @@ def _why(machine: Machine, verdict: Verdict, more: bool, measured: float | None)
     return "; ".join(said) + "."
 
 
-def _why_not(machine: Machine, more: bool) -> str:
+def _why_not(machine: Hardware, more: bool) -> str:
     has = _has(machine)
     if more:
         return f"{has}, but only {show_size(machine.available)} are free now: close other programs."
@@ -344,7 +346,7 @@ def _why_not(machine: Machine, more: bool) -> str:
     return f"{has}: too little for more than the starter model."
 
 
-def _has(machine: Machine) -> str:
+def _has(machine: Hardware) -> str:
     cores = f"{machine.cores} core{'s' * (machine.cores != 1)}"
     each = Counter(f"{gpu.name} with {show_memory(gpu.total)}" for gpu in machine.gpus)
     cards = ", ".join(f"{count} x {card}" if count > 1 else card for card, count in each.items())

@@ -14,8 +14,8 @@ it is the machine's own (Apple). Taken are 15 and 6.
 
 from __future__ import annotations
 
-from baton.core.catalogue_types import Entry
-from baton.core.machine import Machine
+from baton.core.catalogue_types import CatalogueEntry
+from baton.core.machine import Hardware
 from baton.gguf.memory_fit import Load, gpu_room, layers_on_gpu, load_of_entry
 
 STARTER_BYTES = 98_000_000
@@ -35,7 +35,7 @@ _PACKED = 0.6
 """Bytes per parameter of a file whose size nobody knows."""
 
 
-def expected_speed(entry: Entry, machine: Machine, starter: float) -> float:
+def expected_speed(entry: CatalogueEntry, machine: Hardware, starter: float) -> float:
     """Return about how many tokens/s a model will make, by how many the starter model does."""
     return about(speed(entry, machine, starter))
 
@@ -46,12 +46,14 @@ def about(tokens: float) -> float:
     return round(max(tokens, 0.0) / step) * step if tokens >= 1 else round(max(tokens, 0.0), 1)
 
 
-def assumed(machine: Machine) -> float:
+def assumed(machine: Hardware) -> float:
     """Return how many tokens/s the starter model may make where nobody has measured it."""
     return _ON_GPU if machine.gpus else _PER_CORE * min(max(machine.cores, 1), _CORES)
 
 
-def speed(entry: Entry, machine: Machine, starter: float, *, context: int = 8192) -> float:
+def speed(
+    entry: CatalogueEntry, machine: Hardware, starter: float, *, context: int = 8192
+) -> float:
     """Return the tokens/s unrounded."""
     starter = max(starter, 0.1)
     needed = _bytes_read(entry)
@@ -63,13 +65,13 @@ def speed(entry: Entry, machine: Machine, starter: float, *, context: int = 8192
     return 1 / (1 / starter + on_card + beside)
 
 
-def on_gpu(load: Load, machine: Machine) -> float:
+def on_gpu(load: Load, machine: Hardware) -> float:
     """Return which part of a model fits on the GPUs, from 0 to 1."""
     fitting = layers_on_gpu(load, gpu_room(machine.gpus))
     return min(max(fitting, 0) / (load.layers or 32), 1.0)
 
 
-def _bytes_read(entry: Entry) -> float:
+def _bytes_read(entry: CatalogueEntry) -> float:
     """Return the bytes that a model reads for each token: of experts, the few that are asked."""
     size = entry.size or entry.parameters * _PACKED or STARTER_BYTES
     if not 0 < entry.active < entry.parameters:
@@ -77,12 +79,12 @@ def _bytes_read(entry: Entry) -> float:
     return size * entry.active / entry.parameters
 
 
-def _card(machine: Machine) -> float:
+def _card(machine: Hardware) -> float:
     """Return the bytes that a GPU reads per second, at least."""
     reads = sum(gpu.total * (_SHARED_READS if gpu.shared else _READS) for gpu in machine.gpus)
     return reads / len(machine.gpus)  # one after the other reads its share
 
 
-def _memory(machine: Machine) -> float:
+def _memory(machine: Hardware) -> float:
     """Return the bytes per second of a processor that nobody measured."""
     return STARTER_BYTES * _PER_CORE * min(max(machine.cores, 1), _CORES)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from baton.core.machine import Gpu, Machine
+from baton.core.machine import Gpu, Hardware
 from baton.core.sanitiser import one_line
 from baton.platform import cgroups
 from baton.platform.gpus import cards, driven, idle
@@ -25,7 +25,7 @@ def machine(
     gpus: Sequence[Gpu] | None = None,
     *,
     root: Path = Path("/"),
-) -> Machine:
+) -> Hardware:
     """Look this machine up, within the limits of the container that Baton may be in.
 
     `folder` is where models lie, or will. `gpus` are those that the engine says it can use; None is
@@ -35,7 +35,7 @@ def machine(
     cores, threads = _processors(root)
     battery, plugged = _battery()
     found = cards(root) if gpus is not None else []
-    return Machine(
+    return Hardware(
         memory=total,
         available=available,
         cores=cores,

@@ -16,7 +16,7 @@ import msgspec
 
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
 from baton.core.plan.plan import KINDS, Kind
 from baton.core.sanitiser import one_line
@@ -74,7 +74,7 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     day: Dollars = ""
     month: Dollars = ""
     policy: Policy = Policy.ASK
-    pace: Thrift = Thrift.BALANCED
+    pace: SpendingStyle = SpendingStyle.BALANCED
     wait: Seconds = 30
 
     @property

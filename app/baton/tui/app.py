@@ -24,7 +24,7 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from baton.core.errors import BatonError
-from baton.core.run.policy import ANYTHING, Limits
+from baton.core.run.policy import ANYTHING, PromptLimits
 from baton.platform.os_signals import ENDING, HANGUP, hear, is_ignored
 from baton.tui import crash_report, key_bindings, themes
 from baton.tui.chat.chat_screen import ChatScreen
@@ -221,7 +221,7 @@ def run(
     theme: str = "dark",
     mouse: bool = True,
     keymap: Mapping[str, str] = {},
-    limits: Limits = ANYTHING,
+    limits: PromptLimits = ANYTHING,
     worker: str | None = None,
     conversation: str | None = None,
     greeting: str = "",

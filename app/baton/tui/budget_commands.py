@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from baton.core.errors import ConfigError
-from baton.core.ledger_types import Policy, Scope, Thrift
+from baton.core.ledger_types import Policy, Scope, SpendingStyle
 from baton.core.money import parse_usd
 from baton.tui.money_text import POLICIES
 
@@ -34,7 +34,7 @@ class SetPolicy:
 class SetPace:
     """How much help must gain from now on."""
 
-    thrift: Thrift
+    thrift: SpendingStyle
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ def _policy(name: str) -> Policy:
         raise ConfigError(what, f"There are: {known}.") from None
 
 
-def _pace(name: str) -> Thrift:
+def _pace(name: str) -> SpendingStyle:
     try:
-        return Thrift(name)
+        return SpendingStyle(name)
     except ValueError:
-        known = ", ".join(f"{pace} ({pace.told})" for pace in Thrift)
+        known = ", ".join(f"{pace} ({pace.told})" for pace in SpendingStyle)
         what = f"There is no pace {name!r}." if name else "Which pace?"
         raise ConfigError(what, f"There are: {known}.") from None

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from textual.content import Content
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import Entry, Role
-from baton.core.machine import Machine
+from baton.core.catalogue_types import CatalogueEntry, ModelRole
+from baton.core.machine import Hardware
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
@@ -42,10 +42,10 @@ class Row:
     key: str
     name: str
     size: int = 0
-    roles: tuple[Role, ...] = ()
+    roles: tuple[ModelRole, ...] = ()
     card: Card | None = None
     held: Held | None = None
-    entry: Entry | None = None
+    entry: CatalogueEntry | None = None
     foreign: Foreign | None = None
     coming: Coming | None = None
     verdict: Verdict | None = None
@@ -74,13 +74,13 @@ class Stock:
 
     roster: Sequence[Card] = ()
     held: Sequence[Held] = ()
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, CatalogueEntry] = field(default_factory=dict)
     foreign: Sequence[Foreign] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     recommended: Collection[str] = ()
     paces: Mapping[str, float] = field(default_factory=dict)
     uses: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
-    roles: Mapping[Role, str] = field(default_factory=dict)
+    roles: Mapping[ModelRole, str] = field(default_factory=dict)
     disk: int = 0
 
 
@@ -162,7 +162,7 @@ def called_now(rows: Mapping[str, Row], key: str) -> str:
 
 
 def paces(
-    entries: Mapping[str, Entry], machine: Machine, starter: float | None
+    entries: Mapping[str, CatalogueEntry], machine: Hardware, starter: float | None
 ) -> Mapping[str, float]:
     """Return about how fast models would write here, if it is known how fast the starter does."""
     from baton.models.speed_estimate import expected_speed

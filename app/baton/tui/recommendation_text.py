@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.core.byte_format import show_memory, show_size
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import make_folder
 
 if TYPE_CHECKING:
-    from baton.core.machine import Machine
+    from baton.core.machine import Hardware
     from baton.models.model_types import Foreign
     from baton.models.recommendation import Pick, Recommendation
 
@@ -32,10 +32,10 @@ NONE_FITS = "No model of the catalogue that is better than the one here fits thi
 PUT_OFF = "/recommend shows this again, and so do the models (Ctrl+L)."
 
 _FOR = {
-    Role.CHAT: "to chat",
-    Role.CONDUCTOR: "to draw plans",
-    Role.CODER: "to write code",
-    Role.REASONING: "to think hard",
+    ModelRole.CHAT: "to chat",
+    ModelRole.CONDUCTOR: "to draw plans",
+    ModelRole.CODER: "to write code",
+    ModelRole.REASONING: "to think hard",
 }
 _LICENCES = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 
@@ -45,7 +45,7 @@ def show_licence(licence: str) -> str:
     return _LICENCES.get(licence.lower(), one_line(licence, 40))
 
 
-def told_machine(machine: Machine) -> str:
+def told_machine(machine: Hardware) -> str:
     """Say in brackets what there is to run models on: "16 GB, 8 cores, no GPU"."""
     cores = f"{machine.cores} {'core' if machine.cores == 1 else 'cores'}"
     parts = [show_memory(machine.memory), cores, _gpus(machine)]
@@ -54,7 +54,7 @@ def told_machine(machine: Machine) -> str:
     return ", ".join(parts)
 
 
-def _gpus(machine: Machine) -> str:
+def _gpus(machine: Hardware) -> str:
     if not machine.gpus:
         return "no GPU"
     if len(machine.gpus) > 1:
@@ -68,7 +68,7 @@ def missing(found: Recommendation) -> Sequence[Pick]:
     return [pick for pick in found.picks if not pick.here]
 
 
-def told(found: Recommendation, machine: Machine, *, alone: bool = False) -> str:
+def told(found: Recommendation, machine: Hardware, *, alone: bool = False) -> str:
     """Say what suits the machine, how much of it is to be fetched, and about how fast it is.
 
     With `alone` there is no model yet that they could be better than.
@@ -96,7 +96,9 @@ def _roles(pick: Pick) -> str:
 
 def _speed(found: Recommendation) -> str:
     """Say about how fast the one writes that chats, or else the first; "" if nobody knows."""
-    speeds = sorted((Role.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed)
+    speeds = sorted(
+        (ModelRole.CHAT not in pick.roles, pick.speed) for pick in found.picks if pick.speed
+    )
     if not speeds:
         return ""
     speed = speeds[0][1] or 0.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.core.run.policy import ANYTHING, Limits
+from baton.core.run.policy import ANYTHING, PromptLimits
 
 if TYPE_CHECKING:
-    from baton.core.catalogue_types import Role
+    from baton.core.catalogue_types import ModelRole
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.models.library import Library
@@ -32,7 +32,7 @@ def _nobody(_: Held) -> str:
     return ""
 
 
-def _as_it_was(_: str, __: Sequence[Role]) -> str:
+def _as_it_was(_: str, __: Sequence[ModelRole]) -> str:
     """Roles stay as they are."""
     return ""
 
@@ -41,7 +41,7 @@ async def _stays(_: str) -> None:
     """Nobody leaves."""
 
 
-def _no_roles() -> Mapping[Role, str]:
+def _no_roles() -> Mapping[ModelRole, str]:
     """Nobody has a role."""
     return {}
 
@@ -67,7 +67,7 @@ class Desk:
     config: Path
     exports: Path
     logs: Path
-    limits: Limits = ANYTHING
+    limits: PromptLimits = ANYTHING
     worker: str | None = None
     conversation: str | None = None
     greeting: str = ""
@@ -77,6 +77,6 @@ class Desk:
     library: Library | None = None
     join: Callable[[Held], str] = _nobody
     leave: Callable[[str], Awaitable[None]] = _stays
-    roles: Callable[[], Mapping[Role, str]] = _no_roles
-    assign: Callable[[str, Sequence[Role]], str] = _as_it_was
+    roles: Callable[[], Mapping[ModelRole, str]] = _no_roles
+    assign: Callable[[str, Sequence[ModelRole]], str] = _as_it_was
     state: Path | None = None

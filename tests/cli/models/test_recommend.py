@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from baton.cli.models.recommend import _together, machine_line
-from baton.core.catalogue_types import NOWHERE, Entry
-from baton.core.machine import Gpu, Machine
+from baton.core.catalogue_types import NOWHERE, CatalogueEntry
+from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Message, Request, Role
 from baton.gguf.memory_fit import Fit, Load, Verdict
 from baton.models.recommendation import Pick, Recommendation
@@ -41,7 +41,7 @@ def test_the_recommendation_names_machine_models_and_the_way(call: Call) -> None
 
 
 def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
-    picks = tuple(Pick(Entry(id, id, NOWHERE), (), Load(id, 1, 0, 0, 0)) for id in "abc")
+    picks = tuple(Pick(CatalogueEntry(id, id, NOWHERE), (), Load(id, 1, 0, 0, 0)) for id in "abc")
     verdict = Verdict(Fit.FITS, 5, 9, "Together they take 5.3 GB of the 24 GB here.")
     assert _together(Recommendation(picks, 0, 5, verdict, "")) == (
         "They are loaded one at a time, so with what Baton itself needs they take 5.3 GB of the "
@@ -51,7 +51,7 @@ def test_what_a_set_takes_is_no_riddle_beside_what_each_takes() -> None:
 
 
 def test_a_machine_is_told_in_a_line() -> None:
-    machine = Machine(
+    machine = Hardware(
         34 * 10**9, 20 * 10**9, 8, 16, "A Processor", disk=10**11, battery=0.5, plugged=False,
         gpus=(Gpu("Big\x1b GPU", 7 * 10**9, 8 * 10**9, "550.1"),), idle_gpus=("Old GPU",),
     )  # fmt: skip
@@ -60,7 +60,7 @@ def test_a_machine_is_told_in_a_line() -> None:
         "550.1), Old GPU, which llama.cpp here can't use, 100.0 GB free on the disk, battery 50 % "
         "and not plugged in"
     )
-    assert "no GPU that can be used" in machine_line(Machine(10**9, 10**9, 1, 1))
+    assert "no GPU that can be used" in machine_line(Hardware(10**9, 10**9, 1, 1))
 
 
 def test_what_was_recommended_is_what_is_fetched(

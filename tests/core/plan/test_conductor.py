@@ -19,6 +19,7 @@ from baton.core.events import Checked
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import (
+    AnswerFormat,
     Attachment,
     Card,
     Chunk,
@@ -26,7 +27,6 @@ from baton.core.messages import (
     Purpose,
     Request,
     Role,
-    Shape,
     Text,
     Turn,
     TurnStatus,
@@ -35,11 +35,11 @@ from baton.core.model_roles import RULE
 from baton.core.plan.assignment import assign
 from baton.core.plan.conductor import LanguageConductor, choose, may_conduct
 from baton.core.plan.plan import DIRECT, KINDS, MOST_STEPS, Material, Need, Outcome, Plan, Step
-from baton.core.plan.plan_schema import Canvas, needed, written
-from baton.core.ports import Funds, Route, Situation
+from baton.core.plan.plan_schema import PlanSchema, needed, written
+from baton.core.ports import Route, RoutingContext, SpendingRoom
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Judgement
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.strategies.conductor_plan import DEPTH
 from baton.workers.cloud.redaction import Redaction
 from support.gbnf import Grammar
@@ -82,30 +82,30 @@ def _turn(role: Role, text: str, files: tuple[Attachment, ...] = ()) -> Turn:
 
 def situation(
     *roster: Card, asked: Material | None = None, kind: str = "chat", conductor: str = ""
-) -> Situation:
+) -> RoutingContext:
     route = Route("plan", "It is a test.", Need(kind, 3))
     shown = asked or material("What is asked?")
-    return Situation(shown, roster[0].id, "", roster, route, conductor=conductor)
+    return RoutingContext(shown, roster[0].id, "", roster, route, conductor=conductor)
 
 
 class FakeDesk:
     """A desk at which the worker says what a test wants it to."""
 
-    def __init__(self, situation: Situation, *replies: str, left: int | None = None) -> None:
+    def __init__(self, situation: RoutingContext, *replies: str, left: int | None = None) -> None:
         self.situation = situation
-        self.asked: list[tuple[str, list[Message], Shape]] = []
+        self.asked: list[tuple[str, list[Message], AnswerFormat]] = []
         self._replies = list(replies)
         self._left = left
 
-    async def funds(self) -> Funds:
-        return Funds(self._left, 0.0)
+    async def funds(self) -> SpendingRoom:
+        return SpendingRoom(self._left, 0.0)
 
     async def ask(
         self,
         worker: str,
         messages: Sequence[Message],
         purpose: Purpose,
-        shape: Shape | None = None,
+        shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
     ) -> str:
         assert purpose is Purpose.PLAN
@@ -142,7 +142,7 @@ def a_step(**more: Any) -> dict[str, Any]:
 # What can be drawn
 
 canvases = st.builds(
-    lambda files, history, workers, done, seed: Canvas(
+    lambda files, history, workers, done, seed: PlanSchema(
         tuple(f"name {n}.txt" for n in range(files)),
         history,
         tuple(f"w{n}" for n in range(workers)),
@@ -160,7 +160,7 @@ canvases = st.builds(
 @given(canvases, st.integers(0, 2**32))
 @settings(max_examples=60, deadline=None)
 def test_whatever_the_grammar_allows_is_a_plan_that_names_only_what_is_there(
-    canvas: Canvas, seed: int
+    canvas: PlanSchema, seed: int
 ) -> None:
     text = Grammar(canvas.shape().grammar).write(random.Random(seed))
     if (read := canvas.read(text)) is None:
@@ -173,7 +173,7 @@ def test_whatever_the_grammar_allows_is_a_plan_that_names_only_what_is_there(
     check_names_only_what_is_there(plan, canvas)
 
 
-def check_names_only_what_is_there(plan: Plan, canvas: Canvas) -> None:
+def check_names_only_what_is_there(plan: Plan, canvas: PlanSchema) -> None:
     known = {"prompt", *(f"file:{name}" for name in canvas.files)}
     known |= {"history"} if canvas.history else set()
     for number, step in enumerate(plan.steps[canvas.done :], start=canvas.done + 1):
@@ -186,7 +186,7 @@ def check_names_only_what_is_there(plan: Plan, canvas: Canvas) -> None:
 
 
 @st.composite
-def plans(draw: st.DrawFn, canvas: Canvas) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+def plans(draw: st.DrawFn, canvas: PlanSchema) -> tuple[tuple[Step, ...], tuple[int, ...]]:
     """Plans as a conductor may draw them, each step of which comes to something."""
     steps: list[Step] = []
     for number in range(1, draw(st.integers(1, 5)) + 1):
@@ -204,7 +204,7 @@ def plans(draw: st.DrawFn, canvas: Canvas) -> tuple[tuple[Step, ...], tuple[int,
 @settings(max_examples=60, deadline=None)
 def test_a_plan_that_is_written_is_allowed_and_read_as_it_was(data: st.DataObject) -> None:
     files, workers = data.draw(st.integers(0, 3)), data.draw(st.integers(0, 3))
-    canvas = Canvas(
+    canvas = PlanSchema(
         tuple(f"{n}" for n in range(files)),
         data.draw(st.booleans()),
         tuple(f"w{n}" for n in range(workers)),
@@ -245,7 +245,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_no_plan_may_say_is_neither_written_nor_read(name: str) -> None:
-    canvas = Canvas(("a.txt", "b.txt"))
+    canvas = PlanSchema(("a.txt", "b.txt"))
     with pytest.raises(PlanError):
         canvas.read(BAD[name])
     compact = BAD[name].replace(", ", ",").replace(": ", ":")
@@ -255,7 +255,7 @@ def test_what_no_plan_may_say_is_neither_written_nor_read(name: str) -> None:
 @pytest.mark.parametrize("worker", [0, 3, "1", None, True, "claude-frontier"])
 def test_a_worker_that_is_not_there_is_refused(worker: object) -> None:
     with pytest.raises(PlanError, match="worker"):
-        Canvas(workers=("a", "b")).read(drawn(a_step(worker=worker)))
+        PlanSchema(workers=("a", "b")).read(drawn(a_step(worker=worker)))
 
 
 json_values = st.recursive(
@@ -283,7 +283,7 @@ loose_steps = st.fixed_dictionaries(
 @given(canvases, st.lists(loose_steps | json_values, max_size=6), json_values)
 @settings(max_examples=80, deadline=None)
 def test_whatever_else_comes_is_refused_or_names_only_what_is_there(
-    canvas: Canvas, steps: list[Any], answer: Any
+    canvas: PlanSchema, steps: list[Any], answer: Any
 ) -> None:
     text = json.dumps({"steps": steps, "answer": answer})
     try:
@@ -296,7 +296,7 @@ def test_whatever_else_comes_is_refused_or_names_only_what_is_there(
 
 @pytest.mark.parametrize("done", [0, 2])
 def test_the_schema_holds_nothing_that_strict_providers_refuse(done: int) -> None:
-    schema = json.loads(Canvas(("a",), True, ("x", "y"), done, (1,)).shape().schema)
+    schema = json.loads(PlanSchema(("a",), True, ("x", "y"), done, (1,)).shape().schema)
     known = {"type", "properties", "required", "additionalProperties", "items", "enum"}
 
     def walk(node: dict[str, Any]) -> None:
@@ -315,11 +315,11 @@ def test_the_schema_holds_nothing_that_strict_providers_refuse(done: int) -> Non
 
 def test_a_task_that_repeats_itself_is_said_once() -> None:
     text = drawn(a_step(task="Sum it up. " * 40))
-    read = Canvas().read(text)
+    read = PlanSchema().read(text)
     assert read is not None
     assert read[0][0].subtask == "Sum it up."
     number = drawn(a_step(task="1000000000000000000000000000000 * 2"))
-    read = Canvas().read(number)
+    read = PlanSchema().read(number)
     assert read is not None
     assert read[0][0].subtask == "1000000000000000000000000000000 * 2"
 
@@ -358,14 +358,14 @@ def test_a_model_below_a_billion_must_not_conduct_and_a_tool_never(card: Card, m
 
 def test_who_conducts_is_the_persons_choice_then_local_then_elsewhere_if_there_is_money() -> None:
     everyone = (SMALL, THREE, EIGHT, DEAR, CALCULATOR)
-    no_limit, nothing = Funds(None, 0.0), Funds(0, 1.0)
+    no_limit, nothing = SpendingRoom(None, 0.0), SpendingRoom(0, 1.0)
     assert choose(situation(*everyone, conductor="claude-frontier"), no_limit) == "claude-frontier"
     assert choose(situation(*everyone, conductor="claude-frontier"), nothing) == "qwen-eight"
     assert choose(situation(*everyone, conductor="starter-x"), no_limit) == "qwen-eight"
     assert choose(situation(*everyone, conductor="nobody"), no_limit) == "qwen-eight"
     assert choose(situation(*everyone, conductor=RULE), no_limit) == "", "no model is to plan"
     assert choose(situation(SMALL, DEAR, CALCULATOR), no_limit) == "claude-frontier"
-    assert choose(situation(SMALL, DEAR, CALCULATOR), Funds(1000, 0.9)) == ""
+    assert choose(situation(SMALL, DEAR, CALCULATOR), SpendingRoom(1000, 0.9)) == ""
     assert choose(situation(SMALL), no_limit) == ""
 
 
@@ -386,7 +386,7 @@ async def test_a_strong_conductor_names_workers_that_it_knows_by_number_only() -
         is False
     )  # fields in another order than the examples show
     steps = Step("qwen-eight", DIRECT, ("prompt",), Need())
-    canvas = Canvas(workers=("qwen-eight", "claude-frontier", "calculator"))
+    canvas = PlanSchema(workers=("qwen-eight", "claude-frontier", "calculator"))
     assert Grammar(shape.grammar).allows(written((steps,), (1,), canvas))
 
 
@@ -573,7 +573,7 @@ async def test_a_conductor_that_never_accepts_is_asked_so_often_and_no_more() ->
             yield Text("Something.")
 
     async with house(Actor(EIGHT, act)) as here:
-        view = await here.play(None, "Do this, then do that.", Limits(strategy="conductor"))
+        view = await here.play(None, "Do this, then do that.", PromptLimits(strategy="conductor"))
         assert view.status == "finished"
         assert len(view.steps) == 2 + DEPTH
         assert len(asked) == 1 + DEPTH
@@ -590,7 +590,7 @@ async def test_what_a_conductor_elsewhere_sees_is_redacted() -> None:
     async with house(
         Actor(SMALL, says("Done.")), actor, redactor=hiding, policy=Policy.BUDGET
     ) as here:
-        limits = Limits(strategy="conductor")
+        limits = PromptLimits(strategy="conductor")
         view = await here.play(None, "Write to ann@example.org, then call Ann.", limits)
         assert view.status == "finished"
         assert actor.requests
@@ -622,8 +622,8 @@ async def _draw_with_the_starter_model(seeds: Iterable[int]) -> None:
     """Have a model that knows nothing of plans draw some, as wildly as it can."""
     worker = small()
     canvases = [
-        Canvas(("a.txt", "b.txt", "c.txt"), True, ("x", "y", "z")),
-        Canvas(("a.txt",), False, ("x", "y"), 3, (1, 3)),
+        PlanSchema(("a.txt", "b.txt", "c.txt"), True, ("x", "y", "z")),
+        PlanSchema(("a.txt",), False, ("x", "y"), 3, (1, 3)),
     ]
     try:
         for canvas, seed in itertools.product(canvases, seeds):

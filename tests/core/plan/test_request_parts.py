@@ -25,7 +25,7 @@ from baton.core.plan.request_parts import (
     plan_of,
     split,
 )
-from baton.core.ports import Funds
+from baton.core.ports import SpendingRoom
 from baton.core.strategies._parts import InParts
 from baton.core.strategies.hybrid import Hybrid
 from baton.workers.scripted_worker import ScriptedWorker
@@ -396,6 +396,6 @@ async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> Non
 async def test_who_costs_something_corrects_only_where_there_is_money_for_it(left: int) -> None:
     desk_ = desk(replace(THREE, steps=THREE.steps[:2], answer=(1, 2)), LLAMA, TOOL, CLOUD)
     desk_.wrong = {1: "2 + 2 = 5"}
-    desk_.money = Funds(left, 0.0)
+    desk_.money = SpendingRoom(left, 0.0)
     workers = (await play(Hybrid(), desk_, who)).workers
     assert workers == ["llama", "calculator", *(["gpt"] if left else [])]

@@ -27,12 +27,12 @@ from baton.core.messages import (
     input_bound,
 )
 from baton.core.money import NANO
-from baton.core.ports import NEW, NoMoney, Place, Question, Redactor
+from baton.core.ports import NEW, ConversationPosition, NoLedger, Question, Redactor
 from baton.core.prices import Price, Rates
 from baton.core.redaction_types import Hidden, Redacted
-from baton.core.run.metered_worker import Metered, Purse, Tally
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import ANYTHING, Limits, Terms
+from baton.core.run.policy import ANYTHING, RunTerms, PromptLimits
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
@@ -98,8 +98,8 @@ class House:
     async def play(
         self,
         text: str = "Hi",
-        limits: Limits = ANYTHING,
-        place: Place = NEW,
+        limits: PromptLimits = ANYTHING,
+        place: ConversationPosition = NEW,
         worker: str | None = None,
     ) -> RunView:
         view = RunView()
@@ -133,7 +133,7 @@ async def house(
         store,
         "small",
         ledger=ledger,
-        terms=Terms(**given),  # type: ignore[arg-type]
+        terms=RunTerms(**given),  # type: ignore[arg-type]
         redactor=redactor,
     )
     try:
@@ -178,7 +178,7 @@ async def test_an_answer_that_will_do_stays_here(text: str) -> None:
 
 async def test_a_cap_that_was_typed_cuts_as_the_person_wished() -> None:
     async with house(says("It goes on and", Finish.LENGTH)) as here:
-        assert (await here.play(limits=Limits(max_tokens=5))).offers == ()
+        assert (await here.play(limits=PromptLimits(max_tokens=5))).offers == ()
 
 
 async def test_the_person_sees_exactly_what_leaves_and_what_it_can_cost() -> None:
@@ -243,20 +243,20 @@ async def test_a_fresh_baton_can_not_spend() -> None:
 
 async def test_a_typed_budget_allows_and_limits() -> None:
     async with house(says("cut", Finish.LENGTH), ceilings={}) as here:
-        view = await here.play(limits=Limits(budget=NANO // 10, attended=False))
+        view = await here.play(limits=PromptLimits(budget=NANO // 10, attended=False))
         assert view.answer == "From far away."
         assert here.person.asked == []
-        tight = await here.play(limits=Limits(budget=1000, attended=False))
+        tight = await here.play(limits=PromptLimits(budget=1000, attended=False))
         assert tight.offers[0].decision is Decision.CEILING
         assert len(here.cloud.requests) == 1
 
 
 async def test_nobody_there_means_no() -> None:
     async with house(says("cut", Finish.LENGTH)) as here:
-        view = await here.play(limits=Limits(attended=False))
+        view = await here.play(limits=PromptLimits(attended=False))
         assert view.offers[0].decision is Decision.NEVER
         assert "nobody" in view.notice
-        direct = await here.play(limits=Limits(attended=False), worker="gpt")
+        direct = await here.play(limits=PromptLimits(attended=False), worker="gpt")
         assert direct.failure is not None
         assert direct.failure.error == "BudgetExceeded"
         assert (here.person.asked, here.cloud.requests) == ([], [])
@@ -271,7 +271,7 @@ async def test_policies() -> None:
         assert here.cloud.requests == []
     async with house(policy=Policy.ONCE) as here:
         first = await here.play()
-        place = Place(_conversation(first))
+        place = ConversationPosition(_conversation(first))
         assert (await here.play(place=place)).answer == "From far away."
         assert len(here.person.asked) == 1
         await here.play()  # another conversation is asked about again
@@ -281,7 +281,7 @@ async def test_policies() -> None:
 async def test_leave_given_for_a_conversation_lasts_there_only() -> None:
     async with house(choice="conversation") as here:
         first = await here.play()
-        await here.play(place=Place(_conversation(first)))
+        await here.play(place=ConversationPosition(_conversation(first)))
         assert len(here.person.asked) == 1
         await here.play()
         assert len(here.person.asked) == 2
@@ -289,7 +289,7 @@ async def test_leave_given_for_a_conversation_lasts_there_only() -> None:
 
 async def test_never_is_stronger_than_leave_that_a_conversation_once_got() -> None:
     async with house(choice="conversation") as here:
-        place = Place(_conversation(await here.play()))
+        place = ConversationPosition(_conversation(await here.play()))
         here.orchestra.terms = replace(here.orchestra.terms, policy=Policy.NEVER)
         view = await here.play(place=place)
         assert (view.offers[0].decision, len(here.cloud.requests)) == (Decision.NEVER, 1)
@@ -321,8 +321,8 @@ async def test_a_stop_while_money_is_refused_is_a_stop() -> None:
 
     async with house(policy=Policy.BUDGET) as here:
         ledger = Slow(None)
-        purse = Purse(ledger, None, Terms(), Limits())
-        metered = Metered(here.cloud, purse, _forgets)
+        purse = RunBudget(ledger, None, RunTerms(), PromptLimits())
+        metered = MeteredWorker(here.cloud, purse, _forgets)
         calling = asyncio.create_task(anext(metered.stream(Request((), label=Label.CLOUD))))
         await ledger.holding.wait()
         calling.cancel()
@@ -332,7 +332,7 @@ async def test_a_stop_while_money_is_refused_is_a_stop() -> None:
         await ledger.aclose()
 
 
-async def _forgets(_: Tally) -> None:
+async def _forgets(_: CallUsage) -> None:
     """What a call used doesn't matter here."""
 
 
@@ -346,7 +346,7 @@ async def test_a_worker_named_by_the_person_is_asked_about_before_the_spend() ->
 
 
 async def test_a_broken_ledger_leaves_the_local_answer() -> None:
-    class Broken(NoMoney):
+    class Broken(NoLedger):
         async def quote(self, bill: Bill) -> Hold:
             raise StoreError("The disk is full.")
 
@@ -436,9 +436,9 @@ async def test_an_unknown_price_is_no_price() -> None:
 @pytest.mark.parametrize("worker", [None, "gpt"])
 async def test_offline_private_and_the_local_mode_ask_nobody(worker: str | None) -> None:
     for terms, limits in (
-        ({"offline": True}, Limits(budget=NANO)),
-        ({"mode": "local"}, Limits(budget=NANO)),
-        ({}, Limits(Label.LOCAL, budget=NANO)),
+        ({"offline": True}, PromptLimits(budget=NANO)),
+        ({"mode": "local"}, PromptLimits(budget=NANO)),
+        ({}, PromptLimits(Label.LOCAL, budget=NANO)),
     ):
         async with house(policy=Policy.BUDGET, **terms) as here:
             view = await here.play(limits=limits, worker=worker)

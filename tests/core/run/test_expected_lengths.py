@@ -16,9 +16,9 @@ from baton.core.messages import Attachment, Card, Prompt, Role, Turn, TurnStatus
 from baton.core.plan.kind_lengths import TOKENS_P99
 from baton.core.plan.plan import DIRECT, KINDS, Material, Need, Plan, Step, direct
 from baton.core.plan.token_estimates import tokens_p99
-from baton.core.ports import Place, Route
+from baton.core.ports import ConversationPosition, Route
 from baton.core.routing_types import Estimate
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.run.rule_router import RuleRouter
 from support.scripted_plans import Actor, cloud, house, local, says
 
@@ -108,7 +108,7 @@ class Expects(RuleRouter):
         return replace(found, estimate=Estimate({}, quality, quality, tokens_p99=640))
 
 
-SOLO = Limits(attended=False)
+SOLO = PromptLimits(attended=False)
 
 
 @pytest.mark.parametrize("estimated", [True, False])
@@ -136,6 +136,6 @@ async def test_the_answer_before_counts_in_a_conversation() -> None:
         here.orchestra.router = Expects()
         await here.play(None, "Tell me a story.", SOLO)
         kept = await here.record()
-        place = Place(kept.conversation, kept.answer)
+        place = ConversationPosition(kept.conversation, kept.answer)
         await here.play(None, "And then?", SOLO, place, Prompt("And then?"))
         assert [request.expected_tokens for request in far.requests] == [640, 2 * 5000]

@@ -39,10 +39,10 @@ from baton.core.messages import (
     input_bound,
 )
 from baton.core.plan.plan import DIRECT, FILE, MOST_STEPS, Plan, Step
-from baton.core.ports import NEW, Place
+from baton.core.ports import NEW, ConversationPosition
 from baton.core.prices import FREE
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.sanitiser import one_line, sanitise
 from baton.core.view import RunView
 from baton.history import Store
@@ -154,11 +154,11 @@ async def _elsewhere(store: Store) -> None:
     await store.write(begun.answer, ELSEWHERE, TurnStatus.DONE)
 
 
-async def _history(store: Store, payload: Payload | None, label: Label) -> Place:
+async def _history(store: Store, payload: Payload | None, label: Label) -> ConversationPosition:
     text = payload.text if payload else "Good morning."
     begun = await store.begin(Prompt(f"{HISTORY} {text}"), NEW, label)
     await store.write(begun.answer, f"{HISTORY} {text}", TurnStatus.DONE)
-    return Place(begun.conversation)
+    return ConversationPosition(begun.conversation)
 
 
 def _prompt(payload: Payload | None) -> Prompt:
@@ -169,10 +169,15 @@ def _prompt(payload: Payload | None) -> Prompt:
 
 
 async def _play(
-    here: House, payload: Payload, seam: str, prompt: Prompt, place: Place, label: Label
+    here: House,
+    payload: Payload,
+    seam: str,
+    prompt: Prompt,
+    place: ConversationPosition,
+    label: Label,
 ) -> RunView:
     name = "conductor" if seam == "review" else STRATEGIES[payload.number % len(STRATEGIES)]
-    limits = Limits(label, seed=FIRST_SEED, strategy=name)
+    limits = PromptLimits(label, seed=FIRST_SEED, strategy=name)
     plan = None
     if seam == "worker" or not name:
         outside = [card.id for card in here.orchestra.roster][2:]
@@ -252,7 +257,7 @@ def check_systems(here: House, payload: Payload, cards: list[Card]) -> None:
             )
 
 
-async def check_unchanged(here: House, place: Place, label: Label) -> None:
+async def check_unchanged(here: House, place: ConversationPosition, label: Label) -> None:
     """Nothing may be spent or seen that might not have been before."""
     assert place.conversation is not None
     standing = await here.ledger.standing(here.orchestra.terms.ceilings, place.conversation)

@@ -12,15 +12,15 @@ import pytest_asyncio
 
 from baton.core import events as ev
 from baton.core.messages import Prompt, TurnStatus
-from baton.core.ports import Place
+from baton.core.ports import ConversationPosition
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.history import Store
 from support.local_worker_calls import CAPITAL, small
 
 pytestmark = pytest.mark.local_model
 
-START = Place()
+START = ConversationPosition()
 STORY = Prompt("Write a very long story about a river.")
 
 
@@ -38,7 +38,9 @@ async def orchestra(store: Store) -> AsyncIterator[Orchestra]:
     await orchestra.aclose()
 
 
-async def play(orchestra: Orchestra, prompt: str, place: Place = START) -> list[ev.Event]:
+async def play(
+    orchestra: Orchestra, prompt: str, place: ConversationPosition = START
+) -> list[ev.Event]:
     async with orchestra.play(Prompt(prompt), place) as run:
         return [event async for event in run]
 
@@ -50,7 +52,7 @@ def started(events: list[ev.Event]) -> ev.Started:
 
 async def test_a_conversation_goes_on_where_it_was(orchestra: Orchestra, store: Store) -> None:
     first = started(await play(orchestra, CAPITAL))
-    events = await play(orchestra, "And of Germany?", Place(first.conversation))
+    events = await play(orchestra, "And of Germany?", ConversationPosition(first.conversation))
     [called] = (event for event in events if isinstance(event, ev.Called))
     assert called.cached > 30, "the first turn isn't read again"
     turns = await store.thread(first.conversation, started(events).answer)
@@ -93,7 +95,7 @@ async def test_a_stopped_answer_is_kept_and_the_worker_is_ready(
     orchestra: Orchestra, store: Store
 ) -> None:
     seen = ""
-    async with orchestra.play(STORY, limits=Limits(max_tokens=2000)) as run:
+    async with orchestra.play(STORY, limits=PromptLimits(max_tokens=2000)) as run:
         async for event in run:
             if isinstance(event, ev.Started):
                 begun = event

@@ -14,8 +14,8 @@ from baton.core.ledger_types import Bill, Hold, Scope, Status
 from baton.core.messages import Card, Message, Request, Role, Text
 from baton.core.money import NANO
 from baton.core.prices import Used
-from baton.core.run.metered_worker import Metered, Purse, Tally
-from baton.core.run.policy import Limits, Terms
+from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
+from baton.core.run.policy import RunTerms, PromptLimits
 from baton.money import Ledger
 from support.scripted_plans import Actor, cloud
 
@@ -56,15 +56,15 @@ async def ledger() -> AsyncIterator[SlowLedger]:
     await opened.aclose()
 
 
-def gate(ledger: Ledger, card: Card | None = None) -> tuple[Actor, Metered, list[Tally]]:
+def gate(ledger: Ledger, card: Card | None = None) -> tuple[Actor, MeteredWorker, list[CallUsage]]:
     """Return a paid worker, the gate in front of it, and what the gate reports."""
-    actor, told = Actor(card or cloud()), list[Tally]()
+    actor, told = Actor(card or cloud()), list[CallUsage]()
 
-    async def record(tally: Tally) -> None:
+    async def record(tally: CallUsage) -> None:
         told.append(tally)
 
-    purse = Purse(ledger, None, Terms({Scope.DAY: NANO}, patience=30.0), Limits())
-    return actor, Metered(actor, purse, record), told
+    purse = RunBudget(ledger, None, RunTerms({Scope.DAY: NANO}, patience=30.0), PromptLimits())
+    return actor, MeteredWorker(actor, purse, record), told
 
 
 @pytest.mark.parametrize("label", [Label.LOCAL, Label.LAN])

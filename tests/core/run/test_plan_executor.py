@@ -16,9 +16,9 @@ from baton.core.ledger_types import Policy, Status
 from baton.core.messages import Chunk, Purpose, Request, Text, TurnStatus
 from baton.core.money import NANO
 from baton.core.plan.plan import Outcome, Plan
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.run import step_executor as parts
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView
 from support.scripted_plans import (
     DOWN,
@@ -284,7 +284,9 @@ async def test_what_is_too_long_for_one_is_given_to_one_that_holds_more() -> Non
 async def test_a_worker_that_may_not_be_used_is_replaced_and_never_called(what: str) -> None:
     far = cloud(price=None) if what == "no price" else cloud()
     terms = {"offline": {"offline": True}, "mode": {"mode": "local"}}.get(what, {})
-    limits = Limits(Label.LOCAL, budget=NANO) if what == "private" else Limits(budget=NANO)
+    limits = (
+        PromptLimits(Label.LOCAL, budget=NANO) if what == "private" else PromptLimits(budget=NANO)
+    )
     worker = "nobody" if what == "nobody" else "far"
     plan = Plan((step(worker, "One."), step("small", "Two.", "1")), (2,))
     async with house(Actor(local()), Actor(far), **terms) as here:  # type: ignore[arg-type]
@@ -302,7 +304,9 @@ async def test_a_worker_that_may_not_be_used_is_replaced_and_never_called(what: 
 async def test_nor_does_it_stand_in_for_one_that_fails(what: str) -> None:
     far = cloud(price=None) if what == "no price" else cloud()
     terms = {"offline": {"offline": True}, "mode": {"mode": "local"}}.get(what, {})
-    limits = Limits(Label.LOCAL, budget=NANO) if what == "private" else Limits(budget=NANO)
+    limits = (
+        PromptLimits(Label.LOCAL, budget=NANO) if what == "private" else PromptLimits(budget=NANO)
+    )
     async with house(Actor(local(), fails(DOWN)), Actor(far), **terms) as here:  # type: ignore[arg-type]
         view = await here.play(side_by_side(2, "small"), limits=limits)
         assert view.status == "failed"
@@ -433,10 +437,10 @@ async def test_every_finished_steps_text_is_in_the_store_and_tells_the_same_stor
 
 async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:
     class Stuck:
-        async def first(self, desk: Desk) -> Proposal:
+        async def first(self, desk: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
-        async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
             raise PlanError("There is no other plan.")
 
     async with house(Actor(local()), strategy=Stuck()) as here:
@@ -446,10 +450,10 @@ async def test_a_strategy_that_can_draw_no_more_leaves_what_there_is() -> None:
 
 async def test_a_strategy_can_not_change_what_was_played() -> None:
     class Forging:
-        async def first(self, desk: Desk) -> Proposal:
+        async def first(self, desk: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
-        async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
             forged = step("small", "Forged.", "prompt", "history")
             return Proposal(Plan((forged, step("small", "Two.", "1")), (2,)))
 
@@ -465,6 +469,6 @@ async def test_a_part_of_the_answer_that_may_fail_does_not_sink_the_rest() -> No
         two = step("other", "Two.", optional=optional)
         plan = Plan((step("small", "One."), two), (1, 2))
         async with house(Actor(local(), says("first")), broken) as here:
-            view = await here.play(plan, limits=Limits(alone=True))
+            view = await here.play(plan, limits=PromptLimits(alone=True))
         assert view.steps[1].status == "failed"
         assert (view.status, view.answer) == ("finished" if optional else "failed", "first")

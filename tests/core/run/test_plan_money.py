@@ -16,10 +16,10 @@ from baton.core.ledger_types import Bill, Hold, Policy, Scope
 from baton.core.messages import Chunk, Purpose, Request, Text
 from baton.core.money import NANO
 from baton.core.plan.plan import Plan, direct, single
-from baton.core.ports import Place, Question
+from baton.core.ports import ConversationPosition, Question
 from baton.core.prices import FREE
 from baton.core.run import step_executor as parts
-from baton.core.run.policy import ANYTHING, Limits
+from baton.core.run.policy import ANYTHING, PromptLimits
 from baton.core.strategies._delegate import Instead
 from baton.core.view import RunView, doing
 from support.scripted_plans import (
@@ -115,13 +115,13 @@ async def test_who_is_asked_before_anybody_is_offered_for_what_sends_the_prompt_
 async def test_not_sending_is_called_what_it_is() -> None:
     """Where somebody here does it instead, and only there, the choice says so."""
 
-    async def called(here: House, limits: Limits = ANYTHING) -> tuple[str, str]:
+    async def called(here: House, limits: PromptLimits = ANYTHING) -> tuple[str, str]:
         view = await here.play(CLOUD_FIRST, limits=limits)
         return here.person.asked[-1].choices[0].label, view.status
 
     async with house(Actor(local()), Actor(cloud())) as here:
         assert await called(here) == ("Do it here", "finished")
-        assert await called(here, Limits(alone=True)) == ("Don't send", "cancelled")
+        assert await called(here, PromptLimits(alone=True)) == ("Don't send", "cancelled")
         here.orchestra.default = "far"
         assert await called(here) == ("Don't send", "failed")
     async with house(Actor(cloud()), Actor(cloud("further"))) as here:
@@ -142,7 +142,7 @@ async def test_leave_for_the_conversation_holds_for_the_next_step_and_the_next_p
         assert (len(here.person.asked), len(here.actors["far"].requests)) == (1, 3)
         assert [offer.decision for offer in view.offers] == [ev.Decision.SENT] * 3
         assert view.started is not None
-        await here.play(plan, place=Place(view.started.conversation))
+        await here.play(plan, place=ConversationPosition(view.started.conversation))
         assert (len(here.person.asked), len(here.actors["far"].requests)) == (1, 6)
 
 
@@ -259,7 +259,7 @@ async def test_two_steps_that_are_too_long_do_not_ask_two_questions_at_once() ->
     async with house(Actor(local(slots=3), says("ok")), choice="trim") as here:
         first = await here.play(single("small"), "long ago " * 200)
         assert first.started is not None
-        place = Place(first.started.conversation)
+        place = ConversationPosition(first.started.conversation)
         await here.play(single("small"), "not so long", place=place)
         here.actors["small"].act = act
         votes = Plan((direct("small"), direct("small"), direct("small")), (1,))
@@ -289,7 +289,7 @@ async def test_a_question_about_the_conversation_waits_for_one_about_money() -> 
     async with house(Actor(local(), says("ok")), Actor(cloud())) as here:
         first = await here.play(single("small"), "long ago " * 200)
         assert first.started is not None
-        place = Place(first.started.conversation)
+        place = ConversationPosition(first.started.conversation)
         await here.play(single("small"), "not so long", place=place)
         here.actors["small"].act = act
         here.person = Slow(["keep"])
@@ -349,7 +349,7 @@ async def test_a_shown_plan_counts_the_results_that_a_step_will_read() -> None:
         (4,),
     )
     async with house(Actor(local()), Actor(cloud())) as here:
-        await here.play(plan, limits=Limits(preview=True))
+        await here.play(plan, limits=PromptLimits(preview=True))
         one, two, three, free = here.person.asked[-1].costs
         assert one is not None
         assert two is not None

@@ -13,7 +13,7 @@ from baton.core.messages import Card, Prompt
 from baton.core.plan.assignment import assign, fitting
 from baton.core.plan.plan import Need, Plan, Step
 from baton.core.prices import Price, Rates
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from support.scripted_plans import Actor, House, cloud, house, local, says
 
 CODE = "Write a Python function that reverses a list."
@@ -92,7 +92,7 @@ def test_a_preferred_worker_that_costs_something_is_weighed_where_money_has_to_l
 # A prompt
 
 
-async def routed(here: House, text: str, limits: Limits, worker: str | None = None) -> Routed:
+async def routed(here: House, text: str, limits: PromptLimits, worker: str | None = None) -> Routed:
     run = here.orchestra.play(Prompt(text), limits=limits, ask=here.person, worker=worker)
     await here.watch(run)
     return next(event for event in here.events if isinstance(event, Routed))
@@ -101,7 +101,7 @@ async def routed(here: House, text: str, limits: Limits, worker: str | None = No
 async def asked(
     prefer: dict[str, str],
     text: str = CODE,
-    limits: Limits | None = None,
+    limits: PromptLimits | None = None,
     worker: str | None = None,
     *cards: Card,
 ) -> Routed:
@@ -109,7 +109,7 @@ async def asked(
     actors = [Actor(card, says("Sure.")) for card in (cards or (SMALL, CODER, FAR, LAN))]
     async with house(*actors) as here:
         here.orchestra.prefer = prefer
-        event = await routed(here, text, limits or Limits(attended=True), worker)
+        event = await routed(here, text, limits or PromptLimits(attended=True), worker)
         called = {name for name, actor in here.actors.items() if actor.requests}
         assert called == {event.worker}
         assert not [e for e in here.events if isinstance(e, Sent)]
@@ -127,7 +127,7 @@ async def test_it_answers_prompts_of_that_kind_and_the_route_says_why() -> None:
 
 async def test_whom_the_person_names_comes_before() -> None:
     assert (await asked({"code": "coder"}, worker="small")).worker == "small"
-    assert (await asked({"code": "coder"}, limits=Limits(alone=True))).worker == "small"
+    assert (await asked({"code": "coder"}, limits=PromptLimits(alone=True))).worker == "small"
 
 
 @pytest.mark.parametrize("name", ["nobody", "far", "lan", "small"])
@@ -136,7 +136,7 @@ async def test_who_is_not_here_is_not_preferred(name: str) -> None:
 
 
 async def test_a_private_prompt_may_be_preferred_here_as_well() -> None:
-    private = Limits(label=Label.LOCAL, attended=True)
+    private = PromptLimits(label=Label.LOCAL, attended=True)
     assert (await asked({"code": "coder"}, limits=private)).worker == "coder"
 
 

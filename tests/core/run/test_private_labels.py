@@ -25,10 +25,10 @@ from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Attachment, Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
 from baton.core.money import NANO
 from baton.core.plan.skill_table import SkillTable
-from baton.core.ports import NEW, Desk, Place, Proposal, Question, Worker
+from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits, Terms, may_use
+from baton.core.run.policy import RunTerms, PromptLimits, may_use
 from baton.core.strategies.single import Single
 from baton.history import Store
 from baton.money import Ledger
@@ -84,7 +84,7 @@ class World:
             store,
             dice.choice(["small", "big"]),
             ledger=self.ledger,
-            terms=Terms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
+            terms=RunTerms({Scope.DAY: 1000 * NANO}, dice.choice([*Policy, *[Policy.ASK] * 4])),
             redactor=dice.choice([None, Redaction(["ann"])]),
         )
         if dice.random() < 0.7:  # whatever the router wants is no reason to send private text
@@ -133,15 +133,15 @@ class World:
         system = self.text(label) if dice.random() < 0.3 else None
         return Prompt(self.text(label), files, system)
 
-    def place(self) -> Place:
+    def place(self) -> ConversationPosition:
         """Go on, begin anew, branch off, or have a prompt answered again."""
         if not self.places or self.dice.random() < 0.25:
             return NEW
         conversation, prompt, answer = self.dice.choice(self.places)
         after = self.dice.choice([None, None, answer, ""])
         if self.dice.random() < 0.25:
-            return Place(conversation, again=prompt)
-        return Place(conversation, after)
+            return ConversationPosition(conversation, again=prompt)
+        return ConversationPosition(conversation, after)
 
     async def ask(self, question: Question) -> str:
         return self.dice.choice(question.choices).id
@@ -149,7 +149,7 @@ class World:
     async def play(self) -> None:
         dice = self.dice
         label = self.label()
-        limits = Limits(
+        limits = PromptLimits(
             label,
             budget=dice.choice([*[None] * 5, NANO]),
             attended=dice.random() < 0.9,
@@ -246,7 +246,7 @@ async def test_what_was_derived_stays_private_when_its_source_is_left_out(tmp_pa
     secret = Attachment("secret.txt", "canary-local-1", 1, Label.LOCAL)
 
     async def play(prompt: Prompt, worker: str) -> ev.Started:
-        place = Place(world.places[0][0]) if world.places else NEW
+        place = ConversationPosition(world.places[0][0]) if world.places else NEW
         async with world.orchestra.play(prompt, place, worker=worker) as run:
             [started] = [event async for event in run if isinstance(event, ev.Started)]
         world.places.append((started.conversation, started.prompt, started.answer))
@@ -266,14 +266,14 @@ async def test_a_strategy_sees_the_label_of_the_conversation_where_that_is_stric
     seen: list[Label] = []
 
     class Looks(Single):
-        async def first(self, desk: Desk) -> Proposal:
+        async def first(self, desk: StrategyContext) -> Proposal:
             seen.append(desk.situation.limits.label)
             return await super().first(desk)
 
     async with house(Actor(local()), Actor(cloud()), strategy=Looks()) as here:
-        view = await here.play(None, limits=Limits(Label.LOCAL))
+        view = await here.play(None, limits=PromptLimits(Label.LOCAL))
         assert view.started is not None
-        await here.play(None, place=Place(view.started.conversation))
+        await here.play(None, place=ConversationPosition(view.started.conversation))
         assert seen == [Label.LOCAL, Label.LOCAL]
 
 
@@ -283,8 +283,8 @@ def test_offline_refuses_every_worker_that_is_not_on_this_machine(
     privacy: Label, remote: bool
 ) -> None:
     card = Card("lab", "server", "The lab's", privacy=privacy, remote=remote, price=PRICE)
-    assert may_use(card, Label.CLOUD, Terms())
-    assert may_use(card, Label.CLOUD, Terms(offline=True)) is not remote
+    assert may_use(card, Label.CLOUD, RunTerms())
+    assert may_use(card, Label.CLOUD, RunTerms(offline=True)) is not remote
 
 
 async def test_an_answer_that_is_cut_keeps_an_end_that_looks_like_a_placeholder() -> None:
@@ -297,7 +297,7 @@ async def test_an_answer_that_is_cut_keeps_an_end_that_looks_like_a_placeholder(
 
     hiding = Redaction([])
     async with house(Actor(cloud(), act), redactor=hiding, policy=Policy.BUDGET) as here:
-        view = await here.play(None, "Write to ann@example.org.", Limits(alone=True))
+        view = await here.play(None, "Write to ann@example.org.", PromptLimits(alone=True))
         assert view.status == "failed"
         assert (await here.answer())[0] == "Her address is [mail"
 
@@ -366,12 +366,12 @@ async def test_what_a_person_thought_of_private_answers_is_not_told_elsewhere(la
         async def told() -> str:
             here.orchestra.skills = SkillTable(outcomes=here.store.outcomes)
             far.requests.clear()
-            await here.play(None, "Plan it.", Limits(strategy="conductor"))
+            await here.play(None, "Plan it.", PromptLimits(strategy="conductor"))
             return sees(far.requests[0])
 
         before = await told()
         assert "skills of 5" in before
         for _ in range(12):
-            await here.play(None, "3 and 4?", Limits(label, strategy="single"))
+            await here.play(None, "3 and 4?", PromptLimits(label, strategy="single"))
             await here.store.rate((await here.record()).answer, Signal.BAD)
         assert (await told() == before) is (label is Label.LOCAL)

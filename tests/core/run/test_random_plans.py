@@ -46,10 +46,10 @@ from baton.core.messages import (
 )
 from baton.core.money import NANO
 from baton.core.plan.plan import DIRECT, FILE, KINDS, MOST_STEPS, Need, Outcome, Plan, Step
-from baton.core.ports import NEW, Desk, Place, Proposal, Question
+from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext
 from baton.core.prices import FREE
 from baton.core.run import step_executor as part
-from baton.core.run.policy import Limits, Terms, may_use
+from baton.core.run.policy import RunTerms, PromptLimits, may_use
 from baton.core.run.run import Run
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
@@ -140,7 +140,7 @@ class Scene:
         self.terms = self.make_terms()
         self.strategy = self.random.choice([*["", "growing"] * 5, *STRATEGIES, *TEMPLATES])
         self.conductor = self.random.choice(["", *self.actors])
-        self.limits = Limits(
+        self.limits = PromptLimits(
             label=self.label,
             seed=FIRST_SEED,
             budget=self.random.choice([None, None, 5_000_000, NANO]),
@@ -175,12 +175,12 @@ class Scene:
         context = r.choice([0, 0, 3000, 9000])
         return [first, *(replace(c, context=context) if r.random() < 0.3 else c for c in rest)]
 
-    def make_terms(self) -> Terms:
+    def make_terms(self) -> RunTerms:
         r = self.random
         scopes = r.sample([Scope.SESSION, Scope.DAY, Scope.MONTH], r.randint(0, 3))
         ceilings = {scope: r.choice([0, 2_000_000, 20_000_000, NANO, NANO]) for scope in scopes}
         mode = "local" if r.random() < 0.07 else "auto"
-        return Terms(ceilings, r.choice([*Policy]), mode, r.random() < 0.07)
+        return RunTerms(ceilings, r.choice([*Policy]), mode, r.random() < 0.07)
 
     def make_step(self, number: int) -> Step:
         r = self.random
@@ -282,11 +282,11 @@ class Growing:
         self.scene = scene
         self.random = scene.random
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         await self._look(desk)
         return Proposal(self.scene.plan, why="Why not.", final=False)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         await self._look(desk)
         played, fate = len(outcome.plan.steps), self.random.random()
         if fate < 0.4 or played > MOST_STEPS - 4:
@@ -297,7 +297,7 @@ class Growing:
         answer = self.scene.make_answer(played + len(more))
         return Proposal(outcome.plan.grown(more, answer), why="More.", final=fate < 0.7)
 
-    async def _look(self, desk: Desk) -> None:
+    async def _look(self, desk: StrategyContext) -> None:
         await desk.funds()
         if self.random.random() < 0.2:
             card = self.random.choice(desk.situation.roster)
@@ -350,7 +350,7 @@ async def _play(scene: Scene, store: Store, ledger: Ledger) -> str:
     begun = await store.begin(old, NEW, scene.label)
     await store.write(begun.answer, f"answered {HISTORY}", TurnStatus.DONE)
     prompt = Prompt(f"{PROMPT} now", (attachment("notes.md"), attachment("a#1/2")))
-    place = Place(begun.conversation)
+    place = ConversationPosition(begun.conversation)
     assert isinstance(ledger, Shaky)
     assert isinstance(store, Failing)
     ledger.random, ledger.often = scene.random, 0.3 if scene.random.random() < 0.05 else 0.0

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 
 from baton.core import events as ev
 from baton.core.messages import Chunk, Finish, Request, Text, Thinking, TurnStatus, Usage
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from support.scripted_plans import Act, Actor, house, local
 
-ONE = Limits(strategy="single")
+ONE = PromptLimits(strategy="single")
 
 
 def thinks(*chunks: Chunk) -> Act:

@@ -29,12 +29,12 @@ from baton.core.messages import (
 )
 from baton.core.money import NANO
 from baton.core.plan.checks import check
-from baton.core.plan.plan_schema import Canvas
-from baton.core.ports import NEW, Offer, Question
+from baton.core.plan.plan_schema import PlanSchema
+from baton.core.ports import NEW, CallOffer, Question
 from baton.core.prices import FREE
 from baton.core.run import step_executor as parts
 from baton.core.run.approval import written
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView
 from baton.workers.template_files import read_templates
@@ -95,7 +95,7 @@ async def resumed(here: House) -> tuple[RunView, list[str]]:
 async def test_a_resumed_run_never_takes_back_what_it_said_would_stay() -> None:
     first, second = Actor(local("a"), says("The answer is 5")), Actor(local("b"), at_last("6"))
     async with house(first, second, Actor(cloud(), says("The answer is 7")), choice="once") as here:
-        run = here.begin(None, SUM, Limits(strategy="cascade"))
+        run = here.begin(None, SUM, PromptLimits(strategy="cascade"))
         await here.watch(run, until=lambda event: isinstance(event, ev.StepFinished))
         view, finals = await resumed(here)
     assert (view.status, view.answer) == ("finished", "The answer is 7")
@@ -122,7 +122,7 @@ async def test_a_draft_of_a_resumed_run_is_kept_though_another_answer_came() -> 
 
 async def test_a_private_run_goes_on_although_the_default_worker_may_not_see_it() -> None:
     async with house(Actor(cloud()), Actor(local("a"), at_last("Hello"))) as here:
-        limits = Limits(label=Label.LOCAL)
+        limits = PromptLimits(label=Label.LOCAL)
         run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
         await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
         view, _ = await resumed(here)
@@ -139,7 +139,7 @@ async def test_a_resumed_run_stays_within_what_its_person_typed(bound: str) -> N
         usual = here.orchestra.terms
         if bound == "mode":
             here.orchestra.terms = replace(usual, mode="local")
-        limits = Limits(alone=bound == "alone", strategy="reflect")
+        limits = PromptLimits(alone=bound == "alone", strategy="reflect")
         run = here.orchestra.play(Prompt("Hi"), NEW, limits, here.person, worker="a")
         await here.watch(run, until=lambda event: isinstance(event, ev.StepStarted))
         here.orchestra.terms = usual
@@ -157,7 +157,7 @@ async def test_no_worker_stands_in_for_one_whose_answer_was_to_be_compared_with_
         Actor(local("b"), fails(DOWN)),
         Actor(local("c"), says("The answer is 9")),
     ) as here:
-        view = await here.play(None, SUM, Limits(strategy="majority"))
+        view = await here.play(None, SUM, PromptLimits(strategy="majority"))
         assert [step.status for step in view.steps] == ["done", "failed", "done"]
         assert "agree" not in view.revisions[-1] or "No two" in view.revisions[-1]
         assert len(here.actors["a"].requests) == 1
@@ -166,7 +166,7 @@ async def test_no_worker_stands_in_for_one_whose_answer_was_to_be_compared_with_
 async def test_nobody_is_paid_for_a_draft_in_place_of_a_local_worker_that_fell_over() -> None:
     drafts = Actor(local("a"), says("The answer is 5")), Actor(local("b"), fails(DOWN))
     async with house(*drafts, Actor(cloud(), says("The answer is 9")), choice="once") as here:
-        view = await here.play(None, SUM, Limits(strategy="cascade"))
+        view = await here.play(None, SUM, PromptLimits(strategy="cascade"))
         assert (view.status, view.answer) == ("finished", "The answer is 5")
         assert not here.person.asked
         assert not view.sent
@@ -254,7 +254,7 @@ class Whimsical(Person):
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
         self.chance = chance
-        self.allowed: list[Offer] = []
+        self.allowed: list[CallOffer] = []
 
     async def __call__(self, question: Question) -> str:
         await asyncio.sleep(0)
@@ -317,7 +317,7 @@ async def _play_by_chance(chance: random.Random) -> None:
         here.person = person
         here.orchestra.conductor = chance.choice(["", *here.actors])
         here.orchestra.templates = partial(read_templates, Path("none"))
-        limits, last = Limits(strategy=chance.choice(WAYS)), chance.choice((1000, 5, 15, 40))
+        limits, last = PromptLimits(strategy=chance.choice(WAYS)), chance.choice((1000, 5, 15, 40))
         run = here.begin(None, chance.choice(PROMPTS), limits)
         view = await here.watch(run, lambda event: len(here.events) == last)
         for again in (True, False):
@@ -349,7 +349,7 @@ async def test_the_way_out_of_a_failed_plan_may_still_be_helped_so_it_is_not_fin
 
 def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
     drawn = DRAWN.replace("Do it.", "Do \\ud800 it.")
-    read = Canvas(workers=("a", "b")).read(drawn)
+    read = PlanSchema(workers=("a", "b")).read(drawn)
     assert read is not None
     assert read[0][0].subtask == "Do ? it."
 
@@ -360,7 +360,7 @@ def test_half_a_character_in_a_plan_becomes_a_whole_one() -> None:
 async def test_a_vote_whose_worker_is_gone_is_answered_by_another() -> None:
     gone = Actor(local("a"), fails(ModelFileError("It is gone.", "Pull it.")))
     async with house(gone, Actor(local("b"), says("Hello"))) as here:
-        view = await here.play(None, limits=Limits(strategy="vote"))
+        view = await here.play(None, limits=PromptLimits(strategy="vote"))
         assert (view.status, view.answer) == ("finished", "Hello")
 
 
@@ -371,7 +371,7 @@ async def test_two_files_of_one_name_are_both_seen_by_the_steps_of_a_plan() -> N
     files = Attachment("report.md", "First year: 10", 14), Attachment("report.md", "Next: 20", 8)
     async with house(Actor(local("a"), says("Ten more."))) as here:
         prompt = Prompt("Compare these.", files)
-        await here.play(None, limits=Limits(strategy="reflect"), prompt=prompt)
+        await here.play(None, limits=PromptLimits(strategy="reflect"), prompt=prompt)
         draft, revision = map(sees, here.actors["a"].requests)
     for text in ("First year: 10", "Next: 20"):
         assert text in draft

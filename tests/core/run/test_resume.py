@@ -20,8 +20,8 @@ from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Chunk, Prompt, Request
 from baton.core.money import NANO
 from baton.core.plan.plan import DIRECT, Outcome, Plan, Step, single
-from baton.core.ports import Desk, Place, Proposal
-from baton.core.run.policy import ANYTHING, Limits
+from baton.core.ports import ConversationPosition, Proposal, StrategyContext
+from baton.core.run.policy import ANYTHING, PromptLimits
 from support.ledger_processes import bill
 from support.scripted_plans import (
     DOWN,
@@ -48,7 +48,7 @@ from support.scripted_plans import (
 async def test_a_plan_that_is_shown_first_is_played_only_at_a_word(choice: str, calls: int) -> None:
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
     async with house(Actor(local()), choice=choice) as here:
-        view = await here.play(plan, limits=Limits(preview=True))
+        view = await here.play(plan, limits=PromptLimits(preview=True))
         (question,) = here.person.asked
         assert (question.plan, question.default) == (plan, "stop")
         assert [c.id for c in question.choices] == ["go", "stop", "edit"]
@@ -61,18 +61,18 @@ async def test_a_plan_that_is_shown_first_is_played_only_at_a_word(choice: str, 
 async def test_a_plan_that_was_stopped_can_be_gone_on_with_or_played_edited() -> None:
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
     async with house(Actor(local()), choice="stop") as here:
-        view = await here.play(plan, limits=Limits(preview=True))
+        view = await here.play(plan, limits=PromptLimits(preview=True))
         resumed = await here.watch(here.orchestra.resume(await here.record(), ask=here.person))
         assert (resumed.status, resumed.answer, resumed.plan) == ("finished", "Two.", plan)
         assert view.started is not None
         edited = Plan((plan.steps[0], replace(plan.steps[1], subtask="Otherwise.")), (2,))
-        place = Place(again=view.started.prompt)
+        place = ConversationPosition(again=view.started.prompt)
         assert (await here.play(edited, place=place)).answer == "Otherwise."
 
 
 async def test_nobody_there_means_that_nothing_is_played() -> None:
     async with house(Actor(local())) as here:
-        limits = Limits(preview=True, attended=False)
+        limits = PromptLimits(preview=True, attended=False)
         run = here.orchestra.play(Prompt("x"), limits=limits, plan=side_by_side(2, "small"))
         assert (await here.watch(run)).status == "cancelled"
         assert here.actors["small"].requests == []
@@ -85,7 +85,7 @@ async def test_a_given_plan_is_played_with_the_conversation_behind_it() -> None:
         view = await here.play(
             Plan((Step("small", DIRECT, ("prompt", "history")),), (1,)),
             "After",
-            place=Place(first.started.conversation),
+            place=ConversationPosition(first.started.conversation),
         )
         assert view.routed is not None
         assert view.routed.where == "plan"
@@ -190,7 +190,7 @@ async def test_a_resumed_private_run_stays_private() -> None:
     async with house(
         Actor(local(), stops_at("Two.")), Actor(cloud()), policy=Policy.BUDGET
     ) as here:
-        limits = Limits(Label.LOCAL, budget=NANO)
+        limits = PromptLimits(Label.LOCAL, budget=NANO)
         await here.watch(
             here.begin(plan, limits=limits),
             lambda e: isinstance(e, ev.StepStarted) and e.step == 2,
@@ -253,10 +253,10 @@ async def test_what_somebody_wrote_who_is_gone_now_is_kept_all_the_same() -> Non
 
 async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
     class Growing:
-        async def first(self, desk: Desk) -> Proposal:
+        async def first(self, desk: StrategyContext) -> Proposal:
             return Proposal(Plan((step("small", "One."),), (1,)), final=False)
 
-        async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+        async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
             if len(outcome.plan.steps) == 1:
                 return Proposal(outcome.plan.grown((step("small", "Two.", "1"),), (2,)))
             return None
@@ -272,7 +272,7 @@ async def test_a_resumed_run_may_still_be_grown_by_its_strategy() -> None:
 # Within the bounds with which it began
 
 
-async def interrupted(here: House, limits: Limits = ANYTHING) -> None:
+async def interrupted(here: House, limits: PromptLimits = ANYTHING) -> None:
     """Stop a run in its second step; from then on only the worker elsewhere can answer."""
     plan = Plan((step("small", "One."), step("small", "Two.", "1")), (2,))
     view = await here.watch(
@@ -307,10 +307,10 @@ async def test_a_run_that_began_here_alone_is_gone_on_with_here_alone(
 async def test_a_resumed_run_keeps_the_ceiling_it_began_with() -> None:
     async with house(Actor(cloud()), policy=Policy.BUDGET) as here:
         plan = Plan((step("far", "One."),), (1,))
-        view = await here.play(plan, limits=Limits(budget=1000))
+        view = await here.play(plan, limits=PromptLimits(budget=1000))
         assert (view.status, here.actors["far"].requests) == ("failed", [])
         for budget in (None, NANO):
-            limits = Limits(budget=budget)
+            limits = PromptLimits(budget=budget)
             view = await here.watch(here.orchestra.resume(await here.record(), limits))
             assert (view.status, here.actors["far"].requests) == ("failed", [])
             assert "The ceiling of $0.000001 for this prompt" in str(here.events[-1])
@@ -322,8 +322,8 @@ async def test_a_resumed_run_keeps_the_ceiling_it_began_with() -> None:
 async def test_a_resumed_run_that_was_allowed_less_now_may_be_resumed_with_more() -> None:
     async with house(Actor(cloud(), fails(DOWN)), policy=Policy.BUDGET) as here:
         plan = Plan((step("far", "One."),), (1,))
-        await here.play(plan, limits=Limits(budget=NANO))
-        await here.watch(here.orchestra.resume(await here.record(), Limits(budget=1000)))
+        await here.play(plan, limits=PromptLimits(budget=NANO))
+        await here.watch(here.orchestra.resume(await here.record(), PromptLimits(budget=1000)))
         assert "Allow this prompt more with `--budget 0.0" in str(here.events[-1])
 
 
@@ -331,11 +331,11 @@ async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:
     plan = Plan((step("far", "One."),), (1,))
     async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
         far = here.actors["far"]
-        await here.play(plan, limits=Limits(budget=NANO))
+        await here.play(plan, limits=PromptLimits(budget=NANO))
         [charge] = await here.ledger.charges()
         assert charge.charged == charge.held > 0
         far.act, far.requests = echoes, []
-        first, enough = await here.record(), Limits(budget=charge.held)
+        first, enough = await here.record(), PromptLimits(budget=charge.held)
         for record in (first, first, await here.record()):
             view = await here.watch(here.orchestra.resume(record, enough))
             assert (view.status, far.requests) == ("failed", [])
@@ -345,7 +345,7 @@ async def test_what_a_run_was_charged_counts_when_it_goes_on() -> None:
 async def test_runs_that_go_on_with_one_share_its_ceiling() -> None:
     plan = Plan((step("far", "One."),), (1,))
     async with house(Actor(cloud(), fails(DOWN, "Half of it")), policy=Policy.BUDGET) as here:
-        await here.play(plan, limits=Limits(budget=NANO))
+        await here.play(plan, limits=PromptLimits(budget=NANO))
         first = await here.record()
         for record in (first, first):
             await here.watch(here.orchestra.resume(record))

@@ -19,7 +19,7 @@ from baton.core.messages import Finish, Request, Text, Usage
 from baton.core.money import NANO
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Estimate
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.run.router_validation import sound_estimate
 from support.adversarial_router import Adversary
 from support.scripted_plans import Act, Actor, House, cloud, house, local, says
@@ -27,7 +27,7 @@ from support.scripted_plans import Act, Actor, House, cloud, house, local, says
 WAYS = ("hybrid", "route", "knn", "smoothie", "cascade", "")
 SUM = "How many apples are 3 and 4 apples?"
 DEAR = Price(Rates(NANO, 2 * NANO, NANO, NANO))
-SOLO = Limits(attended=False)
+SOLO = PromptLimits(attended=False)
 
 
 def writes(text: str, tokens: int) -> Act:
@@ -79,7 +79,7 @@ async def test_whoever_is_asked_first_may_still_keep_it_here() -> None:
     far = Actor(cloud(), says("8"))
     async with house(Actor(local(), says("7")), far, choice="keep") as here:
         here.orchestra.router = Adversary(Random(1), greedy=True)
-        view = await here.play(None, SUM, Limits(strategy="hybrid"))
+        view = await here.play(None, SUM, PromptLimits(strategy="hybrid"))
         assert (view.status, view.answer, far.requests) == ("finished", "7", [])
         assert here.person.asked
 

@@ -14,9 +14,9 @@ from baton.core import events as ev
 from baton.core.errors import ConfigError, ContextTooLong, StoreError, WorkerUnavailable
 from baton.core.labels import Label
 from baton.core.messages import Card, Chunk, Finish, Prompt, Request, Role, Text, TurnStatus, Usage
-from baton.core.ports import Place, Question, take_default
+from baton.core.ports import ConversationPosition, Question, take_default
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.run.run import Run
 from baton.core.view import RunView
 from baton.history import Store
@@ -105,7 +105,7 @@ async def test_a_second_prompt_sees_the_first_and_its_answer(store: Store) -> No
     conductor = Orchestra({"w": worker}, store, "w")
     view = view_of(await play(conductor.play(Prompt("one", system="Be brief."))))
     assert view.started is not None
-    await play(conductor.play(Prompt("two"), Place(view.started.conversation)))
+    await play(conductor.play(Prompt("two"), ConversationPosition(view.started.conversation)))
     roles = [(m.role, m.text) for m in worker.requests[1].messages]
     assert roles == [
         (Role.SYSTEM, "Be brief."),
@@ -132,7 +132,7 @@ async def test_a_failure_keeps_the_partial_text_and_the_next_prompt_works(store:
     assert await answer(store, view) == ("so far", TurnStatus.FAILED)
     assert not view.calls[0].confirmed
     assert view.started is not None
-    again = await play(conductor.play(Prompt("y"), Place(view.started.conversation)))
+    again = await play(conductor.play(Prompt("y"), ConversationPosition(view.started.conversation)))
     assert view_of(again).answer == "fine"
 
 
@@ -208,7 +208,9 @@ async def test_a_bug_reaches_the_consumer_unwrapped(store: Store) -> None:
 
 
 async def test_an_unknown_conversation_fails_the_run_with_a_sentence(store: Store) -> None:
-    events = await play(orchestra(store, says("a")).play(Prompt("x"), Place("nowhere")))
+    events = await play(
+        orchestra(store, says("a")).play(Prompt("x"), ConversationPosition("nowhere"))
+    )
     assert isinstance(events[-1], ev.Failed)
     assert events[-1].error == "ConfigError"
 
@@ -222,7 +224,7 @@ def test_an_unknown_worker_is_refused_by_name() -> None:
 async def test_private_text_never_reaches_a_worker_that_is_not_local(store: Store) -> None:
     cloud = ScriptedWorker(says("a"), Card("far", "cloud", "Far", privacy=Label.CLOUD))
     conductor = Orchestra({"far": cloud}, store, "far")
-    events = await play(conductor.play(Prompt("secret"), limits=Limits(label=Label.LOCAL)))
+    events = await play(conductor.play(Prompt("secret"), limits=PromptLimits(label=Label.LOCAL)))
     assert isinstance(events[-1], ev.Failed)
     assert cloud.requests == []
 
@@ -245,7 +247,7 @@ async def overflow(store: Store, ask: object) -> tuple[Small, list[ev.Event]]:
     conductor = Orchestra({"w": worker}, store, "w")
     first = view_of(await play(conductor.play(Prompt("first", system="s"))))
     assert first.started is not None
-    place = Place(first.started.conversation)
+    place = ConversationPosition(first.started.conversation)
     for text in ("second prompt, quite long", "third", "fourth, quite long as well"):
         events = await play(conductor.play(Prompt(text), place, ask=ask))  # type: ignore[arg-type]
     return worker, events

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
 from baton.core.money import NANO
 from baton.core.spending.forecast import Forecast, forecast
 
@@ -74,7 +74,7 @@ def test_when_a_ceiling_would_be_reached() -> None:
 
 def test_each_pace_has_its_price() -> None:
     frugal, balanced, best = told(money(NANO, 20 * NANO), weighed(10)).prospects
-    assert [p.thrift for p in (frugal, balanced, best)] == list(Thrift)
+    assert [p.thrift for p in (frugal, balanced, best)] == list(SpendingStyle)
     assert frugal.bar > balanced.bar > best.bar
     rests = [p.rests[Scope.MONTH] for p in (frugal, balanced, best)]
     assert [rest.cost for rest in rests] == sorted(rest.cost for rest in rests)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from baton.core.errors import StoreError
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
 from baton.core.money import NANO
-from baton.core.ports import Pace
+from baton.core.ports import PaceDecision
 from baton.core.spending.pace_controller import (
     RULES,
     Controller,
@@ -118,10 +118,10 @@ def weigh(
     gain: float,
     cost: int = CALL,
     money: Standing = PLENTY,
-    thrift: Thrift = Thrift.BALANCED,
+    thrift: SpendingStyle = SpendingStyle.BALANCED,
     past: Sequence[Weighing] = (),
     now: float = DAWN,
-) -> Pace:
+) -> PaceDecision:
     pacing = Pacing(thrift, remembering(past), clock=lambda: now)
     return asyncio.run(pacing.weigh(gain, cost, money, "here"))
 
@@ -170,19 +170,19 @@ def test_a_higher_gain_is_never_refused_where_a_lower_one_is_bought(
 def test_whoever_spends_more_freely_buys_whatever_the_thriftier_would(
     gain: float, cost: int, money: Standing, past: list[Weighing]
 ) -> None:
-    bought = [weigh(gain, cost, money, thrift, past).ok for thrift in Thrift]
+    bought = [weigh(gain, cost, money, thrift, past).ok for thrift in SpendingStyle]
     assert bought == sorted(bought)
 
 
 @settings(max_examples=EXAMPLES)
 @given(
-    st.sampled_from(Thrift),
+    st.sampled_from(SpendingStyle),
     st.integers(0, NANO),
     st.one_of(st.none(), st.integers(0, NANO)),
     st.lists(st.tuples(gains, costs, st.floats(-90_000, 90_000)), max_size=60),
 )
 def test_no_stream_gets_more_than_the_ceilings(
-    thrift: Thrift, day: int, month: int | None, stream: list[tuple[float, int, float]]
+    thrift: SpendingStyle, day: int, month: int | None, stream: list[tuple[float, int, float]]
 ) -> None:
     now, used = DAWN, 0
 
@@ -212,20 +212,22 @@ def test_no_stream_gets_more_than_the_ceilings(
     ],
 )
 def test_where_nothing_is_left_nothing_is_worth_it(money: Standing, says: str) -> None:
-    pace = weigh(1.0, money=money, thrift=Thrift.BEST)
+    pace = weigh(1.0, money=money, thrift=SpendingStyle.BEST)
     assert (pace.ok, pace.bar) == (False, 1.0)
     assert says in pace.why
 
 
 def test_plenty_is_spent_on_what_is_worth_its_price_and_scarce_money_on_the_best() -> None:
     past = days(10)
-    least = {thrift: weigh(0.5, thrift=thrift, past=past).bar for thrift in Thrift}
-    assert least[Thrift.FRUGAL] > least[Thrift.BALANCED] > least[Thrift.BEST]
-    assert least[Thrift.BALANCED] == RULES[Thrift.BALANCED].floor(CALL)
-    scarce = [weigh(0.5, money=standing(5 * CALL), thrift=thrift, past=past) for thrift in Thrift]
+    least = {thrift: weigh(0.5, thrift=thrift, past=past).bar for thrift in SpendingStyle}
+    assert least[SpendingStyle.FRUGAL] > least[SpendingStyle.BALANCED] > least[SpendingStyle.BEST]
+    assert least[SpendingStyle.BALANCED] == RULES[SpendingStyle.BALANCED].floor(CALL)
+    scarce = [
+        weigh(0.5, money=standing(5 * CALL), thrift=thrift, past=past) for thrift in SpendingStyle
+    ]
     assert all(0.2 < pace.bar < 0.5 for pace in scarce)
     assert "today you spend on gains above" in scarce[1].why
-    assert weigh(0.5, 40 * CALL, past=past).bar > least[Thrift.BALANCED], "it is dear"
+    assert weigh(0.5, 40 * CALL, past=past).bar > least[SpendingStyle.BALANCED], "it is dear"
 
 
 def test_the_tightest_scope_decides() -> None:
@@ -322,13 +324,13 @@ def test_a_prompt_that_is_stopped_while_the_past_is_read_leaves_it_to_the_next()
                 await asyncio.Event().wait()
             return [Weighing(DAWN, "c", 0.9, CALL, True)] * 40
 
-        pacing = Pacing(Thrift.BEST, past, clock=lambda: DAWN)
+        pacing = Pacing(SpendingStyle.BEST, past, clock=lambda: DAWN)
         money = standing(None, 0, 100 * CALL, 40 * CALL)
         stopped = asyncio.create_task(pacing.weigh(0.5, CALL, money))
         await asked.wait()
         stopped.cancel()
         await asyncio.gather(stopped, return_exceptions=True)
-        fresh = Pacing(Thrift.BEST, past, clock=lambda: DAWN)
+        fresh = Pacing(SpendingStyle.BEST, past, clock=lambda: DAWN)
         return await pacing.extra(money), await fresh.extra(money)
 
     remembered, fresh = asyncio.run(run())
@@ -336,9 +338,9 @@ def test_a_prompt_that_is_stopped_while_the_past_is_read_leaves_it_to_the_next()
 
 
 @pytest.mark.parametrize("kind", ["domains", "bursts", "alike"])
-@pytest.mark.parametrize("thrift", [Thrift.BALANCED, Thrift.BEST])
+@pytest.mark.parametrize("thrift", [SpendingStyle.BALANCED, SpendingStyle.BEST])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: Thrift) -> None:
+def test_a_months_money_lasts_and_is_used(seed: int, kind: str, thrift: SpendingStyle) -> None:
     prompts = month(seed, kind)
     floor = RULES[thrift].floor
     worthwhile = [(gain / cost, gain, cost) for _, gain, cost in prompts if gain > floor(cost)]
@@ -373,7 +375,9 @@ def test_whoever_knows_how_many_will_come_uses_the_money_evenly() -> None:
 
     async def play() -> list[bool]:
         nonlocal done, used
-        pacing = Pacing(Thrift.BEST, rhythm=Rhythm(lambda: (done + 1) / 400), clock=lambda: DAWN)
+        pacing = Pacing(
+            SpendingStyle.BEST, rhythm=Rhythm(lambda: (done + 1) / 400), clock=lambda: DAWN
+        )
         bought = []
         rng = random.Random(5)
         for place in range(400):

@@ -14,9 +14,9 @@ from baton.core.errors import StoreError
 from baton.core.ledger_types import Policy, Room, Scope, Standing
 from baton.core.money import NANO
 from baton.core.plan.plan import Outcome, Plan, single
-from baton.core.ports import Desk, Funds, Proposal
+from baton.core.ports import Proposal, SpendingRoom, StrategyContext
 from baton.core.prices import FREE
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.spending.pace_controller import Pacing
 from baton.history import Store
 from support.scripted_plans import DOWN, Actor, House, cloud, fails, house, local, step
@@ -31,19 +31,19 @@ class Weighs:
         self.gain = gain
         self.plain = plain
         self.said: list[bool] = []
-        self.money: list[Funds] = []
+        self.money: list[SpendingRoom] = []
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         self.said.append(await desk.weigh("far", self.gain, plain=self.plain))
         self.money.append(await desk.funds())
         return Proposal(single(desk.situation.worker))
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         return None
 
 
-async def weighed(here: House, limits: Limits | None = None) -> ev.Weighed:
-    view = await here.play(None, limits=limits or Limits())
+async def weighed(here: House, limits: PromptLimits | None = None) -> ev.Weighed:
+    view = await here.play(None, limits=limits or PromptLimits())
     assert view.status == "finished"
     [event] = view.weighed
     assert event in (await here.record()).events
@@ -60,7 +60,7 @@ async def test_a_decision_is_recorded_with_what_it_rests_on(gain: float, ok: boo
     assert event.cost > 0
     assert "balanced asks for more than 5 %" in event.why
     assert strategy.said == [ok]
-    assert strategy.money == [Funds(NANO, 0.0)]
+    assert strategy.money == [SpendingRoom(NANO, 0.0)]
 
 
 async def test_where_a_person_decides_that_is_said() -> None:
@@ -100,15 +100,25 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
 @pytest.mark.parametrize(
     ("ceiling", "terms", "limits", "told"),
     [
-        (0, BUDGET, Limits(), "but nothing may be spent."),
-        (1000, BUDGET, Limits(), "but that is more than is left today."),
-        (NANO, {"policy": Policy.NEVER}, Limits(), "nothing may be spent: the policy is never."),
-        (NANO, {}, Limits(attended=False), "nothing may be spent: nobody is here to be asked."),
-        (0, BUDGET, Limits(budget=NANO), "but that is more than is left today."),
+        (0, BUDGET, PromptLimits(), "but nothing may be spent."),
+        (1000, BUDGET, PromptLimits(), "but that is more than is left today."),
+        (
+            NANO,
+            {"policy": Policy.NEVER},
+            PromptLimits(),
+            "nothing may be spent: the policy is never.",
+        ),
+        (
+            NANO,
+            {},
+            PromptLimits(attended=False),
+            "nothing may be spent: nobody is here to be asked.",
+        ),
+        (0, BUDGET, PromptLimits(budget=NANO), "but that is more than is left today."),
     ],
 )
 async def test_where_nothing_may_be_spent_nothing_is_worth_it(
-    ceiling: int, terms: dict[str, Any], limits: Limits, told: str
+    ceiling: int, terms: dict[str, Any], limits: PromptLimits, told: str
 ) -> None:
     strategy = Weighs(1.0)
     there = house(Actor(local()), Actor(cloud()), ceiling=ceiling, strategy=strategy, **terms)
@@ -119,12 +129,12 @@ async def test_where_nothing_may_be_spent_nothing_is_worth_it(
 
 
 async def test_a_typed_budget_pays_though_nobody_can_be_asked() -> None:
-    limits = Limits(attended=False, budget=NANO)
+    limits = PromptLimits(attended=False, budget=NANO)
     strategy = Weighs(0.3)
     terms: dict[str, Any] = {"ceilings": {}}
     async with house(Actor(local()), Actor(cloud()), strategy=strategy, **terms) as here:
         assert (await weighed(here, limits)).ok
-    assert strategy.money == [Funds(NANO, 0.0)]
+    assert strategy.money == [SpendingRoom(NANO, 0.0)]
 
 
 async def test_a_ledger_that_can_not_be_read_spends_nothing(
@@ -170,12 +180,12 @@ class Looks:
     """Has the worker elsewhere asked first, and looks at the money once that failed."""
 
     def __init__(self) -> None:
-        self.money: list[Funds] = []
+        self.money: list[SpendingRoom] = []
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         return Proposal(Plan((step("far", "One."),), (1,)))
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         self.money.append(await desk.funds())
         await desk.weigh("far", 1.0)
         return None
@@ -185,9 +195,9 @@ async def test_what_earlier_runs_spent_is_not_there_for_those_that_go_on() -> No
     looks = Looks()
     far = Actor(cloud(), fails(DOWN, "Half of it"))
     async with house(Actor(local()), far, strategy=looks, **BUDGET) as here:
-        await here.play(None, limits=Limits(budget=NANO // 10))
+        await here.play(None, limits=PromptLimits(budget=NANO // 10))
         first = await here.record()
-        for limits in (Limits(), Limits(budget=1)):
+        for limits in (PromptLimits(), PromptLimits(budget=1)):
             view = await here.watch(here.orchestra.resume(first, limits))
             charged = sum(charge.charged for charge in await here.ledger.charges())
             assert charged > 0

@@ -15,7 +15,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.plan.checks import check, is_checkable
 from baton.core.plan.plan import Need
-from baton.core.ports import Funds
+from baton.core.ports import SpendingRoom
 from baton.core.strategies import strategy
 from support.strategy_context import (
     BIG,
@@ -36,7 +36,7 @@ from support.strategy_context import (
     situation,
 )
 
-BROKE = Funds(0, 1.0)
+BROKE = SpendingRoom(0, 1.0)
 OTHER = replace(CLOUD, id="opus", name="Opus")
 
 
@@ -92,7 +92,7 @@ async def test_a_helper_that_fails_or_costs_too_much_leaves_the_default_worker()
     desk = Desk(situation(TINY, CLOUD, prompt=SUM, route=route))
     run = await play("hybrid", desk, says(DOWN, "7"))
     assert (run.workers, run.answer) == (["gpt", "tiny"], (2,))
-    desk = Desk(situation(TINY, CLOUD, prompt=SUM, route=route), Funds(10**9, 0.9))
+    desk = Desk(situation(TINY, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.9))
     run = await play("hybrid", desk, says("7"))
     assert (run.workers, desk.weighed) == (["tiny"], ["gpt"])
 
@@ -171,7 +171,9 @@ async def test_what_two_weak_workers_agree_on_may_still_be_wrong() -> None:
 async def test_another_draft_replaces_the_first_only_where_that_is_no_answer() -> None:
     route = expects({**PAIR, "gemma": 0.9})
     for first, shown in (("It is 7.", 1), ("I can't.", 2), ("", 2), ("Well, let me think.", 2)):
-        desk = Desk(situation(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), Funds(10**9, 0.95))
+        desk = Desk(
+            situation(LLAMA, GEMMA, CLOUD, prompt=SUM, route=route), SpendingRoom(10**9, 0.95)
+        )
         run = await play("hybrid", desk, says(first, "It is 8."))
         assert (run.workers, run.answer) == (["llama", "gemma"], (shown,))
 
@@ -186,8 +188,8 @@ async def test_a_failed_check_calls_for_help(wrong: dict[int, str], workers: lis
 async def test_a_refusal_is_weighed_like_any_other_help() -> None:
     route = expects({"tiny": 0.85, "gpt": 0.88}, need=Need("writing", 2))
     for money, workers in (
-        (Funds(10**9, 0.0), ["tiny", "gpt"]),
-        (Funds(10**9, 0.95), ["tiny"]),
+        (SpendingRoom(10**9, 0.0), ["tiny", "gpt"]),
+        (SpendingRoom(10**9, 0.95), ["tiny"]),
         (BROKE, ["tiny", "gpt"]),  # nothing is sent, and the person is told why
     ):
         desk = Desk(situation(TINY, CLOUD, prompt=TALE, route=route), money)
@@ -215,9 +217,9 @@ async def test_when_everything_fails_there_is_what_there_was() -> None:
 
 async def test_the_router_alone_asks_whom_it_expects_most_of() -> None:
     for gain, money, workers in (
-        (0.3, Funds(None, 0.0), ["gpt"]),
-        (0.01, Funds(None, 0.0), ["llama"]),
-        (0.3, Funds(10**9, 0.5), ["llama"]),
+        (0.3, SpendingRoom(None, 0.0), ["gpt"]),
+        (0.01, SpendingRoom(None, 0.0), ["llama"]),
+        (0.3, SpendingRoom(10**9, 0.5), ["llama"]),
         (0.3, BROKE, ["llama"]),
     ):
         route = expects({"llama": 0.5, "gpt": 0.5 + gain})
@@ -233,12 +235,12 @@ async def test_whoever_did_best_nearby_answers() -> None:
     cards = (TINY, GEMMA, CLOUD, OTHER)
     quality = dict.fromkeys(["tiny", "gemma", "gpt", "opus"], 0.5)
     for nearby, money, workers in (
-        ({"tiny": 0.5, "gemma": 0.7, "gpt": 0.7}, Funds(None, 0.0), ["gemma"]),
-        ({"tiny": 0.5, "gemma": 0.7, "opus": 0.9, "gpt": 0.8}, Funds(None, 0.0), ["opus"]),
-        ({"tiny": 0.5, "gemma": 0.7, "opus": 0.9}, Funds(10**9, 0.5), ["gemma"]),
-        ({"tiny": 0.9, "gemma": 0.7, "opus": 0.9}, Funds(None, 0.0), ["tiny"]),
+        ({"tiny": 0.5, "gemma": 0.7, "gpt": 0.7}, SpendingRoom(None, 0.0), ["gemma"]),
+        ({"tiny": 0.5, "gemma": 0.7, "opus": 0.9, "gpt": 0.8}, SpendingRoom(None, 0.0), ["opus"]),
+        ({"tiny": 0.5, "gemma": 0.7, "opus": 0.9}, SpendingRoom(10**9, 0.5), ["gemma"]),
+        ({"tiny": 0.9, "gemma": 0.7, "opus": 0.9}, SpendingRoom(None, 0.0), ["tiny"]),
         ({"opus": 0.9}, BROKE, ["tiny"]),
-        ({}, Funds(None, 0.0), ["tiny"]),
+        ({}, SpendingRoom(None, 0.0), ["tiny"]),
     ):
         route = expects(quality, nearby=nearby)
         desk = Desk(situation(*cards, prompt=SUM, route=route), money)

@@ -16,8 +16,8 @@ from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.model_roles import RULE
 from baton.core.plan.plan import MOST_STEPS, Need, Step
-from baton.core.ports import Funds, Proposal, Route, Situation
-from baton.core.run.policy import Limits
+from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom
+from baton.core.run.policy import PromptLimits
 from baton.core.strategies import STRATEGIES, by_mode, strategy
 from baton.core.strategies._template import Templated
 from baton.core.strategies._verification import AUDIT
@@ -78,7 +78,7 @@ async def test_a_draft_that_will_do_stays() -> None:
 
 
 async def test_what_keeps_a_prompt_on_this_machine_is_said() -> None:
-    private = Desk(situation(TINY, limits=Limits(label=Label.LOCAL)))
+    private = Desk(situation(TINY, limits=PromptLimits(label=Label.LOCAL)))
     run = await play("hybrid", private, says("A tale."))
     assert run.proposals[0].why == "This conversation is private, so nobody elsewhere is asked."
     run = await play("route", Desk(situation(TINY, mode="local")), says("A tale."))
@@ -104,7 +104,7 @@ async def test_a_draft_that_will_not_do_calls_for_the_helper(
 
 
 async def test_a_cap_that_was_typed_cuts_as_wished() -> None:
-    desk = Desk(situation(TINY, CLOUD, limits=Limits(max_tokens=5)))
+    desk = Desk(situation(TINY, CLOUD, limits=PromptLimits(max_tokens=5)))
     assert (await play("hybrid", desk, says("A tale"), cut=[1])).workers == ["tiny"]
 
 
@@ -136,7 +136,7 @@ async def test_a_default_worker_elsewhere_answers_alone() -> None:
 # A tool, and the cloud
 
 
-def by_tool(*cards: Card) -> Situation:
+def by_tool(*cards: Card) -> RoutingContext:
     route = Route("local", "A plain sum.", Need("calculation", 1), tool="calculator")
     return situation(*cards, route=route, prompt="3 + 4", files=["a"])
 
@@ -166,8 +166,8 @@ async def test_what_the_router_sends_away_is_offered_to_the_helper_first() -> No
     assert run.workers == ["gpt", "tiny"]
 
 
-@pytest.mark.parametrize("money", [Funds(0, 1.0), Funds(10**9, 1.0)])
-async def test_it_stays_here_when_the_budget_is_used(money: Funds) -> None:
+@pytest.mark.parametrize("money", [SpendingRoom(0, 1.0), SpendingRoom(10**9, 1.0)])
+async def test_it_stays_here_when_the_budget_is_used(money: SpendingRoom) -> None:
     near = Route("cloud", "This looks hard.", Need("writing", 3))
     desk = Desk(situation(LLAMA, CLOUD, route=near), money)
     assert (await play("hybrid", desk, says("A tale."))).workers == ["llama"]
@@ -176,7 +176,7 @@ async def test_it_stays_here_when_the_budget_is_used(money: Funds) -> None:
 # Two answers
 
 
-def two(**more: Any) -> Situation:
+def two(**more: Any) -> RoutingContext:
     return situation(LLAMA, GEMMA, CLOUD, prompt=SUM, need=MATH, **more)
 
 
@@ -200,7 +200,12 @@ async def test_an_unused_budget_pays_for_every_disagreement_and_a_used_one_for_f
     used_up = 0
     for difficulty in range(1, 6):
         calls = []
-        for funds in (Funds(10**9, 0.0), Funds(10**9, 0.3), Funds(10**6, 0.55), Funds(0, 1.0)):
+        for funds in (
+            SpendingRoom(10**9, 0.0),
+            SpendingRoom(10**9, 0.3),
+            SpendingRoom(10**6, 0.55),
+            SpendingRoom(0, 1.0),
+        ):
             desk = Desk(two(route=Route("local", "", Need("math", difficulty))), funds)
             run = await play("hybrid", desk, says("7", "8", "7"))
             calls.append(len(run.workers) == 3)
@@ -282,7 +287,7 @@ async def test_alone_means_alone() -> None:
     for name in STRATEGIES:
         cards = (LLAMA, GEMMA, BIG)
         route = Route("plan", "Much.", Need("math", 4), template="draft-verify-revise")
-        desk = Desk(situation(*cards, limits=Limits(alone=True), route=route))
+        desk = Desk(situation(*cards, limits=PromptLimits(alone=True), route=route))
         run = await play(name, desk, lambda number, step: "Some text.")
         assert set(run.workers) == {"llama"}, name
         assert not desk.asked, name
@@ -331,12 +336,12 @@ async def test_hybrid_plans_where_the_router_wants_it_and_mini_never() -> None:
     ("template", "money", "workers"),
     [
         ("draft-verify-revise", RICH, ["gpt"]),
-        ("draft-verify-revise", Funds(0, 1.0), ["tiny"]),
-        ("split-merge", Funds(0, 1.0), ["tiny"]),
+        ("draft-verify-revise", SpendingRoom(0, 1.0), ["tiny"]),
+        ("split-merge", SpendingRoom(0, 1.0), ["tiny"]),
     ],
 )
 async def test_a_small_worker_draws_and_plays_no_plan_that_only_money_could(
-    template: str, money: Funds, workers: list[str]
+    template: str, money: SpendingRoom, workers: list[str]
 ) -> None:
     route = Route("plan", "Hard.", Need("writing", 4), template=template)
     run = await play("hybrid", Desk(situation(TINY, CLOUD, route=route), money), says("text"))
@@ -496,9 +501,9 @@ def scenes(draw: st.DrawFn) -> tuple[str, Desk, dict[int, str | BatonError], lis
             files=draw(st.sampled_from([[], ["a.txt"]])),
             mode=draw(st.sampled_from(["auto", "local", "mini", "ultra"])),
             conductor=draw(st.sampled_from(["", first.id])),
-            limits=Limits(alone=draw(st.booleans())),
+            limits=PromptLimits(alone=draw(st.booleans())),
         ),
-        Funds(draw(st.sampled_from([None, 10**9])), draw(st.sampled_from([0.0, 0.7, 1.0]))),
+        SpendingRoom(draw(st.sampled_from([None, 10**9])), draw(st.sampled_from([0.0, 0.7, 1.0]))),
         [*draw(st.lists(plans, max_size=6))],
         draw(st.dictionaries(st.integers(1, 8), st.just("wrong"), max_size=3)),
     )

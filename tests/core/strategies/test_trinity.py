@@ -21,7 +21,7 @@ from baton.core.plan.turn_roles import (
     position_figures,
     worker_figures,
 )
-from baton.core.ports import Funds
+from baton.core.ports import SpendingRoom
 from baton.core.strategies._verification import AUDIT, MEND
 from baton.core.strategies.trinity import THINK, WORK
 from support.strategy_context import (
@@ -83,7 +83,7 @@ async def test_the_answer_before_comes_back_where_the_next_has_not_a_word() -> N
 
 
 async def test_nobody_elsewhere_speaks_where_nothing_may_be_spent() -> None:
-    desk = Desk(situation(TINY, CLOUD), Funds(0, 0.0))
+    desk = Desk(situation(TINY, CLOUD), SpendingRoom(0, 0.0))
     desk.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
     run = await play("trinity", desk, says("A tale."))
     assert run.workers == ["tiny"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.child import digest, transfer
 from baton.download.child import partial_file as partials
 from baton.download.child.http_download import Pace, Puller
@@ -44,14 +44,14 @@ def target(tmp_path: Path) -> Path:
 
 
 def fetch(
-    hub: Hub, offer: Offer, target: Path, told: Told | None = None, patience: float = 0.3
+    hub: Hub, offer: ModelOffer, target: Path, told: Told | None = None, patience: float = 0.3
 ) -> str:
     told = told or Told()
     with closing(Web({**hub.environ, "HF_HUB_DOWNLOAD_TIMEOUT": str(patience)})) as web:
         return transfer.fetch(offer, target, told, told.stopped, web=web, pace=QUICK)
 
 
-def refused(hub: Hub, offer: Offer, target: Path) -> dict[str, Any]:
+def refused(hub: Hub, offer: ModelOffer, target: Path) -> dict[str, Any]:
     """Return what a fetch says that must fail."""
     with pytest.raises(Failure) as failure:
         fetch(hub, offer, target)
@@ -203,7 +203,9 @@ def test_a_server_that_says_nothing_holds_no_pause_up(hub: Hub, target: Path) ->
             target=_answer_after, args=(silent, over, answered), daemon=True
         )
         answerer.start()
-        offer = Offer(Source(url=f"http://127.0.0.1:{silent.getsockname()[1]}/m.gguf"), SIZE, "a")
+        offer = ModelOffer(
+            Source(url=f"http://127.0.0.1:{silent.getsockname()[1]}/m.gguf"), SIZE, "a"
+        )
         with pytest.raises(Stopped):
             fetch(hub, offer, target, Told(0))
         assert not answered
@@ -289,7 +291,7 @@ def test_what_was_stopped_asks_no_more(hub: Hub, target: Path) -> None:
 def test_a_server_that_is_not_there_is_said(hub: Hub, target: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}/m.gguf"
-    fields = refused(hub, Offer(Source(url=url), SIZE, "a" * 64), target)
+    fields = refused(hub, ModelOffer(Source(url=url), SIZE, "a" * 64), target)
     assert "can't be reached: nothing listens there" in fields["message"]
 
 
@@ -361,7 +363,7 @@ def test_a_partial_that_is_too_long_is_begun_anew(hub: Hub, target: Path) -> Non
 
 def test_another_file_at_its_source_is_not_fetched(hub: Hub, target: Path) -> None:
     old = offer_in(hub, SIZE)
-    offer = Offer(Source(REPO, FILE, "main"), SIZE, old.sha256)
+    offer = ModelOffer(Source(REPO, FILE, "main"), SIZE, old.sha256)
     hub.add(REPO, {FILE: CONTENT[::-1]})
     said = f"{FILE} is another file at its source now, so it was not fetched."
     assert refused(hub, offer, target)["message"] == said
@@ -378,7 +380,7 @@ def test_what_needs_an_account_is_said_at_once(hub: Hub, target: Path) -> None:
 
 
 def test_a_disk_without_room_is_noticed_before(hub: Hub, target: Path) -> None:
-    offer = Offer(Source(REPO, FILE, "main"), 10**15, "a" * 64)
+    offer = ModelOffer(Source(REPO, FILE, "main"), 10**15, "a" * 64)
     fields = refused(hub, offer, target)
     assert fields["error"] == "ModelFileError"
     assert "TB more are needed" in fields["message"]
@@ -391,7 +393,7 @@ def test_a_folder_that_can_not_be_written_is_said(hub: Hub, tmp_path: Path) -> N
 
 
 def test_a_file_of_unknown_length_is_not_fetched(hub: Hub, target: Path) -> None:
-    assert "how large" in refused(hub, Offer(Source(REPO, FILE, "main"), 0), target)["message"]
+    assert "how large" in refused(hub, ModelOffer(Source(REPO, FILE, "main"), 0), target)["message"]
 
 
 # Where nobody vouches for the contents

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from baton.core.catalogue_types import Offer
+from baton.core.catalogue_types import ModelOffer
 from baton.download.child import transfer
 from baton.download.child.hub_client import Stopped, Web
 from baton.ipc.parent_channel import Failure
@@ -133,7 +133,7 @@ def _is_clear(failure: Failure, target: Path) -> None:
     assert failure.fields["error"] in ("ModelFileError", "WorkerUnavailable")
 
 
-def _soon_right(offer: Offer, target: Path, web: Web) -> None:
+def _soon_right(offer: ModelOffer, target: Path, web: Web) -> None:
     """Once nothing goes wrong any more it comes at once, or after what was wrong was deleted."""
     with suppress(Failure):
         transfer.fetch(offer, target, Told(), lambda: False, web=web, pace=QUICK)
@@ -195,7 +195,7 @@ def test_every_story_ends_with_the_right_file_or_a_sentence(
 def _attempt(
     hub: Hub,
     web: Web,
-    offer: Offer,
+    offer: ModelOffer,
     target: Path,
     faults: list[Fault],
     end: tuple[str, int] | None,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.core.catalogue_types import Offer
+from baton.core.catalogue_types import ModelOffer
 from baton.download.progress import Phase
 from support.download_processes import FILE, PROCESSES, REPO, Child, here, offer_of
 from support.fake_hub import Fault, Hub
@@ -25,7 +25,7 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def put(hub: Hub, size: int, seed: int = 1) -> Offer:
+def put(hub: Hub, size: int, seed: int = 1) -> ModelOffer:
     content = random.Random(seed).randbytes(size)
     return offer_of(hub, REPO, FILE, hub.add(REPO, {FILE: content}), size)
 

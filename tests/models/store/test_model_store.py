@@ -14,7 +14,7 @@ from filelock import FileLock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.core.catalogue_types import Role, Source
+from baton.core.catalogue_types import ModelRole, Source
 from baton.core.errors import ConfigError, ModelFileError
 from baton.models.model_types import Record, Stamp, State
 from baton.models.store import FolderShelf
@@ -29,7 +29,7 @@ QWEN = Record(
     size=4,
     sha256=SHA,
     licence="apache-2.0",
-    roles=(Role.CHAT, Role.CODER),
+    roles=(ModelRole.CHAT, ModelRole.CODER),
     added=1764000000.5,
 )
 

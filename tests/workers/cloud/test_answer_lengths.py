@@ -13,8 +13,8 @@ from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
 from baton.core.ports import NEW, Question
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits as Allowed
-from baton.core.run.policy import Terms
+from baton.core.run.policy import RunTerms
+from baton.core.run.policy import PromptLimits as Allowed
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
@@ -40,7 +40,7 @@ class Asking:
     async def ask(self, worker: str, text: str) -> RunView:
         orchestra = Orchestra(
             self._desk.workers, self._store, worker, ledger=self._desk.ledger,
-            terms=Terms(ROOM, policy=Policy.BUDGET),
+            terms=RunTerms(ROOM, policy=Policy.BUDGET),
         )  # fmt: skip
         orchestra.router = self._router
         limits = Allowed(attended=False, alone=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from baton.core.errors import ContextTooLong, WorkerError
-from baton.core.messages import Declined, Shape, input_bound
+from baton.core.messages import AnswerFormat, Declined, input_bound
 from baton.workers.cloud import CloudWorker, Gateway
 from support.cloud_worker_calls import (
     MODELS,
@@ -42,7 +42,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["steps"],
     "additionalProperties": False,
 }
-SHAPE = Shape("", json.dumps(SCHEMA, ensure_ascii=False, separators=(",", ":")))
+SHAPE = AnswerFormat("", json.dumps(SCHEMA, ensure_ascii=False, separators=(",", ":")))
 NAMED = {"name": "answer", "schema": SCHEMA, "strict": True}
 CHAT = {"response_format": {"type": "json_schema", "json_schema": NAMED}}
 ANSWER = '{"steps": [{"worker": 2, "subtask": "Übersetze 🙂."}]}'
@@ -167,13 +167,13 @@ async def test_a_refusal_of_the_form_is_told_and_costs_nothing(stage: Stage, nam
 
 
 async def test_a_schema_beyond_all_limits_is_refused(stage: Stage) -> None:
-    heard = await hear(stage.worker("server"), request(shape=Shape("", '"a"' * 6_000_000)))
+    heard = await hear(stage.worker("server"), request(shape=AnswerFormat("", '"a"' * 6_000_000)))
     assert isinstance(heard.error, ContextTooLong)
     assert stage.cloud.posts == 0
 
 
 async def test_a_schema_that_is_none_is_no_silence(stage: Stage) -> None:
     for name in ("server", "openai", "responses"):
-        heard = await hear(stage.worker(name), request(shape=Shape("", "{not json")))
+        heard = await hear(stage.worker(name), request(shape=AnswerFormat("", "{not json")))
         assert isinstance(heard.error, WorkerError)
     assert stage.cloud.posts == 0

@@ -20,7 +20,7 @@ from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
 from baton.core.money import NANO
 from baton.core.prices import Price, Rates
-from baton.core.run.policy import Terms, check
+from baton.core.run.policy import RunTerms, check
 from baton.core.view import RunView
 from baton.platform.secrets import PROVIDERS
 from baton.platform.settings import Budget, CloudWorker, PriceSettings, Settings, find_paths
@@ -97,7 +97,7 @@ def test_two_hundred_corrupt_entries_are_unknown_and_refused(ship: Ship) -> None
     assert len(entries) >= 200
     ship(listing({"openai/good": GOOD} | {f"openai/{n}": e for n, e in enumerate(entries)}))
     assert price_of("openai/good") is not None
-    terms = Terms({}, Policy.BUDGET, "auto", False)
+    terms = RunTerms({}, Policy.BUDGET, "auto", False)
     for number, entry in enumerate(entries):
         card = card_of(CloudWorker(f"w{number}", f"openai/{number}"))
         assert card.price is None, entry

@@ -12,15 +12,15 @@ import psutil
 import pytest
 
 from baton.core.errors import ContextTooLong, WorkerError
-from baton.core.messages import Finish, Shape, Text
+from baton.core.messages import AnswerFormat, Finish, Text
 from baton.ipc import frames
 from baton.workers.local import LocalWorker
 from support.local_worker_calls import CAPITAL, CITY, ask, listen, request, small
 
 pytestmark = pytest.mark.local_model
 
-ENDLESS = Shape(r'root ::= ("ha" " "?)* "!"', "{}")
-SLOW = Shape('root ::= (("a"?){100}){100}', "{}")
+ENDLESS = AnswerFormat(r'root ::= ("ha" " "?)* "!"', "{}")
+SLOW = AnswerFormat('root ::= (("a"?){100}){100}', "{}")
 """Reading it takes llama.cpp longer than anybody waits."""
 
 
@@ -59,13 +59,13 @@ async def test_a_form_that_cannot_be_kept_is_told_and_the_child_lives(
     await ask(worker, CAPITAL)
     before = psutil.Process().children()
     with pytest.raises(WorkerError, match="can't keep to the form"):
-        await listen(worker, replace(request(CAPITAL), shape=Shape(grammar, "{}")))
+        await listen(worker, replace(request(CAPITAL), shape=AnswerFormat(grammar, "{}")))
     assert "Paris" in (await ask(worker, CAPITAL)).text
     assert psutil.Process().children() == before
 
 
 async def test_a_form_over_the_limit_of_a_frame_is_refused(worker: LocalWorker) -> None:
-    asked = replace(request(CAPITAL), shape=Shape("a" * frames.LIMIT, "{}"))
+    asked = replace(request(CAPITAL), shape=AnswerFormat("a" * frames.LIMIT, "{}"))
     with pytest.raises(ContextTooLong) as too_long:
         await listen(worker, asked)
     assert too_long.value.needed > too_long.value.limit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from baton.core.errors import ModelFileError
-from baton.core.machine import Gpu, Machine
+from baton.core.machine import Gpu, Hardware
 from baton.core.messages import Card
 from baton.gguf.memory_fit import Fit, Load, judge
 from baton.workers.local import LocalWorker, Manner, Memory, check_gguf, find_model, starter
@@ -269,7 +269,7 @@ async def test_those_that_ask_for_gpus_at_once_all_hear_of_them(
 def test_what_is_judged_to_fit_can_be_loaded(used: float) -> None:
     size = int(16 * GB * used)
     load = Load("Any", size, 0, 8192, 0)
-    fits = judge([load], Machine(16 * GB, 16 * GB, 8, 8)).fit is not Fit.WONT
+    fits = judge([load], Hardware(16 * GB, 16 * GB, 8, 8)).fit is not Fit.WONT
     memory = Memory(look=lambda: MachineMemory(16 * GB, 16 * GB))
     with nullcontext() if fits else pytest.raises(NoRoom):
         memory.make_room(Lodger(0), load.total, load)

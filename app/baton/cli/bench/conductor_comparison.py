@@ -16,7 +16,7 @@ from baton.cli.bench.base_bench import listed
 from baton.cli.ledger_access import columns
 from baton.cli.options import with_worker
 from baton.cli.output import emit, emit_json, talk
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError
 from baton.core.plan.conductor import may_conduct
 from baton.core.run.rule_router import RuleRouter
@@ -174,7 +174,7 @@ def _verdict(
         return Verdict(now, False, f"{said}; only all episodes, without --limit, change who plans.")
     if not _is_kept(best.conductor, baton, paths):
         return Verdict(now, False, f"{said}; with an entry in config.toml it could conduct.")
-    baton.assign(best.conductor, [Role.CONDUCTOR])
+    baton.assign(best.conductor, [ModelRole.CONDUCTOR])
     undo = "`baton models role conductor none` undoes that"
     return Verdict(best.conductor, True, f"{said} and conducts from now on; {undo}.")
 

@@ -21,7 +21,7 @@ from baton.cli.usage import beginning
 from baton.core.errors import ConfigError
 from baton.core.feedback import opinion
 from baton.core.history_types import PastRun
-from baton.core.ledger_types import Scope, Thrift
+from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.messages import Card, Role, Turn, TurnStatus
 from baton.core.money import format_usd, parse_usd, show_usd
 from baton.core.plan.plan import Material
@@ -100,13 +100,13 @@ def _since(at: float) -> str:
     return time.strftime("since %d %B %Y", time.localtime(at))
 
 
-def _paces(typed: str, set_: Thrift) -> list[Thrift]:
+def _paces(typed: str, set_: SpendingStyle) -> list[SpendingStyle]:
     names = [name for name in dict.fromkeys(part.strip() for part in typed.split(",")) if name]
     for name in names:
-        if name not in set(Thrift):
-            known = ", ".join(Thrift)
+        if name not in set(SpendingStyle):
+            known = ", ".join(SpendingStyle)
             raise ConfigError(f"There is no policy {name!r}.", f"There are: {known}.")
-    return [Thrift(name) for name in names] or [set_]
+    return [SpendingStyle(name) for name in names] or [set_]
 
 
 def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, int]:

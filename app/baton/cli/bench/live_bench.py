@@ -121,12 +121,14 @@ class Live(Bench):
         self, one: Round, questions: Sequence[Question], before: Sequence[Played]
     ) -> AsyncIterator[Played]:
         """Play questions by the person's workers, for what is left of the budget."""
-        from baton.core.run.policy import Limits
+        from baton.core.run.policy import PromptLimits
 
         assert self._baton is not None
         orchestra = self._baton.orchestra
         left = None if self.budget is None else self.budget - self._spent
-        limits = Limits(seed=self.options.seed, attended=False, keep=False, strategy=one.strategy)
+        limits = PromptLimits(
+            seed=self.options.seed, attended=False, keep=False, strategy=one.strategy
+        )
         tools = {card.id for card in orchestra.roster if card.is_tool}
         execute = executing(orchestra.worker("python")) if "python" in tools else None
         grader = Grader(execute=execute)

@@ -12,12 +12,12 @@ from baton.bench.replay_worker import ReplayWorker, card_of
 from baton.bench.strategy_bench import Grader, Played, play_all
 from baton.core.errors import ConfigError
 from baton.core.hold_decision import MOST
-from baton.core.ledger_types import Bill, Policy, Scope, Thrift
+from baton.core.ledger_types import Bill, Policy, Scope, SpendingStyle
 from baton.core.messages import Card, Purpose
 from baton.core.plan.answer_grades import Dataset, Question
 from baton.core.prices import PER, Price, Rates, Used
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import Limits, Terms
+from baton.core.run.policy import RunTerms, PromptLimits
 from baton.core.spending.pace_controller import Pacing
 from baton.core.spending.usage_rate import Rhythm
 from baton.history import Store
@@ -82,9 +82,9 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
     workers = {
         model: ReplayWorker(table.dataset, model, price) for model, price in table.models.items()
     }
-    terms = Terms(ceilings, Policy.BUDGET)
+    terms = RunTerms(ceilings, Policy.BUDGET)
     orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
-    thrift = Thrift.BALANCED if table.ceiling is None else Thrift.BEST
+    thrift = SpendingStyle.BALANCED if table.ceiling is None else SpendingStyle.BEST
     orchestra.pacer = Pacing(thrift, rhythm=Rhythm(progress))
     orchestra.router = _router(table.router)
     try:
@@ -134,7 +134,7 @@ async def replay(
     Where that forbids a call the strategy goes on without: it is part of what is measured.
     """
     spent = sum(one.cost for one in before)
-    limits = Limits(strategy=strategy, attended=False, keep=False)
+    limits = PromptLimits(strategy=strategy, attended=False, keep=False)
     progress = Progress(len(before) + len(questions), len(before))
     async with replayed(table, progress, spent) as orchestra:
         grader = Grader(table.dataset.recorded)

@@ -16,7 +16,7 @@ from baton.core.money import NANO, show_usd
 from baton.core.prices import Price, Rates
 
 if TYPE_CHECKING:
-    from baton.core.run.metered_worker import Tally
+    from baton.core.run.metered_worker import CallUsage
     from baton.money import Ledger
 
 _VARIABLE = "BATON_SELF_TEST_API_KEY"
@@ -47,8 +47,8 @@ async def cloud(place: Ground) -> str | Finding:
 
 
 async def _asked(place: Ground, ledger: Ledger, provider: Loopback, key: str) -> str:
-    from baton.core.run.metered_worker import Metered, Purse
-    from baton.core.run.policy import ANYTHING, Terms
+    from baton.core.run.metered_worker import MeteredWorker, RunBudget
+    from baton.core.run.policy import ANYTHING, RunTerms
     from baton.workers.cloud import CloudWorker, Gateway
 
     # No keyring is asked: one that is locked would open a window.
@@ -58,12 +58,12 @@ async def _asked(place: Ground, ledger: Ledger, provider: Loopback, key: str) ->
     )
     address = f"http://127.0.0.1:{provider.port}/v1"
     worker = CloudWorker(CARD, gateway, base_url=address, api_key_env=_VARIABLE)
-    terms = Terms({Scope.DAY: NANO})
-    purse = Purse(ledger, None, terms, ANYTHING, run=_RUN, session=_RUN)
+    terms = RunTerms({Scope.DAY: NANO})
+    purse = RunBudget(ledger, None, terms, ANYTHING, run=_RUN, session=_RUN)
     messages = (Message(Role.SYSTEM, "You are brief."), Message(Role.USER, "Play."))
     request = Request(messages, max_tokens=300, label=Label.CLOUD)
     try:
-        async with aclosing(Metered(worker, purse, _kept).stream(request)) as chunks:
+        async with aclosing(MeteredWorker(worker, purse, _kept).stream(request)) as chunks:
             return "".join([chunk.text async for chunk in chunks if isinstance(chunk, Text)])
     finally:
         await gateway.aclose()
@@ -84,7 +84,7 @@ async def _doubt(ledger: Ledger, provider: Loopback, key: str, answer: str) -> s
     return ""
 
 
-async def _kept(_: Tally) -> None:
+async def _kept(_: CallUsage) -> None:
     """What a call used is read from the ledger."""
 
 

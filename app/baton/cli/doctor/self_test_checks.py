@@ -24,7 +24,7 @@ from baton.core.money import NANO, show_usd
 from baton.core.plan.plan import Plan, Step
 from baton.core.prices import Price, Rates, Used
 from baton.core.routing_types import Candidate
-from baton.core.run.policy import Limits
+from baton.core.run.policy import PromptLimits
 from baton.core.view import RunView, folded
 from baton.doctor import PARTS as NAMES
 from baton.doctor import processor, try_part
@@ -154,7 +154,7 @@ async def _generated(place: Ground, model: str, name: str, expected: str) -> str
     baton = compose(settings, place.paths, history=False, only=(entry.id,))
     baton.orchestra.router = None
     try:
-        limits = Limits(max_tokens=_TOKENS, attended=False, alone=True)
+        limits = PromptLimits(max_tokens=_TOKENS, attended=False, alone=True)
         view = await _played(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
         hardware = baton.orchestra.worker(entry.id).card.hardware
     finally:
@@ -171,7 +171,7 @@ async def _generated(place: Ground, model: str, name: str, expected: str) -> str
 async def _played(
     orchestra: Orchestra,
     prompt: Prompt,
-    limits: Limits,
+    limits: PromptLimits,
     *,
     worker: str | None = None,
     plan: Plan | None = None,
@@ -230,7 +230,7 @@ async def plan(place: Ground) -> str | Finding:
     scripts = {"first": _says("Ad"), "second": _says("libitum"), "third": join}
     async with aclosing(_Scripted(place, scripts)) as here:
         prompt = Prompt("Play what you like; the word is secret.")
-        view = await _played(here.orchestra, prompt, Limits(), plan=Plan(steps, (3,)))
+        view = await _played(here.orchestra, prompt, PromptLimits(), plan=Plan(steps, (3,)))
     if why := _unfinished(view):
         return _broken("plan", why)
     if view.answer != "Ad libitum":
@@ -305,7 +305,7 @@ async def history(place: Ground) -> str | Finding:
     from baton.history import Store
 
     async with aclosing(_Scripted(place, {"echo": _says("A fermata is a pause.")})) as here:
-        view = await _played(here.orchestra, Prompt("Explain the corona"), Limits(alone=True))
+        view = await _played(here.orchestra, Prompt("Explain the corona"), PromptLimits(alone=True))
     if why := _unfinished(view):
         return _broken("history", why)
     store = Store.open(place.paths.database)

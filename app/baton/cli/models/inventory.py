@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from baton.cli.models import model_text
 from baton.compose import compose
 from baton.compose import library as compose_library
-from baton.core.catalogue_types import NOWHERE, Entry, Role, Source, card_of
+from baton.core.catalogue_types import NOWHERE, CatalogueEntry, ModelRole, Source, card_of
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
 from baton.core.model_roles import STARTER as WORKER
@@ -44,9 +44,9 @@ class Known:
     card: Card
     state: str
     default: bool = False
-    roles: tuple[Role, ...] = ()
+    roles: tuple[ModelRole, ...] = ()
     held: Held | None = None
-    entry: Entry | None = None
+    entry: CatalogueEntry | None = None
     file: Path | None = None
     load: Load | None = None
     speed: float | None = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from baton.cli.output import talk
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.platform.durable_files import make_folder, replace_file
 from baton.platform.settings import Settings, find_paths
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _GOOD_SECONDS = 86400.0
 """After a day a machine may have other things to do, and is looked at again."""
 
-Picked = Sequence[tuple[str, tuple[Role, ...]]]
+Picked = Sequence[tuple[str, tuple[ModelRole, ...]]]
 
 
 def _file() -> Path:
@@ -42,7 +42,7 @@ def kept(known: Collection[str]) -> Picked:
         told = json.loads(_file().read_text("utf-8"))
         if not 0 <= time.time() - told["at"] < _GOOD_SECONDS:
             return []
-        picks = [(one["id"], tuple(map(Role, one["roles"]))) for one in told["models"]]
+        picks = [(one["id"], tuple(map(ModelRole, one["roles"]))) for one in told["models"]]
     except (OSError, ValueError, LookupError, TypeError):
         return []
     return [(id, roles) for id, roles in picks if id in known]

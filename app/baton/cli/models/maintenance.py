@@ -22,7 +22,7 @@ from baton.cli.models.pull_result import held_object
 from baton.cli.options import quiet_option
 from baton.cli.output import emit, emit_json, talk
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import STARTER, holders, vacated
 from baton.core.sanitiser import one_line
@@ -73,7 +73,7 @@ async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], 
             _vacate(one.id, settings)
             freed.append({"id": one.id, "freed_bytes": size})
             told.append(_removed(one, size))
-            if held[Role.CHAT] == one.id:
+            if held[ModelRole.CHAT] == one.id:
                 told.append(
                     f"From now on {STARTER} answers; `baton models role chat ID` changes that."
                 )
@@ -117,7 +117,7 @@ def _removed(one: Held, size: int) -> str:
     return f"{one.id} is removed, which frees {show_size(size)}."
 
 
-def _row(one: Held, roles: Sequence[Role]) -> str:
+def _row(one: Held, roles: Sequence[ModelRole]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
     return f"  {one.id}  {model_text.state(one)}  {show_size(one.bytes)}{does}"
 

@@ -21,7 +21,7 @@ from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import offline_option, quiet_option
 from baton.cli.output import emit_json, talk
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import NOWHERE, Role
+from baton.core.catalogue_types import NOWHERE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
 from baton.core.model_roles import holders, recommended_roles, taken
 from baton.models.library_state import NeedsAgreement
@@ -51,7 +51,7 @@ Without a network: `baton models export` elsewhere, `baton models import` here.
     "--role",
     "roles",
     multiple=True,
-    type=click.Choice([role.value for role in Role]),
+    type=click.Choice([role.value for role in ModelRole]),
     help="What it shall do when it is here, in place of what suits it. Can be repeated.",
 )
 @click.option("--recommended", is_flag=True, help="Fetch what suits this machine best.")
@@ -79,7 +79,7 @@ def pull(
     """
     if recommended and models:
         raise ConfigError("--recommended says itself which models.", "Leave out the names.")
-    wish = Wish(models, tuple(map(Role, roles)) or None, agree, force)
+    wish = Wish(models, tuple(map(ModelRole, roles)) or None, agree, force)
     interrupts.hand_over()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))
     if as_json:
@@ -92,7 +92,7 @@ class Wish:
     """What is to come, and how."""
 
     models: tuple[str, ...]
-    roles: tuple[Role, ...] | None
+    roles: tuple[ModelRole, ...] | None
     agreed: bool
     forced: bool
 

@@ -10,7 +10,7 @@ from baton.cli.error_report import complain
 from baton.cli.json_output import error_object
 from baton.compose import appoint
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError
 from baton.core.model_roles import told
 from baton.gguf.memory_fit import Fit
@@ -29,11 +29,11 @@ class Outcome:
     held: Held | None = None
     error: BatonError | None = None
     said: str = ""
-    roles: tuple[Role, ...] | None = None
+    roles: tuple[ModelRole, ...] | None = None
 
 
 async def settled(
-    library: Library, held: Held, fresh: bool, roles: tuple[Role, ...] | None = None
+    library: Library, held: Held, fresh: bool, roles: tuple[ModelRole, ...] | None = None
 ) -> str:
     """Give a model its roles if it has arrived just now (or was asked to take some), and say so."""
     paths = find_paths()

@@ -20,7 +20,7 @@ from baton.cli.output import emit, emit_json, talk
 from baton.cli.workers import roster
 from baton.compose import NOTHING_HERE
 from baton.core.byte_format import show_memory, show_size
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError
 from baton.core.model_roles import RULE, changes, holders, vacated
 from baton.core.sanitiser import one_line
@@ -28,10 +28,10 @@ from baton.models.model_types import State
 from baton.platform.settings import Settings, find_paths, load, write
 
 if TYPE_CHECKING:
-    from baton.core.machine import Machine
+    from baton.core.machine import Hardware
     from baton.models.recommendation import Pick, Recommendation
 
-_ROLES = [role.value for role in Role]
+_ROLES = [role.value for role in ModelRole]
 
 
 @click.command(short_help="Say which models suit this machine.")
@@ -73,13 +73,13 @@ def _together(found: Recommendation) -> str:
     return why
 
 
-async def _recommend(measures: bool) -> tuple[Machine, Recommendation, float | None]:
+async def _recommend(measures: bool) -> tuple[Hardware, Recommendation, float | None]:
     async with opened() as (library, settings):
         speed, found = await advise(library, settings, measures)
         return await library.machine(), found, speed
 
 
-def machine_line(machine: Machine) -> str:
+def machine_line(machine: Hardware) -> str:
     """Say what a machine has: memory, cores, GPUs with their drivers, disk, battery."""
     battery = "" if machine.battery is None else f"battery {round(100 * machine.battery)} %"
     parts = (
@@ -93,7 +93,7 @@ def machine_line(machine: Machine) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _gpus(machine: Machine) -> list[str]:
+def _gpus(machine: Hardware) -> list[str]:
     used = [
         f"{one_line(gpu.name, 40)} with {show_memory(gpu.total)}"
         + (f" (driver {one_line(gpu.driver, 20)})" if gpu.driver else "")
@@ -125,7 +125,7 @@ def _row(pick: Pick) -> list[str]:
     ]
 
 
-def _object(machine: Machine, found: Recommendation, speed: float | None) -> dict[str, Any]:
+def _object(machine: Hardware, found: Recommendation, speed: float | None) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -179,7 +179,7 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
     """
     file = find_paths().config_file
     if role is not None and model is not None:
-        write(file, _changes(Role(role), model, load(file)))
+        write(file, _changes(ModelRole(role), model, load(file)))
     settings = load(file)
     having = holders(settings.worker, settings.conductor, settings.prefer)
     cards, default = roster()
@@ -190,24 +190,24 @@ def role(role: str | None, model: str | None, as_json: bool) -> None:
         roles = {name.value: holder for name, holder in having.items()}
         absent = sorted(set(missing.values()))
         return emit_json({"schema": 1, "status": "finished", "roles": roles, "missing": absent})
-    told = having if role is None else {Role(role): having[Role(role)]}
+    told = having if role is None else {ModelRole(role): having[ModelRole(role)]}
     who = {name: _who(name, holder, here, default) for name, holder in told.items()}
     if role is None:
         emit(columns([[name.value, holder] for name, holder in who.items()], left=2))
     else:
-        emit(who[Role(role)])
+        emit(who[ModelRole(role)])
     if not here:
         talk(str(NOTHING_HERE))
     elif lacking := [name for name in told if name in missing]:
         talk(f"`baton models role {lacking[0].value} ID` gives that to a model that is here.")
 
 
-def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
+def _changes(role: ModelRole, model: str, settings: Settings) -> Mapping[str, Any]:
     """Return the settings that give a role to a model, or to nobody. Raises ConfigError."""
     if model == "none":
         having = holders(settings.worker, settings.conductor, settings.prefer)
         return vacated(having[role], {role: having[role]})
-    if model == RULE and role is Role.CONDUCTOR:
+    if model == RULE and role is ModelRole.CONDUCTOR:
         return {"conductor": RULE}
     known = named(model, asyncio.run(survey(whole=True)))
     coming = known.held is not None and known.held.state is State.COMING
@@ -219,13 +219,13 @@ def _changes(role: Role, model: str, settings: Settings) -> Mapping[str, Any]:
     return changes(known.id, [role])
 
 
-def _who(role: Role, holder: str, here: Collection[str], default: str) -> str:
+def _who(role: ModelRole, holder: str, here: Collection[str], default: str) -> str:
     """Say who has a role: whom the settings name may not be here."""
-    if role is Role.CONDUCTOR and holder == RULE:
+    if role is ModelRole.CONDUCTOR and holder == RULE:
         return "no model, by your choice: only templates and the rule"
     if not holder or holder in here:
         return one_line(holder) or "Baton chooses"
-    if role is not Role.CHAT:
+    if role is not ModelRole.CHAT:
         return f"{one_line(holder)}, which isn't here"
     if default in here:
         return f"{one_line(default)}, as {one_line(holder)} isn't here"

@@ -15,9 +15,9 @@ from baton.core.model_roles import RULE
 from baton.core.plan.assignment import fitting, skill, substitute
 from baton.core.plan.plan import MOST_STEPS, Need, Outcome, Plan, Step
 from baton.core.plan.plan_prompt import plan_messages, repair, review_messages
-from baton.core.plan.plan_schema import MOST_FILES, Canvas, needed
+from baton.core.plan.plan_schema import MOST_FILES, PlanSchema, needed
 from baton.core.plan.skill_estimates import billions
-from baton.core.ports import Funds, PlanDesk, Situation
+from baton.core.ports import PlanningContext, RoutingContext, SpendingRoom
 
 _LEAST = 0.95
 """Billions of parameters that an untrained model needs to draw plans worth playing."""
@@ -47,7 +47,7 @@ def may_conduct(card: Card) -> bool:
     return size >= _LEAST or (card.is_outside and size == 0)
 
 
-def choose(situation: Situation, funds: Funds) -> str:
+def choose(situation: RoutingContext, funds: SpendingRoom) -> str:
     """Return who draws the plan: the person's choice, else a local worker, else one elsewhere.
 
     "" where nobody can, or not for the money that is left, or where the person wants no model to.
@@ -63,7 +63,7 @@ def choose(situation: Situation, funds: Funds) -> str:
     return ""
 
 
-def _affordable(card: Card, funds: Funds) -> bool:
+def _affordable(card: Card, funds: SpendingRoom) -> bool:
     if card.price is None:
         return False
     return funds.left is None or card.price.most(_ASKED, _LONGEST_OUTSIDE) <= funds.left
@@ -80,7 +80,7 @@ class LanguageConductor:
     def __init__(self, worker: str) -> None:
         self._worker = worker
 
-    async def plan(self, desk: PlanDesk) -> Plan:
+    async def plan(self, desk: PlanningContext) -> Plan:
         """Return a plan for the prompt. Raises PlanError, or whatever the worker raises."""
         situation = desk.situation
         conductor, pool = situation.card(self._worker), _pool(situation)
@@ -91,7 +91,7 @@ class LanguageConductor:
         assert plan is not None  # without an outcome there is nothing to accept
         return plan
 
-    async def review(self, desk: PlanDesk, outcome: Outcome) -> Plan | None:
+    async def review(self, desk: PlanningContext, outcome: Outcome) -> Plan | None:
         """Return None to accept what came out, or a corrective plan. Raises as `plan`."""
         situation = desk.situation
         done = len(outcome.plan.steps)
@@ -104,7 +104,11 @@ class LanguageConductor:
         return None if plan == outcome.plan else plan
 
     async def _draw(
-        self, desk: PlanDesk, messages: Sequence[Message], canvas: Canvas, outcome: Outcome | None
+        self,
+        desk: PlanningContext,
+        messages: Sequence[Message],
+        canvas: PlanSchema,
+        outcome: Outcome | None,
     ) -> Plan | None:
         """Have a plan drawn, once more where the first can't be used."""
         text = await self._ask(desk, messages, canvas)
@@ -118,13 +122,15 @@ class LanguageConductor:
             name = desk.situation.card(self._worker).name
             raise PlanError(f"{name} drew no plan that can be used. {problem.message}") from problem
 
-    async def _ask(self, desk: PlanDesk, messages: Sequence[Message], canvas: Canvas) -> str:
+    async def _ask(
+        self, desk: PlanningContext, messages: Sequence[Message], canvas: PlanSchema
+    ) -> str:
         card = desk.situation.card(self._worker)
         most = _LONGEST_OUTSIDE if card.is_outside else _LONGEST
         return await desk.ask(self._worker, messages, Purpose.PLAN, canvas.shape(), most)
 
     async def _read(
-        self, desk: PlanDesk, text: str, canvas: Canvas, outcome: Outcome | None
+        self, desk: PlanningContext, text: str, canvas: PlanSchema, outcome: Outcome | None
     ) -> Plan | None:
         """Return the plan in a text, with no worker named that may not do its step."""
         if (drawn := canvas.read(text)) is None:
@@ -138,13 +144,13 @@ class LanguageConductor:
 
 
 def _canvas(
-    situation: Situation, conductor: Card, pool: Sequence[Card], outcome: Outcome | None = None
-) -> Canvas:
+    situation: RoutingContext, conductor: Card, pool: Sequence[Card], outcome: Outcome | None = None
+) -> PlanSchema:
     """Return what this conductor's plan may name."""
     material = situation.material
     steps = outcome.plan.steps if outcome is not None else ()
     numbers = range(1, len(steps) + 1)
-    return Canvas(
+    return PlanSchema(
         material.files[-MOST_FILES:],
         len(material.turns) > 1,
         tuple(card.id for card in pool) if _is_strong(conductor) else (),
@@ -153,7 +159,7 @@ def _canvas(
     )
 
 
-def _pool(situation: Situation) -> list[Card]:
+def _pool(situation: RoutingContext) -> list[Card]:
     """Return the workers that a conductor is told of, in the roster's order."""
     models = [card for card in situation.roster if not card.is_tool]
     best = sorted(models[1:], key=lambda card: -skill(card, situation.route.need.kind))

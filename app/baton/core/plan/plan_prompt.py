@@ -15,7 +15,7 @@ from baton.core.labels import Label
 from baton.core.messages import Card, Message, Role, about_tokens, fenced
 from baton.core.plan.assignment import assign, skill
 from baton.core.plan.plan import DIRECT, FILE, KINDS, PROMPT, Material, Need, Outcome, Plan, Step
-from baton.core.plan.plan_schema import Canvas, written
+from baton.core.plan.plan_schema import PlanSchema, written
 from baton.core.sanitiser import one_line
 
 _EXAMPLES_SHOWN = 4
@@ -121,7 +121,7 @@ _EXAMPLES = (
 
 
 def plan_messages(
-    material: Material, canvas: Canvas, pool: Sequence[Card], conductor: Card, kind: str
+    material: Material, canvas: PlanSchema, pool: Sequence[Card], conductor: Card, kind: str
 ) -> list[Message]:
     """Return what a conductor is told to draw a plan; `kind` is what the task is likely to be."""
     messages = [Message(Role.SYSTEM, _rules(canvas, pool))]
@@ -134,7 +134,7 @@ def plan_messages(
 
 
 def review_messages(
-    material: Material, outcome: Outcome, canvas: Canvas, pool: Sequence[Card], conductor: Card
+    material: Material, outcome: Outcome, canvas: PlanSchema, pool: Sequence[Card], conductor: Card
 ) -> list[Message]:
     """Return what a conductor is told to accept how a plan went, or to mend it."""
     rules = _rules(canvas, pool) + _REVIEW_RULE
@@ -173,7 +173,7 @@ def _room(conductor: Card) -> int:
     return max(1500, min(_MOST_SHOWN, ((conductor.context or 8192) - _RESERVE) * 2))
 
 
-def _rules(canvas: Canvas, pool: Sequence[Card]) -> str:
+def _rules(canvas: PlanSchema, pool: Sequence[Card]) -> str:
     form = '{"steps":[{...}],"answer":[...]}'
     has_tools = any(card.id == "calculator" for card in pool)
     return _RULES.format(
@@ -231,7 +231,7 @@ def _kinds(example: _Example) -> set[str]:
 
 
 def _shown_example(
-    example: _Example, canvas: Canvas, pool: Sequence[Card]
+    example: _Example, canvas: PlanSchema, pool: Sequence[Card]
 ) -> tuple[Message, Message] | None:
     """Return an example with the workers that code would choose; None if it can't be done."""
     plan = example.plan
@@ -240,14 +240,14 @@ def _shown_example(
             plan = assign(plan, pool, left=None)
         except PlanError:
             return None
-    drawn = Canvas(example.files, workers=canvas.workers)
+    drawn = PlanSchema(example.files, workers=canvas.workers)
     files = [f"file {n}: {name}.txt" for n, name in enumerate(example.files, start=1)]
     asked = _frame(example.prompt, files, ())
     text = written(plan.steps, plan.answer, drawn)
     return Message(Role.USER, asked), Message(Role.ASSISTANT, text)
 
 
-def _asked(material: Material, canvas: Canvas, room: int) -> str:
+def _asked(material: Material, canvas: PlanSchema, room: int) -> str:
     """Return what is asked, with the names of the files and the latest turns, shortened."""
     sizes = [about_tokens(material.file(name)[1]) for name in canvas.files]
     files = [

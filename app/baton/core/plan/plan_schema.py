@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from baton.core.errors import PlanError
-from baton.core.messages import Shape
+from baton.core.messages import AnswerFormat
 from baton.core.plan.plan import (
     DIRECT,
     FILE,
@@ -49,7 +49,7 @@ _BLANK = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Canvas:
+class PlanSchema:
     """What a plan may name: files and workers (by number, from 1), and what was done before.
 
     Without `workers`, code chooses them. `done` steps were played, and of these the ones in
@@ -74,9 +74,9 @@ class Canvas:
         files = {f"file {n}": FILE + name for n, name in enumerate(self.files, start=1)}
         return names | files
 
-    def shape(self) -> Shape:
+    def shape(self) -> AnswerFormat:
         """Return the form of a plan; of one that may also accept, where steps were played."""
-        return Shape(_grammar(self), json.dumps(_schema(self)))
+        return AnswerFormat(_grammar(self), json.dumps(_schema(self)))
 
     def read(self, text: str) -> tuple[tuple[Step, ...], tuple[int, ...]] | None:
         """Return the steps that were drawn and the answer; None where what there is was accepted.
@@ -153,7 +153,7 @@ def _renumbered(step: Step, new: dict[int, int]) -> Step:
     return Step(step.worker, step.subtask, access, step.need, step.optional, step.check)
 
 
-def written(steps: Sequence[Step], answer: Sequence[int], canvas: Canvas) -> str:
+def written(steps: Sequence[Step], answer: Sequence[int], canvas: PlanSchema) -> str:
     """Return a plan as it would have been drawn: for examples."""
     names = {access: name for name, access in canvas.sights.items()}
     drawn = []
@@ -225,7 +225,7 @@ def _shown(value: Any) -> str:
 # The grammar and the schema
 
 
-def _grammar(canvas: Canvas) -> str:
+def _grammar(canvas: PlanSchema) -> str:
     """Return the form as GBNF, with rules for each number that a step can have.
 
     What llama.cpp allows can't depend on what was written, so "only earlier steps" must be spelled
@@ -253,7 +253,7 @@ def _grammar(canvas: Canvas) -> str:
     return "\n".join(rules) + "\n"
 
 
-def _step_rule(canvas: Canvas, number: int, earlier: bool) -> str:
+def _step_rule(canvas: PlanSchema, number: int, earlier: bool) -> str:
     parts = ['{"kind":', "kind", ',"difficulty":', "grade", ',"sees":[', "sees?"]
     parts += ['],"uses":[', f"uses-{number}?", "]"] if earlier else ['],"uses":[]']
     parts += [',"worker":', "worker"] if canvas.workers else []
@@ -287,7 +287,7 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _schema(canvas: Canvas) -> dict[str, Any]:
+def _schema(canvas: PlanSchema) -> dict[str, Any]:
     """Return the form as a JSON Schema, with nothing in it that strict providers refuse.
 
     They know neither ranges nor lengths nor that a list's items differ by their place.

@@ -20,7 +20,7 @@ from baton.core.plan.operation_words import names_operations
 from baton.core.plan.plan import FILE, HISTORY, MOST_DRAWN, PROMPT, Material, Need, Plan, Step
 from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines
 from baton.core.plan.request_cues import may_have_parts, wants_reasoning
-from baton.core.ports import Situation, Worker
+from baton.core.ports import RoutingContext, Worker
 from baton.core.run.rule_router import text_need
 
 MAX_PLAN_TOKENS = 160
@@ -111,7 +111,9 @@ Write = Callable[[Request], Awaitable[Written]]
 """Has the conductor's worker write, metered and recorded. Raises what a worker raises."""
 
 
-async def split(conductor: TrainedConductor, situation: Situation, write: Write) -> Plan | None:
+async def split(
+    conductor: TrainedConductor, situation: RoutingContext, write: Write
+) -> Plan | None:
     """Return the plan of a request that has parts or can be computed, None for any other.
 
     Steps that no tool does have no worker yet. Raises BatonError where the conductor fails.

@@ -8,10 +8,10 @@ from baton.core.errors import BudgetExceeded
 from baton.core.events import Decision, Offered
 from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card, Message, Request, Role
-from baton.core.ports import Ask, Begun, Choice, Offer, Question, Store
+from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
 from baton.core.prices import FREE
 from baton.core.redaction_types import Redacted
-from baton.core.run.metered_worker import Purse
+from baton.core.run.metered_worker import RunBudget
 from baton.core.run.policy import must_ask
 
 KEEP, ONCE, CONVERSATION, EDIT = "keep", "once", "conversation", "edit"
@@ -23,14 +23,14 @@ _ALLOW = (
 _SPEAKERS = {Role.SYSTEM: "Instructions", Role.USER: "You", Role.ASSISTANT: "Baton"}
 
 
-class Withdrawn(Exception):
+class PromptWithdrawn(Exception):
     """The person decided not to send the prompt after all."""
 
 
-class Offers:
+class ApprovalGate:
     """Makes the offers of one run, and has them decided."""
 
-    def __init__(self, purse: Purse, store: Store, ask: Ask, begun: Begun) -> None:
+    def __init__(self, purse: RunBudget, store: Store, ask: Ask, begun: RecordedRun) -> None:
         self._purse = purse
         self._store = store
         self._ask = ask
@@ -65,7 +65,7 @@ class Offers:
         decision, message = Decision.SENT, ""
         if self._costs_or_surprises(card, named):
             text = written(shown.messages)
-            offer = Offer(card, why, text, told, most, None, "", draft, keep)
+            offer = CallOffer(card, why, text, told, most, None, "", draft, keep)
             decision, message = await self._decide(offer)
         return Offered(0.0, card.id, why, most, size, told, decision, message), cap
 
@@ -97,7 +97,7 @@ class Offers:
             return Policy.NEVER  # leave that a conversation once got doesn't outlive it
         return self._policy or self._purse.terms.policy
 
-    async def _decide(self, offer: Offer) -> tuple[Decision, str]:
+    async def _decide(self, offer: CallOffer) -> tuple[Decision, str]:
         policy = self.policy
         ask = must_ask(policy, self._purse.limits)
         if ask is None:
@@ -109,7 +109,7 @@ class Offers:
             return Decision.SENT, ""
         return await self._put(offer, policy), ""
 
-    async def _put(self, offer: Offer, policy: Policy) -> Decision:
+    async def _put(self, offer: CallOffer, policy: Policy) -> Decision:
         """Ask the person."""
         purse = self._purse
         standing = await purse.ledger.standing(purse.terms.ceilings, self._session)
@@ -122,7 +122,7 @@ class Offers:
         return Decision.EDIT if choice == EDIT else Decision.KEPT
 
 
-def question(offer: Offer, standing: Standing) -> Question:
+def question(offer: CallOffer, standing: Standing) -> Question:
     """Return the question that puts an offer to the person; the safe choice comes first."""
     room = standing.tightest
     left, scope = (room.left, room.scope.value) if room is not None else (None, "")

@@ -31,7 +31,7 @@ from baton.core.messages import (
 from baton.core.ports import Ledger, Redactor, Worker
 from baton.core.prices import FREE, Used
 from baton.core.redaction_types import Hidden, Restorer
-from baton.core.run.policy import Limits, Terms, check
+from baton.core.run.policy import RunTerms, PromptLimits, check
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ POLL_SECONDS = 0.1
 
 
 @dataclass(slots=True)
-class Tally:
+class CallUsage:
     """What one call used. Times in seconds, money in nano-dollars.
 
     `usage` stays None unless the worker truly ended. A worker of this machine's own, which the
@@ -60,12 +60,12 @@ class Tally:
     cost: int = 0
 
 
-Record = Callable[[Tally], Coroutine[Any, Any, None]]
+Record = Callable[[CallUsage], Coroutine[Any, Any, None]]
 """Keeps what a call used."""
 
 
 @dataclass(frozen=True, slots=True)
-class Purse:
+class RunBudget:
     """The money of one run, and what else stands between its texts and workers elsewhere.
 
     `run` and `session` (its conversation) are known once the run is recorded. `root` is the first
@@ -75,8 +75,8 @@ class Purse:
 
     ledger: Ledger
     redactor: Redactor | None
-    terms: Terms
-    limits: Limits
+    terms: RunTerms
+    limits: PromptLimits
     run: str = ""
     session: str = ""
     root: str = ""
@@ -125,14 +125,14 @@ class Purse:
         return replace(request, messages=messages), redacted.hidden
 
 
-class Metered:
+class MeteredWorker:
     """A worker behind the gate; `record` hears of every call that was let through.
 
     `share` tells among how many calls that are about to be made the headroom is divided.
     """
 
     def __init__(
-        self, worker: Worker, purse: Purse, record: Record, share: Callable[[], int] = lambda: 1
+        self, worker: Worker, purse: RunBudget, record: Record, share: Callable[[], int] = lambda: 1
     ) -> None:
         self._worker = worker
         self._purse = purse
@@ -151,11 +151,11 @@ class Metered:
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Pass the worker's chunks on, and count them. Raises BudgetExceeded as well."""
         check(self.card, request.label, self._purse.terms)
-        tally = Tally(self.card.id, request)
+        tally = CallUsage(self.card.id, request)
         request, hidden = await self._purse.redacted(self.card, request)
         hold: Hold | None = None
         if self.card.is_outside:
-            turn = Turn(self._purse.ledger, self._purse.bill(self.card, request, self._share()))
+            turn = HoldTurn(self._purse.ledger, self._purse.bill(self.card, request, self._share()))
             try:
                 hold = await turn.take()
                 if hold is None:
@@ -197,7 +197,7 @@ class Metered:
                 yield Text(rest, 0)
             raise
 
-    async def _close(self, tally: Tally, hold: Hold | None) -> None:
+    async def _close(self, tally: CallUsage, hold: Hold | None) -> None:
         """Settle what was held, then report the call: the report names what was charged."""
         try:
             if hold is not None:
@@ -212,7 +212,7 @@ class Metered:
             raise
         await self._record(tally)
 
-    async def _settle(self, tally: Tally, hold: Hold) -> int:
+    async def _settle(self, tally: CallUsage, hold: Hold) -> int:
         ledger, usage = self._purse.ledger, tally.usage
         if usage is not None:
             used = Used(
@@ -231,7 +231,7 @@ class Metered:
         return 0
 
 
-class Turn:
+class HoldTurn:
     """One call on its way to its money; whoever takes it must `leave` in the end."""
 
     def __init__(self, ledger: Ledger, bill: Bill) -> None:
@@ -290,7 +290,7 @@ class Turn:
                 await self._ledger.void(hold.call)
 
 
-def _count(tally: Tally, chunk: Chunk, elapsed: float) -> None:
+def _count(tally: CallUsage, chunk: Chunk, elapsed: float) -> None:
     match chunk:
         case Loading():
             tally.loading = elapsed

@@ -17,11 +17,11 @@ from baton.core.plan.request_parts import TrainedConductor
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import (
     NEW,
-    NO_MONEY,
+    NO_LEDGER,
     NO_PREFERENCES,
     Ask,
+    ConversationPosition,
     Ledger,
-    Place,
     Redactor,
     Router,
     Store,
@@ -31,10 +31,10 @@ from baton.core.ports import (
     no_templates,
     take_default,
 )
-from baton.core.run.metered_worker import Purse
-from baton.core.run.policy import ANYTHING, NOTHING_SPENT, Limits, Terms, stronger
+from baton.core.run.metered_worker import RunBudget
+from baton.core.run.policy import ANYTHING, NOTHING_SPENT, RunTerms, PromptLimits, stronger
 from baton.core.run.run import Run
-from baton.core.run.run_context import House, Task
+from baton.core.run.run_context import RunRequest, Services
 from baton.core.run.worker_slots import Slots
 from baton.core.spending.pace_controller import Pacing
 from baton.core.strategies import STRATEGIES, by_mode, strategy
@@ -57,8 +57,8 @@ class Orchestra:
         store: Store,
         default: str,
         *,
-        ledger: Ledger = NO_MONEY,
-        terms: Terms = NOTHING_SPENT,
+        ledger: Ledger = NO_LEDGER,
+        terms: RunTerms = NOTHING_SPENT,
         redactor: Redactor | None = None,
     ) -> None:
         self._workers = dict(workers)
@@ -152,8 +152,8 @@ class Orchestra:
     def play(
         self,
         prompt: Prompt,
-        place: Place = NEW,
-        limits: Limits = ANYTHING,
+        place: ConversationPosition = NEW,
+        limits: PromptLimits = ANYTHING,
         ask: Ask = take_default,
         worker: str | None = None,
         plan: Plan | None = None,
@@ -171,7 +171,9 @@ class Orchestra:
             return self._run(prompt, place, purse, ask, worker, "plan", Outcome(plan))
         return self._run(prompt, place, purse, ask, worker, name, None)
 
-    def resume(self, record: RunRecord, limits: Limits = ANYTHING, ask: Ask = take_default) -> Run:
+    def resume(
+        self, record: RunRecord, limits: PromptLimits = ANYTHING, ask: Ask = take_default
+    ) -> Run:
         """Go on with a run that ended before its plan did; what its steps wrote is kept.
 
         The answer is a new one beside the old. What the run was allowed to spend and where it was
@@ -182,7 +184,7 @@ class Orchestra:
         routed = routed_as(record)
         name = limits.strategy or routed.strategy or "plan"
         # Whatever the strategy remembers of its own way is gone: it sees the outcome.
-        place = Place(record.conversation, again=record.prompt)
+        place = ConversationPosition(record.conversation, again=record.prompt)
         worker = routed.worker if routed.worker in self._workers else None
         budgets = [one for one in (limits.budget, routed.budget) if one is not None]
         budget = min(budgets, default=None)
@@ -199,14 +201,14 @@ class Orchestra:
         )
         return self._run(Prompt(""), place, purse, ask, worker, name, kept)
 
-    def _purse(self, limits: Limits, terms: Terms) -> Purse:
-        return Purse(self._ledger, self._redactor, terms, limits)
+    def _purse(self, limits: PromptLimits, terms: RunTerms) -> RunBudget:
+        return RunBudget(self._ledger, self._redactor, terms, limits)
 
     def _run(
         self,
         prompt: Prompt,
-        place: Place,
-        purse: Purse,
+        place: ConversationPosition,
+        purse: RunBudget,
         ask: Ask,
         worker: str | None,
         name: str,
@@ -216,7 +218,7 @@ class Orchestra:
         helper = None
         if not limits.alone:
             helper = stronger(card, self.roster, limits.label, purse.terms)
-        task = Task(
+        task = RunRequest(
             prompt,
             place,
             limits,
@@ -227,7 +229,7 @@ class Orchestra:
             kept,
             worker is None and kept is None and not limits.alone,
         )
-        house = House(
+        house = Services(
             {worker.card.id: worker for worker in self._workers.values()},
             self._store,
             self.router or _rule(),

@@ -15,6 +15,7 @@ from functools import partial
 from baton.core import events as ev
 from baton.core.errors import BudgetExceeded, PlanError, StoreError
 from baton.core.messages import (
+    AnswerFormat,
     Card,
     Finish,
     Message,
@@ -22,19 +23,26 @@ from baton.core.messages import (
     Request,
     Role,
     Sent,
-    Shape,
     Text,
     Usage,
 )
 from baton.core.plan.plan import Material, Outcome, Plan, single
 from baton.core.plan.request_parts import Written
-from baton.core.ports import Choice, Funds, Proposal, Question, Situation, Strategy, Worker
+from baton.core.ports import (
+    Choice,
+    Proposal,
+    Question,
+    RoutingContext,
+    SpendingRoom,
+    Strategy,
+    Worker,
+)
 from baton.core.routing_types import Judgement
-from baton.core.run.approval import Withdrawn
-from baton.core.run.metered_worker import Metered, Tally
-from baton.core.run.routing_context import look_around
-from baton.core.run.run_context import Stage
-from baton.core.run.step_executor import Part
+from baton.core.run.approval import PromptWithdrawn
+from baton.core.run.metered_worker import CallUsage, MeteredWorker
+from baton.core.run.routing_context import build_routing_context
+from baton.core.run.run_context import RunContext
+from baton.core.run.step_executor import StepExecution
 from baton.core.spending import worth_asking
 
 BYTES_PER_TOKEN = 4
@@ -44,10 +52,10 @@ GO, STOP, EDIT = "go", "stop", "edit"
 """What a person may say to a plan."""
 
 
-class Playing:
+class PlanExecutor:
     """One prompt on its way, and the desk at which its strategy sits (core.ports.Desk)."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: RunContext) -> None:
         self.stage = stage
         self.material = Material(stage.begun.turns)
         self.plan: Plan | None = None
@@ -57,11 +65,11 @@ class Playing:
         self.waiting_to_hold: set[int] = set()
         self.trimming = asyncio.Lock()
         self._offering = asyncio.Lock()
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, StepExecution] = {}
         self._before = ""
         self._sunk: set[int] = set()
         self._wrong: dict[int, int] = {}
-        self._situation: Situation | None = None
+        self._situation: RoutingContext | None = None
 
     # What there is so far
 
@@ -112,7 +120,7 @@ class Playing:
         task = self.stage.task
         if (trained := self.stage.house.trained) is not None and not task.limits.alone:
             trained.warm_for(self.material.prompt)
-        situation = self._situation = await look_around(self.stage, self.material)
+        situation = self._situation = await build_routing_context(self.stage, self.material)
         proposal: Proposal | None
         if task.kept is not None:
             self._take_up(task.kept)
@@ -148,7 +156,9 @@ class Playing:
         """Take the steps over that were finished in an earlier run."""
         for number, text in kept.texts.items():
             if number not in kept.failed:
-                self._parts[number] = part = Part(self, number, kept.plan.steps[number - 1])
+                self._parts[number] = part = StepExecution(
+                    self, number, kept.plan.steps[number - 1]
+                )
                 part.text, part.is_over = text, True
                 part.ending = Finish.LENGTH if number in kept.cut else Finish.STOP
 
@@ -218,7 +228,7 @@ class Playing:
         costs = await self._costs()
         question = Question("Play this plan?", choices, STOP, plan=self.plan, costs=costs)
         if await self.stage.ask(question) != GO:
-            raise Withdrawn
+            raise PromptWithdrawn
 
     async def _costs(self) -> tuple[int | None, ...]:
         """Return what each step can cost at most (None: it has no price).
@@ -230,7 +240,7 @@ class Playing:
         lengths: list[int] = []
         for number, step in enumerate(self.plan.steps, start=1):
             card = self.situation.card(step.worker)
-            request = Part(self, number, step).request()
+            request = StepExecution(self, number, step).request()
             lengths.append(request.expected_tokens or card.max_output)
             if card.price is None or card.price.is_free:
                 costs.append(None if card.price is None else 0)
@@ -259,7 +269,7 @@ class Playing:
             raise failures.exceptions[0] from None
         await self._leave_out()
 
-    async def _play_part(self, part: Part) -> None:
+    async def _play_part(self, part: StepExecution) -> None:
         try:
             await part.play()
         finally:
@@ -267,14 +277,14 @@ class Playing:
         if part.error is not None and not part.step.optional:
             self._sunk.add(part.number)
 
-    def _startable(self) -> list[Part]:
+    def _startable(self) -> list[StepExecution]:
         """Return the parts that may begin now; none once a step failed that was needed."""
         assert self.plan is not None
         if self._sunk:
             return []
         over = {n for n, part in self._parts.items() if part.is_over}
         fresh = [
-            Part(self, number, self.plan.steps[number - 1])
+            StepExecution(self, number, self.plan.steps[number - 1])
             for number in self.plan.ready(over, self._parts)
         ]
         self._parts |= {part.number: part for part in fresh}
@@ -291,7 +301,7 @@ class Playing:
         self._sunk.clear()  # what now is the strategy's to say
         for n, step in enumerate(self.plan.steps, start=1):
             if n not in self._parts:
-                self._parts[n] = part = Part(self, n, step)
+                self._parts[n] = part = StepExecution(self, n, step)
                 part.error, part.is_over = self._parts[number].error, True
                 await self.stage.emit(ev.StepSkipped(0, n, f"Step {number} failed."))
 
@@ -312,12 +322,12 @@ class Playing:
     # The desk
 
     @property
-    def situation(self) -> Situation:
+    def situation(self) -> RoutingContext:
         """What was known before anything was called."""
         assert self._situation is not None
         return self._situation
 
-    async def funds(self) -> Funds:
+    async def funds(self) -> SpendingRoom:
         """Return what may be spent now.
 
         Nothing where the ledger can't be read, or nobody is there to be asked for leave.
@@ -329,7 +339,7 @@ class Playing:
         worker: str,
         messages: Sequence[Message],
         purpose: Purpose,
-        shape: Shape | None = None,
+        shape: AnswerFormat | None = None,
         max_tokens: int | None = None,
     ) -> str:
         """Return what a worker says apart from any step; see core.ports.Desk."""
@@ -368,7 +378,7 @@ class Playing:
         It is stopped once what it wrote `is_enough`.
         """
         stage = self.stage
-        metered = Metered(worker, stage.purse, partial(self.record, 0))
+        metered = MeteredWorker(worker, stage.purse, partial(self.record, 0))
         pieces: list[str] = []
         confidence: float | None = None
         lines: tuple[float, ...] = ()
@@ -500,12 +510,12 @@ class Playing:
         drawing = number == 0 and card.id == self.stage.house.conductor
         return drawing or card.id == self.stage.task.worker
 
-    async def record(self, number: int, tally: Tally) -> None:
+    async def record(self, number: int, tally: CallUsage) -> None:
         """Keep what a call used."""
         await self.stage.emit(_called(number, tally))
 
 
-def _called(number: int, tally: Tally) -> ev.Called:
+def _called(number: int, tally: CallUsage) -> ev.Called:
     usage = tally.usage
     return ev.Called(
         0,

@@ -14,7 +14,7 @@ from baton.core.messages import Card, Finish
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RunTerms:
     """What the settings allow: ceilings in nano-dollars, when to ask, and where to connect.
 
     `mode` "local" never goes elsewhere; `offline` connects to nothing but this machine. `patience`
@@ -28,12 +28,12 @@ class Terms:
     patience: float = 0.0
 
 
-NOTHING_SPENT = Terms()
+NOTHING_SPENT = RunTerms()
 """No ceiling is set, so nothing can be spent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PromptLimits:
     """What a person allows one prompt: where its text may go, how long the answer may get.
 
     `budget` is what it may cost in nano-dollars; who types one needn't be asked again.
@@ -54,11 +54,11 @@ class Limits:
     preview: bool = False
 
 
-ANYTHING = Limits()
+ANYTHING = PromptLimits()
 """No limits but the worker's own."""
 
 
-def check(card: Card, label: Label, terms: Terms) -> None:
+def check(card: Card, label: Label, terms: RunTerms) -> None:
     """Refuse a worker that may not see a text with this label, or may not be used at all.
 
     Raises WorkerError, or BudgetExceeded for a worker without a price.
@@ -82,7 +82,7 @@ def check(card: Card, label: Label, terms: Terms) -> None:
         raise unknown_price(card.id, card.model or card.id)
 
 
-def may_use(card: Card, label: Label, terms: Terms) -> bool:
+def may_use(card: Card, label: Label, terms: RunTerms) -> bool:
     """Tell whether `check` would let that worker see a text with this label."""
     try:
         check(card, label, terms)
@@ -91,7 +91,7 @@ def may_use(card: Card, label: Label, terms: Terms) -> bool:
     return True
 
 
-def stronger(mine: Card, roster: Iterable[Card], label: Label, terms: Terms) -> Card | None:
+def stronger(mine: Card, roster: Iterable[Card], label: Label, terms: RunTerms) -> Card | None:
     """Return the worker to ask when this one's answer won't do, or None.
 
     Those elsewhere come first, in the order in which the person listed them; then the largest here.
@@ -122,7 +122,7 @@ _SHORT = 400
 """A refusal is brief; a long text that begins like one goes on to answer."""
 
 
-def help_wanted(text: str, finish: Finish, limits: Limits) -> str:
+def help_wanted(text: str, finish: Finish, limits: PromptLimits) -> str:
     """Say in a sentence why a local answer calls for a second look, or return "".
 
     A cap that the person typed cuts an answer as they wish.
@@ -140,7 +140,7 @@ def refuses(text: str) -> bool:
     return len(plain) <= _SHORT and _REFUSAL.match(plain) is not None
 
 
-def must_ask(policy: Policy, limits: Limits) -> bool | None:
+def must_ask(policy: Policy, limits: PromptLimits) -> bool | None:
     """Tell whether a person must be asked before money is spent; None: it must not be spent."""
     if policy is Policy.NEVER:
         return None

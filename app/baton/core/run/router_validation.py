@@ -14,14 +14,14 @@ from baton.core.messages import Card
 from baton.core.plan.plan import Outcome
 from baton.core.plan.short_answer import announced, extract
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
-from baton.core.ports import Situation
+from baton.core.ports import RoutingContext
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.policy import refuses
 from baton.core.strategies._draft_scoring import seen
 
 
 def drafts(
-    situation: Situation,
+    situation: RoutingContext,
     outcome: Outcome,
     authors: Mapping[int, str],
     wrong: Mapping[int, int],

@@ -7,12 +7,12 @@ from dataclasses import replace
 from baton.core.messages import Card, about_tokens, with_files
 from baton.core.model_roles import RULE
 from baton.core.plan.plan import Material
-from baton.core.ports import Route, Situation
+from baton.core.ports import Route, RoutingContext
 from baton.core.run.policy import check, may_use, stronger
-from baton.core.run.run_context import Stage
+from baton.core.run.run_context import RunContext
 
 
-async def look_around(stage: Stage, material: Material) -> Situation:
+async def build_routing_context(stage: RunContext, material: Material) -> RoutingContext:
     """Find out who may be used, and where the router would send the prompt.
 
     Raises what `check` does where the default worker may not see it.
@@ -33,7 +33,7 @@ async def look_around(stage: Stage, material: Material) -> Situation:
         helper = found.id if found is not None and found.is_outside else ""
         choice = f"{preferred.name} is your choice for {route.need.kind}."
     allowed = {card.id for card in roster}
-    return Situation(
+    return RoutingContext(
         material,
         roster[0].id,
         helper if helper in allowed else "",
@@ -48,7 +48,7 @@ async def look_around(stage: Stage, material: Material) -> Situation:
     )
 
 
-def _mine(stage: Stage) -> Card:
+def _mine(stage: RunContext) -> Card:
     """Return the card of the default worker; of the plan's own where that may not go on."""
     task, workers = stage.task, stage.house.workers
     label, terms = stage.begun.label, stage.purse.terms
@@ -70,7 +70,7 @@ def _preferred(wanted: str, roster: tuple[Card, ...], material: Material) -> Car
     return card if not card.context or size < card.context else None
 
 
-async def _routed(stage: Stage, material: Material, roster: tuple[Card, ...]) -> Route:
+async def _routed(stage: RunContext, material: Material, roster: tuple[Card, ...]) -> Route:
     from baton.core.run.router_validation import sound_estimate
 
     route = await stage.house.router.route(material, roster)

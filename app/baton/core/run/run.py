@@ -13,11 +13,11 @@ from typing import Self
 from baton.core import events as ev
 from baton.core.errors import BatonError, StoreError
 from baton.core.messages import TurnStatus
-from baton.core.ports import Ask, Begun, Question
-from baton.core.run.approval import Offers, Withdrawn
-from baton.core.run.metered_worker import Purse, uninterrupted
-from baton.core.run.plan_executor import Playing
-from baton.core.run.run_context import House, Stage, Task
+from baton.core.ports import Ask, Question, RecordedRun
+from baton.core.run.approval import ApprovalGate, PromptWithdrawn
+from baton.core.run.metered_worker import RunBudget, uninterrupted
+from baton.core.run.plan_executor import PlanExecutor
+from baton.core.run.run_context import RunContext, RunRequest, Services
 
 FLUSH_SECONDS = 0.15
 """How long streamed text may stay in memory alone; with the write itself it stays below 250 ms."""
@@ -31,7 +31,7 @@ class Run:
     what still runs; the text so far is kept.
     """
 
-    def __init__(self, task: Task, house: House, purse: Purse, ask: Ask) -> None:
+    def __init__(self, task: RunRequest, house: Services, purse: RunBudget, ask: Ask) -> None:
         self._given = task
         self._house = house
         self._store = house.store
@@ -41,8 +41,8 @@ class Run:
         self._queue: asyncio.Queue[ev.Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._start = time.monotonic()
-        self._begun: Begun | None = None
-        self._playing: Playing | None = None
+        self._begun: RecordedRun | None = None
+        self._playing: PlanExecutor | None = None
         self._unstored: list[ev.Called] = []
 
     async def __aenter__(self) -> Self:
@@ -108,7 +108,7 @@ class Run:
         try:
             # Recording is never half done: a cancellation waits until the ids are known.
             await self._answer(await uninterrupted(self._begin()))
-        except (asyncio.CancelledError, Withdrawn):
+        except (asyncio.CancelledError, PromptWithdrawn):
             await uninterrupted(self._end(TurnStatus.CANCELLED, ev.Cancelled(self._now)))
         except BatonError as error:
             failed = ev.Failed(self._now, type(error).__name__, error.message, error.hint)
@@ -121,18 +121,20 @@ class Run:
             status = TurnStatus.CUT if cut else TurnStatus.DONE
             await uninterrupted(self._end(status, ev.Finished(self._now)))
 
-    async def _begin(self) -> Begun:
+    async def _begin(self) -> RecordedRun:
         task = self._given
         begun = await self._store.begin(task.prompt, task.place, task.limits.label)
         self._purse = replace(self._purse, run=begun.run, session=begun.conversation)
         self._begun = begun
         return begun
 
-    async def _answer(self, begun: Begun) -> None:
+    async def _answer(self, begun: RecordedRun) -> None:
         await self._emit(ev.Started(0, begun.run, begun.conversation, begun.prompt, begun.answer))
-        offers = Offers(self._purse, self._store, self._ask, begun)
-        stage = Stage(self._given, self._house, begun, self._purse, offers, self._emit, self._ask)
-        self._playing = Playing(stage)
+        offers = ApprovalGate(self._purse, self._store, self._ask, begun)
+        stage = RunContext(
+            self._given, self._house, begun, self._purse, offers, self._emit, self._ask
+        )
+        self._playing = PlanExecutor(stage)
         saver = asyncio.create_task(self._keep_saving(begun.answer, self._playing))
         try:
             await self._playing.play()
@@ -156,7 +158,7 @@ class Run:
                 self._queue.put_nowait(replace(called, at=event.at))
             self._queue.put_nowait(event)
 
-    async def _keep_saving(self, answer: str, playing: Playing) -> None:
+    async def _keep_saving(self, answer: str, playing: PlanExecutor) -> None:
         saved = ""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)

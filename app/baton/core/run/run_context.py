@@ -10,15 +10,25 @@ from baton.core.messages import Prompt
 from baton.core.plan.plan import Outcome
 from baton.core.plan.request_parts import TrainedConductor
 from baton.core.plan.skill_table import SkillTable
-from baton.core.ports import Ask, Begun, Pacer, Place, Router, Store, Strategy, Templates, Worker
-from baton.core.run.approval import Offers
-from baton.core.run.metered_worker import Purse
-from baton.core.run.policy import Limits
+from baton.core.ports import (
+    Ask,
+    ConversationPosition,
+    Pacer,
+    RecordedRun,
+    Router,
+    Store,
+    Strategy,
+    Templates,
+    Worker,
+)
+from baton.core.run.approval import ApprovalGate
+from baton.core.run.metered_worker import RunBudget
+from baton.core.run.policy import PromptLimits
 from baton.core.run.worker_slots import Slots
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RunRequest:
     """What is to be played: a prompt, where it goes, within which limits, and who decides how.
 
     `worker` answers unless a plan says otherwise, `helper` (or "") when that won't do. `strategy`
@@ -28,8 +38,8 @@ class Task:
     """
 
     prompt: Prompt
-    place: Place
-    limits: Limits
+    place: ConversationPosition
+    limits: PromptLimits
     worker: str
     helper: str
     name: str
@@ -39,7 +49,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Services:
     """What every run of an orchestra shares."""
 
     workers: Mapping[str, Worker]
@@ -55,13 +65,13 @@ class House:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RunContext:
     """What a run has once it is recorded. `emit` times an event, keeps it and publishes it."""
 
-    task: Task
-    house: House
-    begun: Begun
-    purse: Purse
-    offers: Offers
+    task: RunRequest
+    house: Services
+    begun: RecordedRun
+    purse: RunBudget
+    offers: ApprovalGate
     emit: Callable[[Event], Awaitable[None]]
     ask: Ask

@@ -39,12 +39,12 @@ from baton.core.messages import (
 from baton.core.plan.plan import Material, Step
 from baton.core.plan.token_estimates import tokens_p99
 from baton.core.ports import Choice, Question
-from baton.core.run.approval import Withdrawn
-from baton.core.run.metered_worker import Metered
+from baton.core.run.approval import PromptWithdrawn
+from baton.core.run.metered_worker import MeteredWorker
 from baton.core.run.policy import check
 
 if TYPE_CHECKING:
-    from baton.core.run.plan_executor import Playing
+    from baton.core.run.plan_executor import PlanExecutor
 
 AGAIN_SECONDS = 1.0
 """How long a worker elsewhere that wasn't available is left alone before it is asked again."""
@@ -62,14 +62,14 @@ BRIEF_TOKENS = 768
 """The most tokens of a step that isn't the answer; the second of a verdict, extract or summary."""
 
 
-class Skipped(Exception):
+class StepAbandoned(Exception):
     """The step is left out: whoever decided, the run goes on without it."""
 
 
-class Part:
+class StepExecution:
     """A step in play. `error` is why it has no whole text, once it `is_over`."""
 
-    def __init__(self, playing: Playing, number: int, step: Step) -> None:
+    def __init__(self, playing: PlanExecutor, number: int, step: Step) -> None:
         self.number = number
         self.step = step
         self.worker = step.worker
@@ -104,7 +104,7 @@ class Part:
             await self._try_all()
             text = "" if self._is_all else self.text
             await emit(ev.StepFinished(0, self.number, self.finish, text))
-        except Skipped:
+        except StepAbandoned:
             pass
         except BatonError as error:
             self.error = error
@@ -163,7 +163,7 @@ class Part:
         stage = self._stage
         worker = stage.house.workers[self.worker]
         check(worker.card, stage.begun.label, stage.purse.terms)
-        metered = Metered(
+        metered = MeteredWorker(
             worker, stage.purse, partial(self._playing.record, self.number), self._share
         )
         while True:
@@ -247,10 +247,10 @@ class Part:
         if self.step.optional and not again:  # else there is an answer, or will be
             self.error = BudgetExceeded(told)
             await self._stage.emit(ev.StepSkipped(0, self.number, told, offered.most))
-            raise Skipped
+            raise StepAbandoned
         alone = len(playing.situation.roster) == 1 or self._stage.task.limits.alone
         if offered.decision is edited or (offered.decision is kept and (alone or self._is_wanted)):
-            raise Withdrawn
+            raise PromptWithdrawn
         raise BudgetExceeded(told)
 
     @property
@@ -308,7 +308,7 @@ class Part:
 
     # What the worker yields
 
-    async def _stream(self, worker: Metered, request: Request) -> None:
+    async def _stream(self, worker: MeteredWorker, request: Request) -> None:
         async with aclosing(worker.stream(request)) as chunks:
             async for chunk in chunks:
                 await self._take(chunk)

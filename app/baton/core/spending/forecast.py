@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
 from baton.core.spending.pace_controller import RULES, Controller, Flow, sound
 from baton.core.spending.usage_rate import Rhythm, rest_of_day, rest_of_month
 
@@ -53,7 +53,7 @@ class Rest:
 class Prospect:
     """What a setting comes to: it pays for gains above `bar`, as things stand."""
 
-    thrift: Thrift
+    thrift: SpendingStyle
     bar: float
     rests: Mapping[Scope, Rest]
 
@@ -79,7 +79,9 @@ def forecast(
     rooms = [room for room in standing.rooms if room.scope in (Scope.DAY, Scope.MONTH)]
     days = len({datetime.fromtimestamp(one.at).date() for one in past})
     enough = len(past) >= ENOUGH_PROMPTS and days >= ENOUGH_DAYS
-    prospects = tuple(_prospect(thrift, past, rooms, now) for thrift in Thrift) if enough else ()
+    prospects = (
+        tuple(_prospect(thrift, past, rooms, now) for thrift in SpendingStyle) if enough else ()
+    )
     usual = _usual(daily, now)
     return Forecast(len(past), days, tuple(_course(room, usual, now) for room in rooms), prospects)
 
@@ -108,7 +110,7 @@ def _course(room: Room, usual: float | None, now: float) -> Course:
 
 
 def _prospect(
-    thrift: Thrift, past: Sequence[Weighing], rooms: Sequence[Room], now: float
+    thrift: SpendingStyle, past: Sequence[Weighing], rooms: Sequence[Room], now: float
 ) -> Prospect:
     rhythm, use = Rhythm(), RULES[thrift].use
     for one in past:
@@ -136,7 +138,7 @@ def _prospect(
 class _Recent:
     """What was weighed lately, as a setting would have bought of it."""
 
-    def __init__(self, past: Sequence[Weighing], thrift: Thrift) -> None:
+    def __init__(self, past: Sequence[Weighing], thrift: SpendingStyle) -> None:
         self._past = [replace(one, gain=sound(one.gain), cost=max(1, one.cost)) for one in past]
         self._rule = RULES[thrift]
         self._controller = Controller()

@@ -18,9 +18,9 @@ from operator import itemgetter
 
 from baton.core.errors import BatonError
 from baton.core.history_types import Weighing
-from baton.core.ledger_types import Room, Scope, Standing, Thrift
+from baton.core.ledger_types import Room, Scope, SpendingStyle, Standing
 from baton.core.money import NANO, show_usd
-from baton.core.ports import Pace
+from baton.core.ports import PaceDecision
 from baton.core.spending.usage_rate import Rhythm
 
 _HALF = 60.0
@@ -146,9 +146,9 @@ class Rule:
 
 
 RULES = {
-    Thrift.FRUGAL: Rule(0.6, 0.15, 6.0),
-    Thrift.BALANCED: Rule(0.9, 0.05, 3.0),
-    Thrift.BEST: Rule(1.0, 0.0, 1.0),
+    SpendingStyle.FRUGAL: Rule(0.6, 0.15, 6.0),
+    SpendingStyle.BALANCED: Rule(0.9, 0.05, 3.0),
+    SpendingStyle.BEST: Rule(1.0, 0.0, 1.0),
 }
 
 _EXPECTED = tuple(step / 20 for step in range(1, 13))
@@ -167,7 +167,7 @@ class Pacing:
 
     def __init__(
         self,
-        thrift: Thrift = Thrift.BALANCED,
+        thrift: SpendingStyle = SpendingStyle.BALANCED,
         memory: Memory | None = None,
         *,
         rhythm: Rhythm | None = None,
@@ -181,13 +181,15 @@ class Pacing:
         self._bought: deque[Weighing] = deque(maxlen=5000)
         self._loading = asyncio.Lock()
 
-    async def weigh(self, gain: float, cost: int, standing: Standing, session: str = "") -> Pace:
+    async def weigh(
+        self, gain: float, cost: int, standing: Standing, session: str = ""
+    ) -> PaceDecision:
         """Decide on a call that is expected to gain that much and to cost so many nano-dollars."""
         await self._remember()
         gain, cost = sound(gain), max(0, cost)
         bar, why = self._bar(cost, standing, session)
         likely = f"Likely {100 * gain:.0f} % better" if gain >= 0.005 else "Hardly likely better"
-        pace = Pace(gain > bar, bar, f"{likely} for {show_usd(cost)}{why}.")
+        pace = PaceDecision(gain > bar, bar, f"{likely} for {show_usd(cost)}{why}.")
         self._note(Weighing(self._clock(), session, gain, cost, pace.ok))
         return pace
 

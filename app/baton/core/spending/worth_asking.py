@@ -8,9 +8,9 @@ from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card
 from baton.core.plan.plan import Material
 from baton.core.plan.token_estimates import likely_cost
-from baton.core.ports import Funds, Route
+from baton.core.ports import Route, SpendingRoom
 from baton.core.run.policy import must_ask
-from baton.core.run.run_context import Stage
+from baton.core.run.run_context import RunContext
 from baton.core.spending.pace_controller import is_open, sound
 
 _NOTHING = Standing(())
@@ -20,18 +20,18 @@ _FORBIDDEN = {Policy.NEVER: "the policy is never."}
 _NOBODY = "nobody is here to be asked."
 
 
-async def funds(stage: Stage) -> Funds:
+async def funds(stage: RunContext) -> SpendingRoom:
     """Return what a run may still spend."""
     standing = await _standing(stage)
     rooms = [room for room in standing.rooms if room.left is not None]
     if not is_open(standing) or any(room.ceiling == 0 for room in rooms):
-        return Funds(0, 1.0)
+        return SpendingRoom(0, 1.0)
     extra = await stage.house.pacer.extra(standing, stage.purse.session)
-    return Funds(min((room.left or 0 for room in rooms), default=None), extra)
+    return SpendingRoom(min((room.left or 0 for room in rooms), default=None), extra)
 
 
 async def weigh(
-    stage: Stage,
+    stage: RunContext,
     card: Card,
     material: Material,
     route: Route,
@@ -63,7 +63,7 @@ async def weigh(
     return Weighed(0, card.id, gain, pace.bar, cost, ok, why)
 
 
-async def _standing(stage: Stage) -> Standing:
+async def _standing(stage: RunContext) -> Standing:
     """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
 
     Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.

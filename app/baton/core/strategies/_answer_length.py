@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from baton.core.ports import Situation
+from baton.core.ports import RoutingContext
 from baton.core.strategies._draft_scoring import seen
 
 _COUNTED = re.compile(
@@ -33,7 +33,7 @@ _END = 300
 """What is wanted stands at the beginning or at the end."""
 
 
-def wants_short(situation: Situation) -> bool:
+def wants_short(situation: RoutingContext) -> bool:
     """Tell whether a prompt wants a number, a choice, or something else that is short."""
     prompt, kind = seen(situation.material.prompt), situation.route.need.kind
     if len(_CHOICES.findall(prompt)) > 1:

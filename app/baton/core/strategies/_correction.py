@@ -12,21 +12,21 @@ from baton.core.errors import PlanError
 from baton.core.events import Verdict
 from baton.core.plan.assignment import chance, substitute
 from baton.core.plan.plan import Outcome, Plan, Step
-from baton.core.ports import Desk, Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._steps import is_lost, talkers, wanting
 
 CHECKED_KINDS = {"calculation", "math", "code", "extraction"}
 """What checks can find wrong. A plan without any is shown while it is written, and stays."""
 
 
-def may_be_corrected(situation: Situation, plan: Plan) -> bool:
+def may_be_corrected(situation: RoutingContext, plan: Plan) -> bool:
     """Tell whether a model does a part that can be checked, and another worker is configured."""
     tools = {card.id for card in situation.roster if card.is_tool}
     checked = any(s.need.kind in CHECKED_KINDS and s.worker not in tools for s in plan.steps)
     return checked and len(talkers(situation)) > 1
 
 
-async def corrective_proposal(desk: Desk, outcome: Outcome) -> Proposal | None:
+async def corrective_proposal(desk: StrategyContext, outcome: Outcome) -> Proposal | None:
     """Propose the plan with another worker for each part that is wrong, None where none is.
 
     Wrong is a part without a word, a refusal, an answer that was cut off, and a sum, code or JSON
@@ -71,7 +71,7 @@ def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
     return Proposal(replace(outcome.plan, answer=answer), "plan", why)
 
 
-async def _is_wrong(desk: Desk, outcome: Outcome, number: int) -> bool:
+async def _is_wrong(desk: StrategyContext, outcome: Outcome, number: int) -> bool:
     situation = desk.situation
     if outcome.plan.steps[number - 1].worker not in _talking(situation):
         return False
@@ -81,11 +81,11 @@ async def _is_wrong(desk: Desk, outcome: Outcome, number: int) -> bool:
     return any(one.verdict is Verdict.WRONG for one in found)
 
 
-def _talking(situation: Situation) -> set[str]:
+def _talking(situation: RoutingContext) -> set[str]:
     return {card.id for card in talkers(situation)}
 
 
-async def _affordable(desk: Desk, step: Step) -> str:
+async def _affordable(desk: StrategyContext, step: Step) -> str:
     """Return another worker for a wrong part, "" where none is able or worth its price."""
     situation, left = desk.situation, (await desk.funds()).left
     others = talkers(situation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from baton.core.plan.plan import DIRECT, PROMPT, Outcome, Plan, Step
-from baton.core.ports import Desk, Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._steps import answered_by, is_lost
 
 
@@ -19,7 +19,7 @@ class Instead:
         self._worker = worker
         self._why = why
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose that the other one answers."""
         situation = desk.situation
         why = self._why or situation.route.why
@@ -30,7 +30,7 @@ class Instead:
         where = "cloud" if situation.card(self._worker).remote else "local"
         return Proposal(Plan((step,), (1,)), where, why)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers after all."""
         if len(outcome.plan.steps) > 1 or not is_lost(outcome, 1):
             return None
@@ -40,5 +40,5 @@ class Instead:
         return Proposal(outcome.plan.grown((step,), (2,)), why=f"{name} answers.")
 
 
-def _computed(situation: Situation) -> Step:
+def _computed(situation: RoutingContext) -> Step:
     return Step(situation.route.tool, DIRECT, (PROMPT,), situation.route.need)

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from baton.core.plan.plan import MOST_STEPS, Outcome, Plan
 from baton.core.plan.short_answer import extract, majority
-from baton.core.ports import Desk, Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.routing_types import Judgement
 from baton.core.strategies._estimates import may_be_helped, may_pay, tenths, third, told
 from baton.core.strategies._steps import (
@@ -48,7 +48,7 @@ class SecondLook:
         self._workers = workers
         self._weighed = weighed
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the drafts, or the answer where there is nobody who could help."""
         situation = desk.situation
         if len(self._workers) > 1:
@@ -59,7 +59,7 @@ class SecondLook:
         first = f"{mine} answers first, and its answer is looked at before it stays."
         return replace(alone(situation, told(situation) or first), final=False)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what stays of the drafts, or help, then what there was without it."""
         drafts = _drafts(desk.situation, outcome.plan)
         last = len(outcome.plan.steps)
@@ -74,7 +74,7 @@ class SecondLook:
         return await self._looked_at(desk, outcome, drafts)
 
     async def _looked_at(
-        self, desk: Desk, outcome: Outcome, drafts: Sequence[int]
+        self, desk: StrategyContext, outcome: Outcome, drafts: Sequence[int]
     ) -> Proposal | None:
         situation = desk.situation
         plain = _plain(situation, outcome, drafts)
@@ -98,13 +98,13 @@ class SecondLook:
             return Proposal(outcome.plan.grown((step,), (len(drafts) + 1,)), "cloud", why)
         return _stay(outcome, stays, plain)
 
-    async def _is_open(self, desk: Desk) -> bool:
+    async def _is_open(self, desk: StrategyContext) -> bool:
         """Tell whether drafts that look well may still call for help."""
         known = desk.situation.route.estimate is not None
         return known and not self._weighed and await may_pay(desk)
 
 
-async def _is_worth(desk: Desk, gain: float, hopeless: bool) -> bool:
+async def _is_worth(desk: StrategyContext, gain: float, hopeless: bool) -> bool:
     """Tell whether the helper's gain is worth its price, and a person's waiting."""
     situation = desk.situation
     if not situation.card(situation.helper).is_outside:
@@ -112,21 +112,21 @@ async def _is_worth(desk: Desk, gain: float, hopeless: bool) -> bool:
     return await desk.weigh(situation.helper, gain, plain=hopeless)
 
 
-async def _tried_first(desk: Desk, outcome: Outcome, gain: float) -> str:
+async def _tried_first(desk: StrategyContext, outcome: Outcome, gain: float) -> str:
     """Return who here should be asked before anybody is for money, or ""."""
     if gain <= _OPEN or not may_be_helped(desk.situation) or not await may_pay(desk):
         return ""
     return third(desk.situation, {step.worker for step in outcome.plan.steps})
 
 
-def _drafts(situation: Situation, plan: Plan) -> Sequence[int]:
+def _drafts(situation: RoutingContext, plan: Plan) -> Sequence[int]:
     """Return the numbers of the drafts: two or three that may fail, else the first step."""
     mine = takewhile(lambda step: step.optional and step.worker != situation.helper, plan.steps)
     count = len(list(mine))
     return range(1, min(MOST_DRAFTS, count) + 1) if count > 1 else (1,)
 
 
-def _announced(situation: Situation, workers: Sequence[str]) -> str:
+def _announced(situation: RoutingContext, workers: Sequence[str]) -> str:
     """Say who drafts."""
     first, second = (situation.card(worker) for worker in workers)
     who = "Two workers here answer" if first.id != second.id else f"{first.name} answers twice"
@@ -135,7 +135,7 @@ def _announced(situation: Situation, workers: Sequence[str]) -> str:
     return f"{who}, and a stronger one is asked if that pays."
 
 
-def _plain(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> str:
+def _plain(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> str:
     """Say in a sentence why drafts plainly call for help, or return ""."""
     if len(drafts) == 1:
         return wanting(situation, outcome, 1)
@@ -156,7 +156,7 @@ def _doubted(drafts: Sequence[int], judged: Judgement) -> str:
     return f"Local answers like this one are {wrong}"
 
 
-def _shown(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> int:
+def _shown(situation: RoutingContext, outcome: Outcome, drafts: Sequence[int]) -> int:
     """Return the draft that stays by rule."""
     if len(drafts) == 1:
         return drafts[0]
@@ -164,7 +164,9 @@ def _shown(situation: Situation, outcome: Outcome, drafts: Sequence[int]) -> int
     return best(situation, outcome) if agreed is None else drafts[agreed]
 
 
-def _kept(situation: Situation, outcome: Outcome, drafts: Sequence[int], judged: Judgement) -> int:
+def _kept(
+    situation: RoutingContext, outcome: Outcome, drafts: Sequence[int], judged: Judgement
+) -> int:
     """Return the draft that stays: the first that can be used, else what was judged best.
 
     Two others that agree against it are a reason to ask for help, not to take theirs: in GSM8K that
@@ -188,7 +190,7 @@ def _stay(outcome: Outcome, step: int, why: str) -> Proposal | None:
     return settled(outcome, step, why or _AGREED)
 
 
-async def _check(desk: Desk, outcome: Outcome, drafts: Sequence[int]) -> None:
+async def _check(desk: StrategyContext, outcome: Outcome, drafts: Sequence[int]) -> None:
     """Check by computing what can be."""
     from baton.core.plan.checks import is_checkable
 
@@ -200,7 +202,7 @@ async def _check(desk: Desk, outcome: Outcome, drafts: Sequence[int]) -> None:
 # What a plan comes to
 
 
-def helped(situation: Situation, outcome: Outcome) -> Proposal | None:
+def helped(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose that the helper answers instead, or what was there before where it has no answer."""
     plan = outcome.plan
     last = len(plan.steps)
@@ -217,7 +219,7 @@ def helped(situation: Situation, outcome: Outcome) -> Proposal | None:
     return Proposal(plan.grown((step,), (last + 1,)), "cloud", why)
 
 
-def _author(situation: Situation, plan: Plan) -> int:
+def _author(situation: RoutingContext, plan: Plan) -> int:
     """Return the last step, if it is the answer and was written here; else 0."""
     last = len(plan.steps)
     outside = {card.id for card in situation.roster if card.is_outside}

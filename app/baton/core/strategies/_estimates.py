@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from baton.core.messages import Card
-from baton.core.ports import Desk, Situation
+from baton.core.ports import RoutingContext, StrategyContext
 from baton.core.strategies._answer_length import wants_short
 from baton.core.strategies._steps import ALIKE, here, power
 
@@ -34,20 +34,20 @@ _BRIEF = 600
 """A longer answer, in tokens, isn't written twice by one worker: a person waits for it."""
 
 
-def is_sure(situation: Situation) -> bool:
+def is_sure(situation: RoutingContext) -> bool:
     """Tell whether the prompt is enough like what is known."""
     estimate = situation.route.estimate
     return estimate is not None and estimate.novelty <= SURE
 
 
-def likely(situation: Situation, card: Card) -> float:
+def likely(situation: RoutingContext, card: Card) -> float:
     """Return how likely a worker answers well."""
     from baton.core.strategies._draft_scoring import expected
 
     return expected(card, situation.route)
 
 
-def gain(situation: Situation, worker: str) -> float:
+def gain(situation: RoutingContext, worker: str) -> float:
     """Return how much likelier a good answer is from a worker than from the default one."""
     estimate = situation.route.estimate
     if estimate is not None and worker in estimate.gain:
@@ -56,7 +56,7 @@ def gain(situation: Situation, worker: str) -> float:
     return likely(situation, situation.card(worker)) - likely(situation, mine)
 
 
-def told(situation: Situation) -> str:
+def told(situation: RoutingContext) -> str:
     """Say in a sentence how the default worker does with prompts like this; "" if unknown.
 
     Where the helper wouldn't do much better, a low chance says more of how strictly such questions
@@ -78,12 +78,12 @@ def tenths(chance: float) -> str:
     return f"{min(9, max(1, round(10 * chance)))} in 10"
 
 
-def may_be_helped(situation: Situation) -> bool:
+def may_be_helped(situation: RoutingContext) -> bool:
     """Tell whether there is somebody to ask where the default worker won't do."""
     return bool(situation.helper) and not situation.card(situation.worker).is_outside
 
 
-async def may_pay(desk: Desk) -> bool:
+async def may_pay(desk: StrategyContext) -> bool:
     """Tell whether the helper may be asked at all, now."""
     price = desk.situation.card(desk.situation.helper).price
     if price is not None and price.is_free:
@@ -91,7 +91,7 @@ async def may_pay(desk: Desk) -> bool:
     return (await desk.funds()).left != 0
 
 
-def pair(situation: Situation) -> tuple[str, ...]:
+def pair(situation: RoutingContext) -> tuple[str, ...]:
     """Return the two that should draft side by side, or none where one draft is enough.
 
     Two workers here, for a prompt with a short answer by which they can be compared. One worker
@@ -107,7 +107,7 @@ def pair(situation: Situation) -> tuple[str, ...]:
     return (mine.id, mine.id) if brief and _SELDOM <= chance < GOOD else ()
 
 
-def _mate(situation: Situation) -> str:
+def _mate(situation: RoutingContext) -> str:
     """Return the other worker here whose answer tells most of the default one's, or "".
 
     Without an estimate only a peer is taken: where a weaker one disagrees, it is just wrong. With
@@ -121,7 +121,7 @@ def _mate(situation: Situation) -> str:
     return best.id if best is not None and near else ""
 
 
-def third(situation: Situation, drafted: Collection[str]) -> str:
+def third(situation: RoutingContext, drafted: Collection[str]) -> str:
     """Return the best worker here that is the default one's peer and has not drafted, or ""."""
     if situation.route.estimate is None:
         return ""
@@ -129,7 +129,7 @@ def third(situation: Situation, drafted: Collection[str]) -> str:
     return _best_other(situation, drafted, max(_HOPELESS, chance - _PEERS))
 
 
-def _best_other(situation: Situation, drafted: Collection[str], least: float) -> str:
+def _best_other(situation: RoutingContext, drafted: Collection[str], least: float) -> str:
     used = {*drafted, situation.helper}
     able = [
         card for card in here(situation) if card.id not in used and likely(situation, card) >= least

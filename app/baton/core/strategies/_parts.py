@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from baton.core.errors import BatonError, StoreError
 from baton.core.plan.plan import Outcome, Plan
 from baton.core.plan.request_parts import IN_DOUBT
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._correction import (
     corrective_proposal,
     may_be_corrected,
@@ -26,7 +26,7 @@ class InParts:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the plan."""
         steps = self._plan.steps
         if len(steps) == 1:
@@ -37,7 +37,7 @@ class InParts:
         final = not may_be_corrected(desk.situation, self._plan)
         return Proposal(self._plan, "plan", f"{why} {_unsure_of(in_doubt)}".strip(), final)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what corrects the plan, or one worker's answer where nothing came of it."""
         played = len(outcome.plan.steps)
         if len(self._plan.steps) > 1:
@@ -63,7 +63,7 @@ def _unsure_of(steps: Sequence[int]) -> str:
     return f"Steps {named} couldn't be computed for certain: a model's results may be wrong."
 
 
-async def in_parts(desk: Desk) -> InParts | None:
+async def in_parts(desk: StrategyContext) -> InParts | None:
     """Return the way in which a request with parts is played, None for any other request.
 
     Where the person named a conductor, that one splits requests; this one only has things computed.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from baton.core.labels import Label
 from baton.core.messages import Card, Finish
 from baton.core.plan.plan import FILE, HISTORY, PROMPT, Outcome, Plan, Step, direct
-from baton.core.ports import Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext
 from baton.core.run.policy import help_wanted, strength
 
 ALIKE = 0.75
@@ -16,13 +16,13 @@ ALIKE = 0.75
 the weaker one is just wrong where they disagree."""
 
 
-def answered_by(situation: Situation, worker: str, *, optional: bool = False) -> Step:
+def answered_by(situation: RoutingContext, worker: str, *, optional: bool = False) -> Step:
     """Return a step in which a worker answers the prompt, seeing all of the conversation."""
     step = direct(worker, situation.material.files, situation.route.need)
     return replace(step, optional=True) if optional else step
 
 
-def alone(situation: Situation, why: str = "") -> Proposal:
+def alone(situation: RoutingContext, why: str = "") -> Proposal:
     """Propose that the default worker answers, and nobody else."""
     card = situation.card(situation.worker)
     told = bound(situation) or f"{card.name} runs on this machine."
@@ -33,14 +33,14 @@ def alone(situation: Situation, why: str = "") -> Proposal:
     return Proposal(plan, "cloud" if card.remote else "local", said)
 
 
-def bound(situation: Situation) -> str:
+def bound(situation: RoutingContext) -> str:
     """Say in a sentence what keeps the prompt on this machine, or return ""."""
     if situation.limits.label is Label.LOCAL:
         return "This conversation is private, so nobody elsewhere is asked."
     return "The mode is local, so nobody elsewhere is asked." if situation.mode == "local" else ""
 
 
-def drafted(situation: Situation, workers: Iterable[str], why: str) -> Proposal:
+def drafted(situation: RoutingContext, workers: Iterable[str], why: str) -> Proposal:
     """Propose that each of these answers by itself; who of them is right is for later."""
     steps = tuple(answered_by(situation, worker, optional=True) for worker in workers)
     remote = any(situation.card(step.worker).remote for step in steps)
@@ -48,13 +48,13 @@ def drafted(situation: Situation, workers: Iterable[str], why: str) -> Proposal:
     return Proposal(Plan(steps, (1,)), "cloud" if remote else "local", said, final=False)
 
 
-def everything(situation: Situation, steps: Iterable[int]) -> tuple[str, ...]:
+def everything(situation: RoutingContext, steps: Iterable[int]) -> tuple[str, ...]:
     """Return the access list of a step that sees the conversation and some results."""
     files = (FILE + name for name in situation.material.files)
     return (PROMPT, HISTORY, *files, *map(str, steps))
 
 
-def talkers(situation: Situation) -> list[Card]:
+def talkers(situation: RoutingContext) -> list[Card]:
     """Return all that can be talked to, the default worker first; only that one if it's alone."""
     mine = situation.card(situation.worker)
     if situation.limits.alone:
@@ -63,7 +63,7 @@ def talkers(situation: Situation) -> list[Card]:
     return [mine, *others]
 
 
-def here(situation: Situation) -> list[Card]:
+def here(situation: RoutingContext) -> list[Card]:
     """Return those on this machine, the default worker first, then the strongest."""
     found = [card for card in talkers(situation) if not card.is_outside and not card.is_tool]
     others = [card for card in found if card.id != situation.worker]
@@ -71,12 +71,12 @@ def here(situation: Situation) -> list[Card]:
     return [card for card in found if card.id == situation.worker] + others
 
 
-def strongest(situation: Situation, among: Iterable[Card]) -> Card:
+def strongest(situation: RoutingContext, among: Iterable[Card]) -> Card:
     """Return the one that does best what the prompt asks for; the first of equals."""
     return max(among, key=lambda card: (power(situation, card), strength(card)))
 
 
-def best_of(situation: Situation, outcome: Outcome, among: Iterable[int]) -> int:
+def best_of(situation: RoutingContext, outcome: Outcome, among: Iterable[int]) -> int:
     """Return the one of some steps whose worker is the strongest; the first of about equals.
 
     A size says little among peers, and the first is the worker that the person chose.
@@ -94,14 +94,14 @@ def best_of(situation: Situation, outcome: Outcome, among: Iterable[int]) -> int
     return next(n for n in numbers if powers.get(n, 0.0) >= least)
 
 
-def power(situation: Situation, card: Card) -> float:
+def power(situation: RoutingContext, card: Card) -> float:
     """Return how difficult a prompt of this kind may be for a worker."""
     from baton.core.plan.skill_estimates import skill
 
     return skill(card, situation.route.need.kind)
 
 
-def wanting(situation: Situation, outcome: Outcome, step: int) -> str:
+def wanting(situation: RoutingContext, outcome: Outcome, step: int) -> str:
     """Say in a sentence why a step's text calls for a second look, or return ""."""
     finish = Finish.LENGTH if step in outcome.cut else Finish.STOP
     return help_wanted(outcome.text(step), finish, situation.limits)

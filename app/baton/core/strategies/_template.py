@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from baton.core.errors import PlanError
 from baton.core.plan.plan import Outcome, Plan
-from baton.core.ports import Desk, Proposal, Situation, Template
+from baton.core.ports import Proposal, RoutingContext, StrategyContext, Template
 from baton.core.strategies._steps import (
     alone,
     answered_by,
@@ -25,7 +25,7 @@ class Templated:
     def __init__(self, template: Template) -> None:
         self._template = template
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the template's plan."""
         try:
             plan = await drawn(desk, self._template)
@@ -33,12 +33,12 @@ class Templated:
             return alone(desk.situation, f"{problem.message} So one worker answers.")
         return Proposal(plan, "plan", self._template.about)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose another answer only where the plan came to none."""
         return rescued(desk.situation, outcome)
 
 
-async def drawn(desk: Desk, template: Template) -> Plan:
+async def drawn(desk: StrategyContext, template: Template) -> Plan:
     """Return a template's plan for the prompt, with a worker for each step. Raises PlanError."""
     from baton.core.plan.assignment import assign
 
@@ -59,7 +59,7 @@ async def drawn(desk: Desk, template: Template) -> Plan:
         return _staffed_here(situation, plan)
 
 
-def _staffed_here(situation: Situation, plan: Plan) -> Plan:
+def _staffed_here(situation: RoutingContext, plan: Plan) -> Plan:
     """Give what nobody seems to have the room or the money for to who holds most here.
 
     How long results get is only guessed: extracts of a document are mostly short. Raises PlanError.
@@ -74,7 +74,7 @@ def _staffed_here(situation: Situation, plan: Plan) -> Plan:
     return replace(plan, steps=tuple(steps))
 
 
-def rescued(situation: Situation, outcome: Outcome) -> Proposal | None:
+def rescued(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose a whole answer from the steps before, or a new one, where a plan came to nothing.
 
     What has a word already, stays: it may be all that was paid for.

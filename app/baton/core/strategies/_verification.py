@@ -13,7 +13,7 @@ from dataclasses import replace
 from baton.core.events import Checked, Verdict
 from baton.core.messages import Card, fenced
 from baton.core.plan.plan import MOST_STEPS, PROMPT, Outcome, Step
-from baton.core.ports import Desk, Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._steps import everything, strongest, talkers
 
 AUDIT = (
@@ -47,7 +47,7 @@ class Verified:
     def __init__(self) -> None:
         self._wrong: dict[tuple[int, ...], int] = {}
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the audit, the repair, or the answer from before a repair that made it worse."""
         steps = outcome.plan.steps
         if _is_repair(steps[-1]):
@@ -61,14 +61,16 @@ class Verified:
             return _mend(desk.situation, outcome, outcome.plan.answer, _told(wrong))
         return _audited(desk.situation, outcome)
 
-    async def _checked(self, desk: Desk, outcome: Outcome, steps: tuple[int, ...]) -> list[Checked]:
+    async def _checked(
+        self, desk: StrategyContext, outcome: Outcome, steps: tuple[int, ...]
+    ) -> list[Checked]:
         """Return what is wrong in some steps' texts, as far as it can be executed."""
         found = [finding for n in steps for finding in await desk.check(outcome, n)]
         wrong = [finding for finding in found if finding.verdict is Verdict.WRONG]
         self._wrong[steps] = len(wrong)
         return wrong
 
-    async def _repaired(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def _repaired(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Go back to what was repaired, if the repair is empty, unfinished or worse."""
         last = len(outcome.plan.steps)
         steps = outcome.plan.steps
@@ -90,7 +92,7 @@ def _is_repair(step: Step) -> bool:
     return step.subtask.startswith(_REPAIR)
 
 
-def _audited(situation: Situation, outcome: Outcome) -> Proposal | None:
+def _audited(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose an audit by a worker that wrote nothing of the answer, if there is a fit one."""
     answer = outcome.plan.answer
     auditor = _auditor(situation, {outcome.plan.steps[n - 1].worker for n in answer})
@@ -103,7 +105,7 @@ def _audited(situation: Situation, outcome: Outcome) -> Proposal | None:
     return Proposal(plan, "plan", f"{auditor.name} checks the answer.", final=False)
 
 
-def _auditor(situation: Situation, authors: Iterable[str]) -> Card | None:
+def _auditor(situation: RoutingContext, authors: Iterable[str]) -> Card | None:
     from baton.core.plan.skill_estimates import skill
 
     wrote = set(authors)
@@ -114,7 +116,7 @@ def _auditor(situation: Situation, authors: Iterable[str]) -> Card | None:
     return best if skill(best, "reasoning") >= _WEAKEST else None
 
 
-def _heard(situation: Situation, outcome: Outcome) -> Proposal | None:
+def _heard(situation: RoutingContext, outcome: Outcome) -> Proposal | None:
     """Propose the repair that an audit calls for."""
     audit = len(outcome.plan.steps)
     said = outcome.text(audit).strip()
@@ -128,7 +130,9 @@ def is_accepted(said: str) -> bool:
     return _ACCEPTED.match(said.strip()) is not None
 
 
-def _mend(situation: Situation, outcome: Outcome, sees: tuple[int, ...], findings: str) -> Proposal:
+def _mend(
+    situation: RoutingContext, outcome: Outcome, sees: tuple[int, ...], findings: str
+) -> Proposal:
     """Propose a repair by who wrote the end of the answer."""
     author = outcome.plan.steps[outcome.plan.answer[-1] - 1].worker
     known = {card.id for card in talkers(situation)}

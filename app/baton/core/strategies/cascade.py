@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
 from baton.core.plan.short_answer import agree, announced, extract
-from baton.core.ports import Desk, Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._answer_length import wants_short
 from baton.core.strategies._steps import (
     alone,
@@ -32,7 +32,7 @@ class Cascade:
     worker that is elsewhere answers alone.
     """
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the two answers."""
         situation = desk.situation
         if situation.card(situation.worker).is_outside:
@@ -43,7 +43,7 @@ class Cascade:
         more = "a stronger one is asked if they disagree." if situation.helper else "to compare."
         return drafted(situation, pair, f"{told}, {'and ' if situation.helper else ''}{more}")
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what the two come to, then help, then what there was without it."""
         steps = len(outcome.plan.steps)
         if steps == 1:
@@ -53,7 +53,7 @@ class Cascade:
         lost = outcome.plan.answer == (3,) and is_lost(outcome, 3)
         return settled(outcome, best(desk.situation, outcome), _BACK) if lost else None
 
-    async def _compared(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def _compared(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         situation = desk.situation
         stays = best(situation, outcome)
         why = doubt(situation, outcome)
@@ -64,12 +64,12 @@ class Cascade:
             return None
         return settled(outcome, stays, why or "Only one of the two has an answer.")
 
-    async def is_worth_it(self, desk: Desk, outcome: Outcome) -> bool:
+    async def is_worth_it(self, desk: StrategyContext, outcome: Outcome) -> bool:
         """Tell whether help is worth asking for: always, where a person chose this strategy."""
         return True
 
 
-def doubt(situation: Situation, outcome: Outcome) -> str:
+def doubt(situation: RoutingContext, outcome: Outcome) -> str:
     """Say in a sentence why two answers call for a third, or return ""."""
     numbers = written(outcome, (1, 2))
     if len(numbers) < 2:
@@ -83,7 +83,7 @@ def doubt(situation: Situation, outcome: Outcome) -> str:
     return "" if agree(*texts) else "The two local answers disagree."
 
 
-def best(situation: Situation, outcome: Outcome) -> int:
+def best(situation: RoutingContext, outcome: Outcome) -> int:
     """Return the answer that stays: the first where both agree, else the stronger worker's."""
     numbers = written(outcome, (1, 2))
     if len(numbers) < 2 or not doubt(situation, outcome):

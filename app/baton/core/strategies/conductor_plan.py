@@ -7,7 +7,7 @@ from dataclasses import replace
 from baton.core.errors import BatonError, StoreError
 from baton.core.model_roles import RULE
 from baton.core.plan.plan import Outcome
-from baton.core.ports import Conductor, Desk, Proposal, Situation
+from baton.core.ports import Conductor, Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._parts import in_parts
 from baton.core.strategies._steps import alone, is_lost
 from baton.core.strategies._template import drawn, rescued
@@ -29,7 +29,7 @@ class Conducted:
         self._name = ""
         self._kept: tuple[int, ...] = ()
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the first plan."""
         from baton.core.plan.conductor import LanguageConductor, choose
 
@@ -56,7 +56,7 @@ class Conducted:
             return Proposal(plan, "plan", f"{self._name} finds that one step is enough.")
         return Proposal(plan, "plan", f"{self._name} split this into {count} steps.", final=False)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what the conductor adds, or a way out where the plan came to nothing."""
         if self._kept and all(is_lost(outcome, n) for n in outcome.plan.answer):
             kept, self._kept = self._kept, ()
@@ -64,7 +64,7 @@ class Conducted:
             return Proposal(replace(outcome.plan, answer=kept), "plan", why)
         return await self._mended(desk, outcome) or rescued(desk.situation, outcome)
 
-    async def _mended(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def _mended(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         if self._conductor is None or self._left <= 0 or len(outcome.plan.steps) == 1:
             return None
         self._left -= 1
@@ -81,7 +81,7 @@ class Conducted:
             self._kept = outcome.plan.answer
         return Proposal(plan, "plan", f"{self._name} mends what came out.", final=False)
 
-    async def _by_hand(self, desk: Desk, why: str = "") -> Proposal:
+    async def _by_hand(self, desk: StrategyContext, why: str = "") -> Proposal:
         """Propose the template that suits the prompt, or that the default worker answers."""
         situation = desk.situation
         name = situation.route.template
@@ -106,7 +106,7 @@ class Conducted:
         return alone(situation, f"{told} So one worker answers.")
 
 
-def has_template(situation: Situation) -> bool:
+def has_template(situation: RoutingContext) -> bool:
     """Tell whether there is a template that suits the prompt."""
     try:
         return bool(situation.route.template) and situation.route.template in situation.templates()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from baton.core.model_roles import RULE
 from baton.core.plan.plan import Outcome
-from baton.core.ports import Desk, Funds, Proposal, Situation, Strategy
+from baton.core.ports import Proposal, RoutingContext, SpendingRoom, Strategy, StrategyContext
 from baton.core.strategies._answer_length import wants_short
 from baton.core.strategies._delegate import Instead
 from baton.core.strategies._draft_review import SecondLook, helped
@@ -49,12 +49,12 @@ class Hybrid:
     def __init__(self) -> None:
         self._way: Strategy | None = None
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose what the chosen way does."""
         self._way = await _choose(desk)
         return self._open(desk, await self._way.first(desk))
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Go on in that way."""
         if self._way is None:
             self._way = _recognise(outcome)
@@ -63,13 +63,13 @@ class Hybrid:
             return self._open(desk, proposal)
         return helped(desk.situation, outcome) if isinstance(self._way, Conducted) else None
 
-    def _open(self, desk: Desk, proposal: Proposal) -> Proposal:
+    def _open(self, desk: StrategyContext, proposal: Proposal) -> Proposal:
         """Leave it open whether what a plan comes to stays: the helper may still be asked."""
         may_be_helped = isinstance(self._way, Conducted) and bool(desk.situation.helper)
         return replace(proposal, final=False) if may_be_helped else proposal
 
 
-async def _choose(desk: Desk) -> Strategy:
+async def _choose(desk: StrategyContext) -> Strategy:
     situation = desk.situation
     if situation.route.tool in {card.id for card in situation.roster if card.is_tool}:
         return Instead()
@@ -82,7 +82,7 @@ async def _choose(desk: Desk) -> Strategy:
     return Conducted() if await _calls_for_a_plan(desk) else SecondLook()
 
 
-async def _with_help(desk: Desk) -> Strategy:
+async def _with_help(desk: StrategyContext) -> Strategy:
     """Choose where the helper may be asked."""
     situation = desk.situation
     weighed = False
@@ -101,12 +101,12 @@ async def _with_help(desk: Desk) -> Strategy:
     return SecondLook(weighed=weighed)
 
 
-def _is_clear(situation: Situation) -> bool:
+def _is_clear(situation: RoutingContext) -> bool:
     """Tell whether a draft here would only cost time; whom the person prefers here is asked."""
     return not situation.choice and is_sure(situation) and gain(situation, situation.helper) >= BIG
 
 
-def _is_away(situation: Situation) -> bool:
+def _is_away(situation: RoutingContext) -> bool:
     """Tell whether the helper should be asked first, if that is worth its price."""
     if situation.choice:
         return False
@@ -115,7 +115,7 @@ def _is_away(situation: Situation) -> bool:
     return _is_clear(situation)
 
 
-def _why_elsewhere(situation: Situation) -> str:
+def _why_elsewhere(situation: RoutingContext) -> str:
     """Say in a sentence why no draft is written here."""
     if situation.route.estimate is None:
         return situation.route.why
@@ -130,7 +130,7 @@ def _recognise(outcome: Outcome) -> Strategy:
     return SecondLook()
 
 
-async def _calls_for_a_plan(desk: Desk) -> bool:
+async def _calls_for_a_plan(desk: StrategyContext) -> bool:
     """Tell whether the router wants a plan, and who is there can draw and play one."""
     situation = desk.situation
     route = situation.route
@@ -147,7 +147,7 @@ async def _calls_for_a_plan(desk: Desk) -> bool:
     return has_template(situation) or choose(situation, funds) != ""
 
 
-def _is_strong(situation: Situation, funds: Funds) -> bool:
+def _is_strong(situation: RoutingContext, funds: SpendingRoom) -> bool:
     """Tell whether a plan would help: small models get worse by looking at each other's work.
 
     Where only the helper is strong, it answers a single question sooner by itself.

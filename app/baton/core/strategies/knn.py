@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from baton.core.messages import Card
 from baton.core.plan.plan import Outcome
-from baton.core.ports import Desk, Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._delegate import Instead
 from baton.core.strategies._steps import alone, talkers
 
@@ -19,7 +19,7 @@ class Nearest:
     Where nothing similar is known, the default worker answers.
     """
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose who answers."""
         situation = desk.situation
         known = _known(situation)
@@ -39,25 +39,25 @@ class Nearest:
             return alone(situation, why)
         return await Instead(chosen.id, why).first(desk)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the chosen one has nothing."""
         if outcome.plan.steps[0].worker == desk.situation.worker:
             return None
         return await Instead().next(desk, outcome)
 
 
-def _known(situation: Situation) -> list[Card]:
+def _known(situation: RoutingContext) -> list[Card]:
     """Return those of whom it is known how they did on similar questions."""
     estimate = situation.route.estimate
     nearby = estimate.nearby if estimate is not None else {}
     return [card for card in talkers(situation) if card.id in nearby]
 
 
-def _nearby(situation: Situation, card: Card) -> float:
+def _nearby(situation: RoutingContext, card: Card) -> float:
     estimate = situation.route.estimate
     return estimate.nearby.get(card.id, 0.0) if estimate is not None else 0.0
 
 
-def _best(situation: Situation, cards: list[Card]) -> Card:
+def _best(situation: RoutingContext, cards: list[Card]) -> Card:
     """Return the one that was right most often; the first of equals."""
     return max(cards, key=lambda card: _nearby(situation, card))

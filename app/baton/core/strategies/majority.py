@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import alone, best_of, drafted, here
 from baton.core.strategies._vote_choice import Polled
 
@@ -17,7 +17,7 @@ class Majority(Polled):
     With fewer than two the default worker answers alone.
     """
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose an answer by each."""
         cards = here(desk.situation)[:MOST]
         if len(cards) < 2:
@@ -25,7 +25,7 @@ class Majority(Polled):
         why = f"{len(cards)} workers here answer, and what most of them say counts."
         return drafted(desk.situation, [card.id for card in cards], why)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the winner."""
         if len(outcome.plan.steps) == 1:
             return None

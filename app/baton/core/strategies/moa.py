@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from baton.core.plan.plan import Outcome, Plan, Step
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import (
     answered_by,
     best_of,
@@ -32,7 +32,7 @@ class MixtureOfAgents:
     with weaker ones (arXiv 2502.00674).
     """
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the proposals and what is made of them."""
         situation = desk.situation
         writer = strongest(situation, talkers(situation))
@@ -46,7 +46,7 @@ class MixtureOfAgents:
         why = f"{len(proposers)} answers are proposed, and {writer.name} makes one of them."
         return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the strongest proposer's answer, where nothing was made of them."""
         last = len(outcome.plan.steps)
         if outcome.plan.answer != (last,) or not is_lost(outcome, last):

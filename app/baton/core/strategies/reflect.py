@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from baton.core.plan.plan import Outcome, Plan, Step
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import answered_by, everything, is_lost, settled, written
 
 REVISE = (
@@ -18,7 +18,7 @@ class Reflect:
     def __init__(self, rounds: int = 1) -> None:
         self._rounds = rounds
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the draft and its revisions."""
         situation = desk.situation
         steps = [answered_by(situation, situation.worker)]
@@ -31,7 +31,7 @@ class Reflect:
         why = f"{card.name} revises its own answer."
         return Proposal(Plan(tuple(steps), (len(steps),)), where, why)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the last version that was written, where the last one wasn't."""
         last = len(outcome.plan.steps)
         versions = written(outcome, range(1, last + 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._delegate import Instead
 from baton.core.strategies._estimates import gain, may_be_helped, told
 from baton.core.strategies._steps import alone
@@ -15,7 +15,7 @@ NOTABLE = 0.05
 class RouteAlone:
     """The default worker or the helper answers, by the gain that is expected of the helper."""
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose who answers."""
         situation = desk.situation
         if not may_be_helped(situation):
@@ -31,6 +31,6 @@ class RouteAlone:
         better = f"{name} is likelier to get this right, but isn't asked."
         return alone(situation, told(situation) or (better if more > NOTABLE else will_do))
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose that the default worker answers where the helper has nothing."""
         return await Instead().next(desk, outcome)

@@ -6,7 +6,7 @@ After Smoothie (arXiv 2412.04692): no labels are needed, only how alike texts ar
 from __future__ import annotations
 
 from baton.core.plan.plan import Outcome
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._steps import alone, best_of, drafted, here, settled, wanting, written
 from baton.core.strategies.majority import MOST
 
@@ -17,7 +17,7 @@ class Smoothie:
     With fewer than two the default worker answers alone.
     """
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose an answer by each."""
         cards = here(desk.situation)[:MOST]
         if len(cards) < 2:
@@ -25,7 +25,7 @@ class Smoothie:
         why = f"{len(cards)} workers here answer, and what is most like all the others counts."
         return drafted(desk.situation, [card.id for card in cards], why)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose the answer in the middle of all, once."""
         steps = outcome.plan.steps
         whole = written(outcome, range(1, len(steps) + 1))
@@ -35,7 +35,7 @@ class Smoothie:
         return None if outcome.plan.answer == (chosen,) else settled(outcome, chosen, why)
 
 
-async def _chosen(desk: Desk, outcome: Outcome, whole: list[int]) -> tuple[int, str]:
+async def _chosen(desk: StrategyContext, outcome: Outcome, whole: list[int]) -> tuple[int, str]:
     """Return the answer that counts, and why."""
     situation = desk.situation
     usable = [n for n in whole if not wanting(situation, outcome, n)] or whole

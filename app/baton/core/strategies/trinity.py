@@ -23,7 +23,7 @@ from baton.core.plan.turn_roles import (
     position_figures,
     worker_figures,
 )
-from baton.core.ports import Desk, Proposal, Situation
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
 from baton.core.strategies._estimates import likely
 from baton.core.strategies._steps import answered_by, everything, settled, talkers
 from baton.core.strategies._verification import AUDIT, MEND, is_accepted
@@ -48,14 +48,14 @@ class Trinity:
     def __init__(self) -> None:
         self._is_over = False
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose who writes the first answer, and who thinks about it before, if anybody."""
         proposal = await _turn(desk, None, await _workers(desk), Position())
         assert proposal is not None
         self._is_over = proposal.final
         return proposal
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose a verifier, a better answer after a rejection, or that the answer stands."""
         steps = outcome.plan.steps
         wrote = outcome.plan.answer[-1]
@@ -75,7 +75,7 @@ class Trinity:
 
 
 async def _turn(
-    desk: Desk, plan: Plan | None, cards: Sequence[Card], position: Position
+    desk: StrategyContext, plan: Plan | None, cards: Sequence[Card], position: Position
 ) -> Proposal | None:
     """Propose turns up to one on which the next depends; None where what is written stands.
 
@@ -104,7 +104,9 @@ def _grown(plan: Plan | None, step: Step) -> Plan:
     return plan.grown((step,), plan.answer if step.check else (len(plan.steps) + 1,))
 
 
-def _proposed(situation: Situation, plan: Plan, why: Sequence[str], *, final: bool) -> Proposal:
+def _proposed(
+    situation: RoutingContext, plan: Plan, why: Sequence[str], *, final: bool
+) -> Proposal:
     cards = {card.id: card for card in situation.roster}
     is_remote = any(step.worker in cards and cards[step.worker].remote for step in plan.steps)
     return Proposal(plan, "cloud" if is_remote else "local", " ".join(why), final=final)
@@ -119,7 +121,7 @@ def _why(role: TurnRole, card: Card) -> str:
     return f"{card.name} {what[role]}."
 
 
-def _step(situation: Situation, plan: Plan | None, card: Card, role: TurnRole) -> Step:
+def _step(situation: RoutingContext, plan: Plan | None, card: Card, role: TurnRole) -> Step:
     """Return the step of a turn that comes after a plan."""
     need = situation.route.need
     if role is TurnRole.THINKER:
@@ -156,7 +158,7 @@ def _is_rejected(outcome: Outcome, verifier: int) -> bool:
     return bool(said) and not is_accepted(said)
 
 
-async def _workers(desk: Desk) -> list[Card]:
+async def _workers(desk: StrategyContext) -> list[Card]:
     """Return who may speak: those that cost something only where something may be spent."""
     left = (await desk.funds()).left
     mine, *others = talkers(desk.situation)
@@ -164,7 +166,7 @@ async def _workers(desk: Desk) -> list[Card]:
 
 
 async def _best(
-    desk: Desk, cards: Sequence[Card], position: Position
+    desk: StrategyContext, cards: Sequence[Card], position: Position
 ) -> tuple[TurnRole, int] | None:
     """Return what the head would have done next."""
     workers = [_seen(desk.situation, card) for card in cards]
@@ -174,7 +176,7 @@ async def _best(
     return best_move(scores, position, workers)
 
 
-def _seen(situation: Situation, card: Card) -> Seen:
+def _seen(situation: RoutingContext, card: Card) -> Seen:
     dollars = likely_cost(card, situation.material, situation.route) / NANO
     level = skill(card, situation.route.need.kind)
     return Seen(likely(situation, card), level, dollars, card.is_outside)

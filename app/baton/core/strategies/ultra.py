@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from baton.core.plan.plan import Outcome
-from baton.core.ports import Desk, Proposal
+from baton.core.ports import Proposal, StrategyContext
 from baton.core.strategies._verification import Verified, is_verifying
 from baton.core.strategies.conductor_plan import Conducted
 
@@ -17,11 +17,11 @@ class Ultra:
         self._plan = Conducted()
         self._check = Verified()
 
-    async def first(self, desk: Desk) -> Proposal:
+    async def first(self, desk: StrategyContext) -> Proposal:
         """Propose the conducted plan, which may still be mended."""
         return replace(await self._plan.first(desk), final=False)
 
-    async def next(self, desk: Desk, outcome: Outcome) -> Proposal | None:
+    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Let the conductor finish, then verify."""
         if not is_verifying(outcome):
             proposal = await self._plan.next(desk, outcome)

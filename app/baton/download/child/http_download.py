@@ -23,7 +23,7 @@ import httpcore
 import httpx
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import Offer
+from baton.core.catalogue_types import ModelOffer
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_client, hub_errors
 from baton.download.child.hub_client import Stopped
@@ -70,7 +70,9 @@ class Trouble(Exception):
 class Puller:
     """Appends what is missing to a partial, until it is all there or nothing comes any more."""
 
-    def __init__(self, web: hub_client.Web, offer: Offer, partial: Partial, pace: Pace) -> None:
+    def __init__(
+        self, web: hub_client.Web, offer: ModelOffer, partial: Partial, pace: Pace
+    ) -> None:
         self.rests_until = 0.0
         self._web = web
         self._offer = offer
@@ -279,7 +281,7 @@ class Puller:
 class Longer(Failure):
     """More came than the file is long: nothing of it can be believed."""
 
-    def __init__(self, offer: Offer, name: str) -> None:
+    def __init__(self, offer: ModelOffer, name: str) -> None:
         super().__init__(
             "ModelFileError",
             f"{name} is longer than the {offer.size:,} bytes that were promised, so it was"

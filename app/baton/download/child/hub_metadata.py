@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from baton import __version__
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_errors, hub_names
 from baton.download.child.hub_client import TRANSIENT, Stopped, Web, retry_after
@@ -57,7 +57,7 @@ class Metadata:
         self._web = web
         self._stopped = stopped
 
-    def look(self, source: Source) -> Offer:
+    def look(self, source: Source) -> ModelOffer:
         """Return what is known of one file now, pinned."""
         hub_names.check_source(source)
         if source.url:
@@ -72,7 +72,7 @@ class Metadata:
             f"It has: {one_line(', '.join(there), 300)}." if there else "It has no GGUF files.",
         )
 
-    def files(self, repo: str, revision: str = "") -> Sequence[Offer]:
+    def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository that come in one piece."""
         hub_names.check_repo(repo, revision)
         offers = list(self._offers(repo, revision))
@@ -81,7 +81,7 @@ class Metadata:
             hub_names.check_file(offers[0].source.file)
         return whole[:MOST_FILES]
 
-    def header(self, offer: Offer) -> Header:
+    def header(self, offer: ModelOffer) -> Header:
         """Return a file's header, fetching as little of the file as will do."""
         hub_names.check_source(offer.source)
         file = offer.source.file or hub_names.file_of(offer.source.url)
@@ -100,7 +100,7 @@ class Metadata:
 
     # Repositories
 
-    def _offers(self, repo: str, revision: str) -> Iterator[Offer]:
+    def _offers(self, repo: str, revision: str) -> Iterator[ModelOffer]:
         info = self._patiently(repo, lambda: self._info(repo, revision))
         commit = info.sha
         if not hub_names.is_commit(commit) or (
@@ -119,7 +119,7 @@ class Metadata:
                     raise self._nonsense(repo, f"the sha256 of {name} is {sha256!r}")
             if not _is_size(size):
                 raise self._nonsense(repo, f"the size of {name} is {size!r}")
-            yield Offer(Source(repo, name, commit), size, sha256, licence, gated)
+            yield ModelOffer(Source(repo, name, commit), size, sha256, licence, gated)
 
     def _info(self, repo: str, revision: str) -> Any:
         """Return what the official client makes of the hub's answer."""
@@ -137,7 +137,7 @@ class Metadata:
 
     # Addresses
 
-    def _at(self, source: Source) -> Offer:
+    def _at(self, source: Source) -> ModelOffer:
         """Return what an address says of itself."""
         with self._web.open(source.url, method="HEAD") as response:
             if response.status_code < 400:
@@ -150,7 +150,7 @@ class Metadata:
                 raise _refused(response)
             return self._offer(source, response)
 
-    def _offer(self, source: Source, response: httpx.Response) -> Offer:
+    def _offer(self, source: Source, response: httpx.Response) -> ModelOffer:
         file = source.file or hub_names.file_of(source.url)
         if response.headers.get("Content-Type", "").lower().startswith("text/html"):
             raise Failure(
@@ -165,11 +165,11 @@ class Metadata:
                 f"{response.url.host} doesn't say how large {file} is, so it can't be verified.",
                 "Download it with a browser, then `baton models import FILE`.",
             )
-        return Offer(Source(file=file, url=source.url), size, _hash_of(response))
+        return ModelOffer(Source(file=file, url=source.url), size, _hash_of(response))
 
     # Headers
 
-    def _read_on(self, offer: Offer, data: bytearray, wanted: int) -> None:
+    def _read_on(self, offer: ModelOffer, data: bytearray, wanted: int) -> None:
         """Fetch a file's first bytes, as far as they are wanted and not here yet."""
         url, have = self._web.address(offer.source), len(data)
         with self._web.open(url, first=have, last=wanted - 1) as response:
@@ -190,7 +190,7 @@ class Metadata:
         if offer.size:
             raise httpx.RemoteProtocolError("it ended too soon", request=response.request)
 
-    def _check_span(self, offer: Offer, response: httpx.Response, have: int) -> None:
+    def _check_span(self, offer: ModelOffer, response: httpx.Response, have: int) -> None:
         match = _SPAN.fullmatch(response.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != have:
             host, what = response.url.host, str(offer.source)
@@ -297,7 +297,7 @@ def _refused(response: httpx.Response) -> httpx.HTTPStatusError:
     return httpx.HTTPStatusError("", request=response.request, response=response)
 
 
-def _changed(offer: Offer) -> Failure:
+def _changed(offer: ModelOffer) -> Failure:
     return Failure(
         "ModelFileError",
         f"{one_line(str(offer.source))} isn't as large any more as it was said to be.",

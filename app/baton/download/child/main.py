@@ -30,7 +30,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.progress import Progress
 from baton.ipc import frames
 from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
@@ -184,8 +184,8 @@ def _metadata(job: Job) -> Any:
     return Metadata(web(), job.stopped)
 
 
-def _offer(fields: dict[str, Any]) -> Offer:
-    return Offer(**{**fields, "source": Source(**fields["source"])})
+def _offer(fields: dict[str, Any]) -> ModelOffer:
+    return ModelOffer(**{**fields, "source": Source(**fields["source"])})
 
 
 def main() -> None:

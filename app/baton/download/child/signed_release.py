@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import httpx
 
-from baton.core.catalogue_types import Offer, Source
+from baton.core.catalogue_types import ModelOffer, Source
 from baton.core.sanitiser import one_line
 from baton.download.child import hub_client, hub_errors, transfer
 from baton.download.child.http_download import Pace
@@ -62,7 +62,7 @@ def bring(
     """
     if not is_address(source):
         return _copied(Path(source) / name, size, sha256, target, progress, stopped)
-    offer = Offer(Source(file=name, url=_address(source, name)), size, sha256)
+    offer = ModelOffer(Source(file=name, url=_address(source, name)), size, sha256)
     with closing(_web(source)) as web:
         return transfer.fetch(offer, target, progress, stopped, web=web, pace=Pace(pause=0.5))
 

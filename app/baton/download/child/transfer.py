@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from baton.core.catalogue_types import Offer
+from baton.core.catalogue_types import ModelOffer
 from baton.download.child import disk_space, hub_client
 from baton.download.child import partial_file as partials
 from baton.download.child.digest import Follower, digest
@@ -37,7 +37,7 @@ Stop = Callable[[], bool]
 
 
 def fetch(
-    offer: Offer,
+    offer: ModelOffer,
     target: Path,
     progress: Tell,
     stopped: Stop,

@@ -11,7 +11,7 @@ from textual import work
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, Room, Scope, Thrift
+from baton.core.ledger_types import Policy, Room, Scope, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.prices import FREE
@@ -167,7 +167,7 @@ class SpendingScreen(WritingScreen):
             await self.desk.store.allow(self.chat.id, None)
         await self.transcript.note(f"When to spend from now on: {words}.")
 
-    async def _set_pace(self, thrift: Thrift) -> None:
+    async def _set_pace(self, thrift: SpendingStyle) -> None:
         await self._write({"budget": {"pace": thrift.value}})
         self.desk.orchestra.pacer.thrift = thrift
 

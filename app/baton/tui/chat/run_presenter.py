@@ -11,7 +11,7 @@ from baton.core.errors import BatonError
 from baton.core.events import Decision
 from baton.core.labels import strictest
 from baton.core.messages import TurnStatus
-from baton.core.ports import Choice, Place, Question
+from baton.core.ports import Choice, ConversationPosition, Question
 from baton.core.run.policy import may_use
 from baton.core.view import RunView, doing
 from baton.tui.answer_summary import author_of, charge_warnings, facts_of, parts_of
@@ -55,7 +55,7 @@ class Presenter:
         ask = partial(self._ask, pending)
         if pending.record is not None:
             return desk.orchestra.resume(pending.record, replace(limits, strategy=""), ask)
-        place = Place(pending.chat.id, pending.after, pending.again)
+        place = ConversationPosition(pending.chat.id, pending.after, pending.again)
         worker = pending.worker or screen.worker
         return desk.orchestra.play(pending.prompt, place, limits, ask, worker, pending.plan)
 

@@ -15,7 +15,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError
 from baton.core.messages import Card
 from baton.core.model_roles import STARTER
@@ -425,7 +425,7 @@ class ModelsScreen(Overlay[str]):
         except BatonError as error:
             self._complain(error)
             return
-        if role is Role.CHAT:
+        if role is ModelRole.CHAT:
             self._chat.use(row.card.id)
         self.footer.say(said)
         self._load()

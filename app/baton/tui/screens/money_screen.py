@@ -14,7 +14,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from baton.core.errors import BatonError
-from baton.core.ledger_types import Charge, Policy, Room, Scope, Standing, Thrift, UsageRow
+from baton.core.ledger_types import Charge, Policy, Room, Scope, SpendingStyle, Standing, UsageRow
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line, sanitise
 from baton.tui import key_bindings, money_text
@@ -56,7 +56,7 @@ class MoneyScreen(Overlay[None]):
         orchestra: Orchestra,
         ledger: Ledger,
         session: str | None,
-        set_pace: Callable[[Thrift], Awaitable[None]],
+        set_pace: Callable[[SpendingStyle], Awaitable[None]],
         policy: Policy | None = None,
         *,
         releasing: bool = False,
@@ -182,7 +182,7 @@ class MoneyScreen(Overlay[None]):
     @work(group="change")
     async def action_pace(self) -> None:
         """Choose the next pace: frugal, balanced, best, and frugal again."""
-        paces = list(Thrift)
+        paces = list(SpendingStyle)
         now = paces.index(self._orchestra.pacer.thrift)
         try:
             await self._set_pace(paces[(now + 1) % len(paces)])

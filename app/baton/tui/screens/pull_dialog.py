@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.models.model_types import Held
 from baton.tui.screens.confirm_screen import ConfirmScreen
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def wanted(
-    app: App[Any], library: Library, model: str, roles: Sequence[Role] | None = None
+    app: App[Any], library: Library, model: str, roles: Sequence[ModelRole] | None = None
 ) -> Held | None:
     """Return the model, to be fetched now; None if the person thought better of it.
 

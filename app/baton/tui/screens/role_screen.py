@@ -8,27 +8,27 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from baton.core.catalogue_types import Role
+from baton.core.catalogue_types import ModelRole
 from baton.core.ports import Choice
 from baton.core.sanitiser import one_line
 from baton.tui.screens.overlay import Overlay
 from baton.tui.widgets.question_view import ChoiceView
 
 WORDS = {
-    Role.CHAT: "Chat: answers unless another one suits a prompt better",
-    Role.CONDUCTOR: "Conductor: draws plans, and says who does which step",
-    Role.CODER: "Coder: does the steps that are code",
-    Role.REASONING: "Reasoning: mathematics, and what is hard to think through",
+    ModelRole.CHAT: "Chat: answers unless another one suits a prompt better",
+    ModelRole.CONDUCTOR: "Conductor: draws plans, and says who does which step",
+    ModelRole.CODER: "Coder: does the steps that are code",
+    ModelRole.REASONING: "Reasoning: mathematics, and what is hard to think through",
 }
 NONE = Choice("none", "Leave it as it is")
 
 
-class RoleScreen(Overlay[Role]):
+class RoleScreen(Overlay[ModelRole]):
     """Returns the role that a worker is to have; `holders` says who has each now."""
 
     AUTO_FOCUS = "ChoiceView"
 
-    def __init__(self, name: str, holders: Mapping[Role, str]) -> None:
+    def __init__(self, name: str, holders: Mapping[ModelRole, str]) -> None:
         super().__init__()
         self.HEADING = f"What {one_line(name, 40)} does from now on"
         self._holders = holders
@@ -45,4 +45,4 @@ class RoleScreen(Overlay[Role]):
     def on_choice_view_chosen(self, event: ChoiceView.Chosen) -> None:
         """Hand the role back."""
         event.stop()
-        self.dismiss(None if event.choice is NONE else Role(event.choice.id))
+        self.dismiss(None if event.choice is NONE else ModelRole(event.choice.id))

@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from baton.core.labels import Label
-from baton.core.ports import Offer, Question
+from baton.core.ports import CallOffer, Question
 from baton.core.sanitiser import one_line
 from baton.tui import money_text
 from baton.tui.widgets.scrollable_question import QuotingView
@@ -16,7 +16,7 @@ from baton.tui.widgets.scrollable_question import QuotingView
 class OfferView(QuotingView):
     """Shows what would leave this machine, all of it, before it does; and what it could cost."""
 
-    def __init__(self, question: Question, offer: Offer) -> None:
+    def __init__(self, question: Question, offer: CallOffer) -> None:
         self._offer = offer
         super().__init__(question, offer.text)
 
@@ -42,7 +42,7 @@ def _line(name: str, text: str) -> Static:
     return Static(content, classes="line")
 
 
-def leaving(offer: Offer) -> str:
+def leaving(offer: CallOffer) -> str:
     """Say where the text would go, and what was hidden in it."""
     things = sum(
         int(n) for n in (p.split()[0] for p in offer.hidden.split(", ") if p) if n.isdigit()
