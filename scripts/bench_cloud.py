@@ -71,7 +71,7 @@ def provider(rate: int, tokens: int) -> Iterator[str]:
 async def metered(address: str, name: str) -> AsyncIterator[Callable[[], Awaitable[list[float]]]]:
     """Give what asks that provider through gate, ledger and gateway: the times of its pieces."""
     from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-    from baton.core.run.policy import RunTerms, PromptLimits
+    from baton.core.run.policy import PromptLimits, RunTerms
     from baton.money import Ledger
     from baton.workers.cloud import CloudWorker, Gateway
     from support.fake_cloud import BASES

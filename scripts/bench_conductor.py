@@ -48,7 +48,7 @@ from baton.core.plan.plan import Plan, Step  # noqa: E402
 from baton.core.ports import NEW  # noqa: E402
 from baton.core.prices import Price, Rates  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
-from baton.core.run.policy import RunTerms, PromptLimits  # noqa: E402
+from baton.core.run.policy import PromptLimits, RunTerms  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
 
 # Steps side by side

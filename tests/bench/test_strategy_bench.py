@@ -27,7 +27,7 @@ from baton.core.money import NANO
 from baton.core.plan.answer_grades import Dataset, Question, Recorded
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms, PromptLimits
+from baton.core.run.policy import PromptLimits, RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.workers.scripted_worker import Script, ScriptedWorker

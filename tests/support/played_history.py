@@ -12,7 +12,7 @@ from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
 from baton.core.messages import Card, Prompt
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms, PromptLimits
+from baton.core.run.policy import PromptLimits, RunTerms
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths

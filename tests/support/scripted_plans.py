@@ -24,7 +24,7 @@ from baton.core.plan.plan import Plan, Step
 from baton.core.ports import NEW, ConversationPosition, Question, Redactor, Strategy
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import ANYTHING, RunTerms, PromptLimits
+from baton.core.run.policy import ANYTHING, PromptLimits, RunTerms
 from baton.core.run.run import Run
 from baton.core.view import RunView
 from baton.history import Store

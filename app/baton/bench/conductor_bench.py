@@ -39,7 +39,7 @@ from baton.core.plan.request_parts import TrainedConductor, Written, split
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NO_LEDGER, Router, RoutingContext, SpendingRoom, Worker
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import RunTerms, PromptLimits
+from baton.core.run.policy import PromptLimits, RunTerms
 
 _TERMS, _LIMITS = RunTerms(mode="local", offline=True), PromptLimits(label=Label.LOCAL)
 

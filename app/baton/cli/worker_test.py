@@ -15,7 +15,7 @@ from baton.core.errors import BY_NAME, BatonError, BudgetExceeded, ConfigError
 from baton.core.hold_decision import at_least
 from baton.core.labels import Label
 from baton.core.messages import Card, Message, Prompt, Role, input_bound
-from baton.core.run.policy import RunTerms, PromptLimits, check
+from baton.core.run.policy import PromptLimits, RunTerms, check
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.settings import Paths, Settings

@@ -32,7 +32,7 @@ from baton.core.prices import Price, Rates
 from baton.core.redaction_types import Hidden, Redacted
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import ANYTHING, RunTerms, PromptLimits
+from baton.core.run.policy import ANYTHING, PromptLimits, RunTerms
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger

@@ -15,7 +15,7 @@ from baton.core.messages import Card, Message, Request, Role, Text
 from baton.core.money import NANO
 from baton.core.prices import Used
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
-from baton.core.run.policy import RunTerms, PromptLimits
+from baton.core.run.policy import PromptLimits, RunTerms
 from baton.money import Ledger
 from support.scripted_plans import Actor, cloud
 

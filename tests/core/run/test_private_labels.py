@@ -28,7 +28,7 @@ from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
 from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms, PromptLimits, may_use
+from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.strategies.single import Single
 from baton.history import Store
 from baton.money import Ledger

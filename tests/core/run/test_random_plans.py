@@ -49,7 +49,7 @@ from baton.core.plan.plan import DIRECT, FILE, KINDS, MOST_STEPS, Need, Outcome,
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext
 from baton.core.prices import FREE
 from baton.core.run import step_executor as part
-from baton.core.run.policy import RunTerms, PromptLimits, may_use
+from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.run.run import Run
 from baton.core.strategies import STRATEGIES
 from baton.core.view import RunView

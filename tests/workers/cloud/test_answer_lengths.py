@@ -13,8 +13,8 @@ from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
 from baton.core.ports import NEW, Question
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms
 from baton.core.run.policy import PromptLimits as Allowed
+from baton.core.run.policy import RunTerms
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger

@@ -17,7 +17,7 @@ from baton.core.messages import Card, Purpose
 from baton.core.plan.answer_grades import Dataset, Question
 from baton.core.prices import PER, Price, Rates, Used
 from baton.core.run.orchestra import Orchestra
-from baton.core.run.policy import RunTerms, PromptLimits
+from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.spending.pace_controller import Pacing
 from baton.core.spending.usage_rate import Rhythm
 from baton.history import Store

@@ -31,7 +31,7 @@ from baton.core.messages import (
 from baton.core.ports import Ledger, Redactor, Worker
 from baton.core.prices import FREE, Used
 from baton.core.redaction_types import Hidden, Restorer
-from baton.core.run.policy import RunTerms, PromptLimits, check
+from baton.core.run.policy import PromptLimits, RunTerms, check
 
 T = TypeVar("T")
 

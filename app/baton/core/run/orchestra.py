@@ -32,7 +32,7 @@ from baton.core.ports import (
     take_default,
 )
 from baton.core.run.metered_worker import RunBudget
-from baton.core.run.policy import ANYTHING, NOTHING_SPENT, RunTerms, PromptLimits, stronger
+from baton.core.run.policy import ANYTHING, NOTHING_SPENT, PromptLimits, RunTerms, stronger
 from baton.core.run.run import Run
 from baton.core.run.run_context import RunRequest, Services
 from baton.core.run.worker_slots import Slots
