@@ -11,7 +11,7 @@ from textual import work
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, Room, Scope, SpendingStyle
+from baton.core.ledger_types import Policy, ScopeBalance, Scope, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.prices import FREE
@@ -19,7 +19,7 @@ from baton.core.run.policy import check
 from baton.tui import money_text
 from baton.tui.chat.prompt_input import WritingScreen
 from baton.tui.screens.overlay import Overlay
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 from baton.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ CLOUD_OFF = (
 class SpendingScreen(WritingScreen):
     """Shows what was spent, and lets the person say how much may be."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
-        self._alarm = money_text.Alarm()
+        self._alarm = money_text.CeilingAlarm()
         self._spent = False
 
     def measure(self, spent: bool = False) -> None:
@@ -56,8 +56,8 @@ class SpendingScreen(WritingScreen):
             self.footer.say(str(error), 12)
             return
         spent, self._spent = self._spent, False
-        self.header.money = money_text.brief(standing)
-        for line in self._alarm.hear(standing, self.chat.id, spent):
+        self.header.money = money_text.spending_summary(standing)
+        for line in self._alarm.new_alarms(standing, self.chat.id, spent):
             self.app.bell()
             await self.transcript.note(line)
 
@@ -83,14 +83,14 @@ class SpendingScreen(WritingScreen):
             return
         from baton.tui import budget_commands
 
-        match budget_commands.parse(words):
+        match budget_commands.parse_budget(words):
             case budget_commands.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
             case budget_commands.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
             case budget_commands.SetPace(thrift=thrift):
                 await self._set_pace(thrift)
-                await self.transcript.note(f"Pace of spending from now on: {thrift.told}.")
+                await self.transcript.note(f"Pace of spending from now on: {thrift.description}.")
             case budget_commands.Release():
                 await self._show_money(releasing=True)
         self.measure()
@@ -140,17 +140,17 @@ class SpendingScreen(WritingScreen):
     def _new_ceiling(self, order: SetCeiling) -> str:
         """Say what a changed ceiling comes to."""
         session = order.scope is Scope.SESSION
-        whose = "each conversation" if session else money_text.WHOSE[order.scope]
+        whose = "each conversation" if session else money_text.SCOPE_NAMES[order.scope]
         said = f"There is no ceiling for {whose} any more."
         if order.amount is not None:
             said = f"At most {show_usd(order.amount)} for {whose} from now on."
         terms = self.desk.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {money_text.POLICIES[terms.policy]} (/budget policy)."
+        return f"{said} When to spend: {money_text.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
-        orchestra, words = self.desk.orchestra, money_text.POLICIES[policy]
+        orchestra, words = self.desk.orchestra, money_text.POLICY_NAMES[policy]
         if policy is Policy.NEVER:
             self.keep_here()  # a run goes on under the policy with which it began
         if here:
@@ -215,13 +215,13 @@ class SpendingScreen(WritingScreen):
         mine = orchestra.worker(worker).card
         label = Label.LOCAL if Label.LOCAL in self._labels() else self.chat.label
         if (card := orchestra.stronger(worker, label)) is not None:
-            free = not card.is_outside or (card.price or FREE).is_free
-            if free or (await orchestra.standing(self.chat.id)).allowed:
+            free = not card.uses_gateway or (card.price or FREE).is_free
+            if free or (await orchestra.standing(self.chat.id)).is_cloud_on:
                 return card
             return CLOUD_OFF.format(name=card.name)
-        if mine.is_outside:
+        if mine.uses_gateway:
             return f"{mine.name} is not on this machine; Baton knows of no stronger worker."
-        afar = [card for card in orchestra.roster if card.is_outside]
+        afar = [card for card in orchestra.roster if card.uses_gateway]
         return self._refusal(afar[0]) if afar else NONE_STRONGER
 
     def _labels(self) -> tuple[Label, Label]:
@@ -244,7 +244,7 @@ class SpendingScreen(WritingScreen):
         return NONE_STRONGER
 
 
-def _kept(room: Room) -> str:
+def _kept(room: ScopeBalance) -> str:
     """Say that the environment's ceiling is in force, not the settings'."""
     return (
         f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"
