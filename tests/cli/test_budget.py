@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from baton.cli.budget import budget_verdict
-from baton.core.ledger_types import ScopeBalance, Scope, SpendingStyle, Standing
+from baton.core.ledger_types import Scope, ScopeBalance, SpendingStyle, Standing
 from baton.core.money import NANO
 from baton.money import Ledger
 from baton.platform.settings import Settings, find_paths, load

@@ -27,7 +27,7 @@ from baton.core.messages import (
 )
 from baton.core.money import NANO
 from baton.core.plan.plan import Need, Plan, Step
-from baton.core.prices import FREE, Price, Rates, BilledTokens
+from baton.core.prices import FREE, BilledTokens, Price, Rates
 from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
@@ -85,7 +85,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "baton.history.run_writer.time", SimpleNamespace(time=lambda: 1_790_000_000.0)
     )
-    monkeypatch.setattr("baton.tui.screens.money_screen._month_start", lambda: 0.0)
+    monkeypatch.setattr("baton.tui.screens.ledger_screens._month_start", lambda: 0.0)
     monkeypatch.setenv("TZ", "UTC")
 
 

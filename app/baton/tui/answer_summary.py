@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from baton.core.events import Called, Decision, Offered
-from baton.core.hold_decision import shown_rounded_up, overcharge_error
+from baton.core.hold_decision import overcharge_error, shown_rounded_up
 from baton.core.labels import Label
 from baton.core.messages import Card
 from baton.core.money import show_usd

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from baton.core.hold_decision import shown_rounded_up, shown_rounded_down
-from baton.core.ledger_types import Charge, Policy, ScopeBalance, Scope, Standing, Status
+from baton.core.hold_decision import shown_rounded_down, shown_rounded_up
+from baton.core.ledger_types import Charge, Policy, Scope, ScopeBalance, Standing, Status
 from baton.core.money import show_usd
 
 FROZEN_TEXT = "cloud frozen"

@@ -11,7 +11,7 @@ from textual import work
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, ScopeBalance, Scope, SpendingStyle
+from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.prices import FREE
@@ -23,7 +23,7 @@ from baton.tui.services import AppServices
 from baton.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from baton.tui.budget_commands import SetCeiling
+    from baton.tui.slash_commands import SetCeiling
 
 NONE_STRONGER = (
     "There is no stronger worker here. A cloud worker can be entered in config.toml "
@@ -81,22 +81,22 @@ class SpendingScreen(WritingScreen):
         if not words.strip():
             await self._show_money()
             return
-        from baton.tui import budget_commands
+        from baton.tui import slash_commands
 
-        match budget_commands.parse_budget(words):
-            case budget_commands.SetCeiling() as ceiling:
+        match slash_commands.parse_budget(words):
+            case slash_commands.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
-            case budget_commands.SetPolicy(policy=policy, here=here):
+            case slash_commands.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
-            case budget_commands.SetPace(thrift=thrift):
+            case slash_commands.SetPace(thrift=thrift):
                 await self._set_pace(thrift)
                 await self.transcript.note(f"Pace of spending from now on: {thrift.description}.")
-            case budget_commands.Release():
+            case slash_commands.Release():
                 await self._show_money(releasing=True)
         self.measure()
 
     async def _show_money(self, releasing: bool = False) -> None:
-        from baton.tui.screens.money_screen import MoneyScreen
+        from baton.tui.screens.ledger_screens import MoneyScreen
 
         policy = None
         if self.chat.id is not None:
@@ -201,7 +201,7 @@ class SpendingScreen(WritingScreen):
 
     def action_egress(self) -> None:
         """Show everything that left this machine."""
-        from baton.tui.screens.egress_screen import EgressScreen
+        from baton.tui.screens.ledger_screens import EgressScreen
 
         self.app.push_screen(EgressScreen(self.desk.ledger))
 

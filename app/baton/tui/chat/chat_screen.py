@@ -82,7 +82,7 @@ class ChatScreen(AdvisingScreen):
         self.resume_downloads()
         self.desk.warm_cloud()
         import baton.tui.widgets.answer
-        import baton.tui.widgets.offer_card  # noqa: F401 (so that the first answer needn't wait)
+        import baton.tui.widgets.question_view  # noqa: F401 (so that the first answer needn't wait)
 
     def describe(self) -> None:
         """Show in the header what conversation this is, and that a worker elsewhere answers it."""

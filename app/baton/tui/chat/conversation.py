@@ -16,7 +16,7 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.tui import conversation_export
+from baton.tui import desktop
 from baton.tui.answer_summary import (
     AnswerSummary,
     CardsById,
@@ -25,8 +25,7 @@ from baton.tui.answer_summary import (
 )
 from baton.tui.prompt_queue import ConversationState, record_view, used_context_share
 from baton.tui.services import AppServices
-from baton.tui.widgets.footer_line import Footer
-from baton.tui.widgets.header_line import Header
+from baton.tui.widgets.status_lines import Footer, Header
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
 
@@ -120,7 +119,7 @@ class ReadingScreen(Screen[None]):
 
     def action_copy_code(self) -> None:
         """Copy the next code block of the selected message, from its source."""
-        from baton.tui.markdown_text import code_blocks
+        from baton.tui.widgets.answer import code_blocks
 
         if (view := self.transcript.selected) is None:
             return
@@ -140,10 +139,10 @@ class ReadingScreen(Screen[None]):
     @work(group="copy")
     async def copy_text(self, text: str, of: str = "") -> None:
         """Copy a text, and say how much that was."""
-        from baton.tui import clipboard
+        from baton.tui import desktop
 
         lines = text.rstrip("\n").count("\n") + 1
-        if not (clipboard.has_system_clipboard() and await clipboard.copy_to_system(text)):
+        if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
             self.app.copy_to_clipboard(text)
         self.footer.say(f"copied {lines} {'line' if lines == 1 else 'lines'}{of}")
 
@@ -196,7 +195,7 @@ class ReadingScreen(Screen[None]):
     @work(group="rename")
     async def action_rename(self, title: str = "") -> None:
         """Give the conversation another title."""
-        from baton.tui.screens.rename_screen import RenameScreen
+        from baton.tui.screens.dialogs import RenameScreen
 
         if self.chat.id is None:
             self.footer.say("there is nothing to rename yet")
@@ -222,8 +221,8 @@ class ReadingScreen(Screen[None]):
 
         found = await self.desk.store.conversation(conversation)
         text = to_markdown(found, await self.desk.store.thread(conversation))
-        target = conversation_export.export_path(path, self.desk.exports, found.title)
-        await asyncio.to_thread(conversation_export.save_export, target, text)
+        target = desktop.export_path(path, self.desk.exports, found.title)
+        await asyncio.to_thread(desktop.save_export, target, text)
         return f"Saved as {_short(target)}."
 
     async def action_private(self, state: str = "on") -> None:

@@ -53,7 +53,7 @@ class EquippingScreen(ConductingScreen):
     @work(group="want")
     async def action_pull(self, model: str = "") -> None:
         """Have a model fetched, by its name in the catalogue or at a hub."""
-        from baton.tui.screens.pull_dialog import request_model
+        from baton.tui.screens.dialogs import request_model
 
         if self.desk.library is None or self.downloads is None:
             await self.transcript.note(NO_LIBRARY)

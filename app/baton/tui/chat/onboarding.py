@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from baton.core.ports import Choice
     from baton.models.library import Library
     from baton.models.recommendation import Recommendation
-    from baton.tui.widgets.recommendation_view import RecommendationView
+    from baton.tui.widgets.question_view import RecommendationView
     from baton.tui.widgets.transcript import Notice
 
 MEASURED_SECONDS = 2.0
@@ -72,7 +72,7 @@ class AdvisingScreen(EquippingScreen):
                 await self.transcript.note(text if self.is_answered else f"{text} {PUT_OFF_TEXT}")
             return
         if self.starter_speed is None:
-            uses = await self.desk.store.use_of_workers()
+            uses = await self.desk.store.worker_usage()
             self.starter_speed = uses.get(STARTER_ID, (None,))[0]
         self._undecided = bool(text)  # who knows this already isn't offered it twice
         self.advise(text)
@@ -110,7 +110,7 @@ class AdvisingScreen(EquippingScreen):
         `text` comes before that. The speed is measured while nobody waits for an answer. Without
         `follow`, whoever reads further up stays there.
         """
-        from baton.tui.widgets.recommendation_view import RecommendationView
+        from baton.tui.widgets.question_view import RecommendationView
 
         await self._drop_advice()
         view = self.advice = RecommendationView(f"{text}\n{LOOKING_TEXT}".strip())
@@ -203,7 +203,7 @@ class AdvisingScreen(EquippingScreen):
     @work(exclusive=True, group="want")
     async def _fetch_advised(self, view: RecommendationView) -> None:
         """Have all of a recommended set fetched."""
-        from baton.tui.screens.pull_dialog import request_model
+        from baton.tui.screens.dialogs import request_model
 
         found, library, coming = self._advised, self.desk.library, self.downloads
         if found is None or library is None or coming is None:

@@ -148,10 +148,10 @@ class ConductingScreen(SpendingScreen):
         """Return a plan changed in the person's own editor, or None where it stays as it was."""
         from baton.core.plan import templates
 
-        text: str | None = templates.write(plan)
+        text: str | None = templates.format_plan(plan)
         while text is not None and (text := await self.edited(text, "plan.toml")) is not None:
             try:
-                return templates.read(text)
+                return templates.parse_plan(text)
             except BatonError as error:
                 if await self.ask(_mistake(error)) != "edit":
                     break

@@ -14,8 +14,7 @@ from baton.core.sanitiser import one_line
 from baton.tui import slash_commands
 from baton.tui.chat.answer_feedback import JudgingScreen
 from baton.tui.services import AppServices
-from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.prompt_area import PromptArea
+from baton.tui.widgets.composer import Composer, PromptArea
 from baton.tui.widgets.transcript import Transcript
 
 
@@ -140,11 +139,11 @@ class WritingScreen(JudgingScreen):
         """Return a text changed in the person's own editor, or None where it stays as it was."""
         from textual.app import SuspendNotSupported
 
-        from baton.tui import external_editor
+        from baton.tui import desktop
 
         try:
             with self.app.suspend():
-                changed = external_editor.edit_text(text, name)
+                changed = desktop.edit_text(text, name)
         except SuspendNotSupported:
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:
@@ -160,6 +159,6 @@ def read_mentions(text: str) -> tuple[Attachment, ...]:
     """Read the files that a prompt names. Raises ConfigError."""
     if "@" not in text:
         return ()
-    from baton.workers.attachments import mentions, read_attachment
+    from baton.workers.attachments import mentioned_files, read_attachment
 
-    return tuple(read_attachment(path) for path in mentions(text))
+    return tuple(read_attachment(path) for path in mentioned_files(text))
