@@ -23,7 +23,7 @@ from baton.cli.output import emit_json, notify
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import role_holders, recommended_roles, roles_on_arrival
+from baton.core.model_roles import recommended_roles, role_holders, roles_on_arrival
 from baton.models.library_state import NeedsAgreement
 from baton.models.model_types import Held, State
 
