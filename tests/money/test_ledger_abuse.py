@@ -19,7 +19,7 @@ import pytest
 
 from baton.core.errors import BudgetExceeded, StoreError
 from baton.core.ledger_types import HoldRequest, Scope, Status
-from baton.core.prices import FREE, BilledTokens
+from baton.core.money import FREE, BilledTokens
 from baton.money import Ledger
 from baton.money.ledger_file import LEDGER
 from baton.money.schema import MIGRATIONS, WRONG_SUMS

@@ -16,7 +16,7 @@ import pytest
 from baton.core.errors import BudgetExceeded, MoneyHeld
 from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import Queued
-from baton.core.prices import BilledTokens
+from baton.core.money import BilledTokens
 from baton.core.run import metered_worker
 from baton.core.run.metered_worker import HoldTurn
 from baton.money import Ledger
@@ -170,12 +170,12 @@ class _Skipping(selectors.SelectSelector):
         return super().select(0)
 
 
-class Prompt(Ledger):
-    """A ledger whose work is done at once, so that no thread is waited for."""
+class ImmediateThread(DatabaseThread[OpenedLedger]):
+    """Does its work at once, so that no thread is waited for."""
 
-    async def _do(self, work: Callable[[Connection], T]) -> T:
+    async def run(self, work: Callable[[Connection], T]) -> T:
         await asyncio.sleep(0)
-        return self._thread.submit(self._explain, work).result()
+        return self.submit(partial(self.run_on_thread, work)).result()
 
 
 class Schedule:

@@ -12,7 +12,7 @@ import pytest
 
 from baton.core.errors import BudgetExceeded, StoreError
 from baton.core.ledger_types import Scope
-from baton.core.prices import FREE, BilledTokens
+from baton.core.money import FREE, BilledTokens
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform import sqlite

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from baton.bench.backtest import Case, Row, happened, replay
 from baton.cli.output import emit, emit_json, notify
-from baton.cli.step_text import record_view
 from baton.cli.stores import format_columns
 from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
@@ -23,10 +22,10 @@ from baton.core.feedback import dated_grade
 from baton.core.history_types import PastRun
 from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.messages import Card, Role, Turn, TurnStatus
-from baton.core.money import format_usd, parse_usd, show_usd
+from baton.core.money import BilledTokens, format_usd, parse_usd, show_usd
 from baton.core.plan.plan import Material
-from baton.core.prices import BilledTokens
 from baton.core.view import RunView
+from baton.presentation.plans import record_view
 
 if TYPE_CHECKING:
     from baton.compose import Baton

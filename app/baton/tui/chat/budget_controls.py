@@ -13,10 +13,9 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
 from baton.core.messages import Card
-from baton.core.money import show_usd
-from baton.core.prices import FREE
+from baton.core.money import FREE, show_usd
 from baton.core.run.policy import check
-from baton.tui import money_text
+from baton.presentation import money
 from baton.tui.chat.prompt_input import WritingScreen
 from baton.tui.screens.overlay import Overlay
 from baton.tui.services import AppServices
@@ -40,7 +39,7 @@ class SpendingScreen(WritingScreen):
 
     def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
-        self._alarm = money_text.CeilingAlarm()
+        self._alarm = money.CeilingAlarm()
         self._spent = False
 
     def measure(self, spent: bool = False) -> None:
@@ -56,7 +55,7 @@ class SpendingScreen(WritingScreen):
             self.footer.say(str(error), 12)
             return
         spent, self._spent = self._spent, False
-        self.header.money = money_text.spending_summary(standing)
+        self.header.money = money.spending_summary(standing)
         for line in self._alarm.new_alarms(standing, self.chat.id, spent):
             self.app.bell()
             await self.transcript.note(line)
@@ -140,17 +139,17 @@ class SpendingScreen(WritingScreen):
     def _new_ceiling(self, order: SetCeiling) -> str:
         """Say what a changed ceiling comes to."""
         session = order.scope is Scope.SESSION
-        whose = "each conversation" if session else money_text.SCOPE_NAMES[order.scope]
+        whose = "each conversation" if session else order.scope.phrase
         said = f"There is no ceiling for {whose} any more."
         if order.amount is not None:
             said = f"At most {show_usd(order.amount)} for {whose} from now on."
         terms = self.desk.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {money_text.POLICY_NAMES[terms.policy]} (/budget policy)."
+        return f"{said} When to spend: {money.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
-        orchestra, words = self.desk.orchestra, money_text.POLICY_NAMES[policy]
+        orchestra, words = self.desk.orchestra, money.POLICY_NAMES[policy]
         if policy is Policy.NEVER:
             self.keep_here()  # a run goes on under the policy with which it began
         if here:
