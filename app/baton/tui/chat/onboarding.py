@@ -125,7 +125,7 @@ class AdvisingScreen(EquippingScreen):
 
         library = self.desk.library
         assert library is not None
-        machine = await library.machine()
+        machine = await library.inspect_machine()
         foreign = foreign_text(await asyncio.to_thread(library.external_models))
         stick = self._stick()
 
