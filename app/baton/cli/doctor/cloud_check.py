@@ -132,7 +132,7 @@ class LoopbackProvider:
         self._server.close()
 
     async def is_reachable(self) -> bool:
-        """Tell whether this machine can talk with itself at all."""
+        """Whether this machine can talk with itself at all."""
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:
