@@ -280,9 +280,9 @@ def use_litellm() -> str:
 
 def use_certificates() -> str:
     """Count the authorities that are trusted without anything of the system's."""
-    from baton.download.child.hub_client import trusted
+    from baton.ipc.child_http import trusted_certificates
 
-    roots = trusted({}).cert_store_stats()["x509_ca"]
+    roots = trusted_certificates({}).cert_store_stats()["x509_ca"]
     expect(roots >= MIN_ROOTS, f"Only {roots} authorities are known, so no provider is trusted.")
     return f"{roots} authorities of its own"
 

@@ -22,7 +22,7 @@ import httpx
 from baton import __version__
 from baton.core.errors import ConfigError
 from baton.core.labels import Label
-from baton.download.child.hub_client import trusted
+from baton.ipc.child_http import trusted_certificates
 from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses
 from baton.platform import secrets
@@ -299,7 +299,7 @@ class Outward:
         if proxy not in self._ways:
             if proxy is not None and not addresses.has_host(proxy):
                 raise ValueError("the proxy has no place")
-            self._trusted = self._trusted or trusted(self._environ)
+            self._trusted = self._trusted or trusted_certificates(self._environ)
             self._ways[proxy] = httpx.AsyncHTTPTransport(
                 verify=self._trusted,
                 proxy=proxy,
