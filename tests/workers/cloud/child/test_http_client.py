@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from baton.core.labels import Label
 from baton.ipc.parent_channel import Failure
 from baton.platform import proxies as addresses
+from baton.platform.proxies import request_address
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import Call
+from baton.workers.cloud.child.cloud_call import KEY_PLACEHOLDER, Call, HttpRequest
 from baton.workers.cloud.child.http_client import KeyFilter, Outward, Rules
 from support.fake_cloud import Cloud, Reply
 from support.home_network import at_home
@@ -81,6 +82,13 @@ def body_of(call: Call, **more: Any) -> bytes:
     return json.dumps(body | {"stream_options": {"include_usage": True}} | more).encode()
 
 
+def request_of(call: Call, body: bytes = b"") -> HttpRequest:
+    """Return a call's request with that body, or one that asks for what it should."""
+    url = request_address(call.base_url, call.dialect, call.model)
+    headers = {"Authorization": f"Bearer {KEY_PLACEHOLDER}"}
+    return HttpRequest(url, headers, body or body_of(call))
+
+
 async def hear(way: Outward, call: Call, body: bytes = b"") -> Heard:
     """Make a call; what it announces may be sent at once."""
     heard = Heard()
@@ -92,7 +100,7 @@ async def hear(way: Outward, call: Call, body: bytes = b"") -> Heard:
     call.announce = announce
     try:
         await way.prepare(call)
-        async with aclosing(way.post(call, body or body_of(call))) as texts:
+        async with aclosing(way.post(call, request_of(call, body))) as texts:
             async for text in texts:
                 heard.text += text
     except Failure as failure:
@@ -673,7 +681,7 @@ async def test_a_call_that_is_stopped_closes_its_connection(out: Out) -> None:
         call.go.set()
         way = out()
         await way.prepare(call)
-        async with aclosing(way.post(call, body_of(call))) as texts:
+        async with aclosing(way.post(call, request_of(call))) as texts:
             assert await anext(texts) == "word "
         await asyncio.wait_for(server.left.wait(), 10)
 
