@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -148,6 +150,22 @@ async def test_a_form_that_a_worker_cannot_give_costs_nothing() -> None:
     failure = await call_errors.of_response(call(schema="{}"), httpx.Response(400, stream=stream))
     assert "can't give an answer in a set form: response_format" in str(failure)
     assert failure.fields["declined"]
+
+
+def test_no_key_is_left_where_litellm_reads() -> None:
+    code = (
+        "import json, os; from baton.workers.cloud.child.main import take_environ\n"
+        "print(json.dumps([take_environ(), dict(os.environ)]))"
+    )
+    keys = {"OPENAI_API_KEY": "a", "LAB": "b", "HTTPS_PROXY": "c", "LITELLM_LOG": "DEBUG"}
+    kept = {"PATH": "/bin", "PYTHONPATH": ":".join(sys.path), "DISPLAY": ":0"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=keys | kept, capture_output=True, check=True
+    )
+    environ, left = json.loads(done.stdout)
+    assert environ.items() >= (keys | kept).items()
+    assert left.items() >= kept.items()
+    assert not left.keys() & keys.keys()
 
 
 async def test_a_gateway_that_fails_says_where_and_quotes_nothing() -> None:

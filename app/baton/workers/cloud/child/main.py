@@ -228,7 +228,7 @@ async def _serve(environ: Mapping[str, str]) -> None:
         gateway.take(await inbox.get())
 
 
-def _take_environ() -> dict[str, str]:
+def take_environ() -> dict[str, str]:
     """Return the environment, and keep in the process's own what holds no key: litellm reads it."""
     environ = dict(os.environ)
     for name in environ.keys() - environment(environ, NEEDED).keys():
@@ -243,7 +243,7 @@ def main() -> None:
     with suppress(OSError):
         os.chdir("/")  # a folder without surprises
     try:
-        asyncio.run(_serve(_take_environ()))
+        asyncio.run(_serve(take_environ()))
     except Exception as error:
         _log_error(error)
     finally:

@@ -187,8 +187,8 @@ def check(
 def check_url(url: str, base_url: str) -> None:
     """Raise Unfit unless the address lies below the one that the call goes to."""
     there, base = urlsplit(url), urlsplit(base_url)
-    path = base.path.rstrip("/").removesuffix("/v1")
-    below = there.path == base.path or there.path.startswith(f"{path}/")
+    path = base.path.rstrip("/")
+    below = there.path == path or there.path.startswith(f"{path}/")
     if there[:2] != base[:2] or not below or there.query not in QUERIES or there.fragment:
         raise Unfit("it goes to another address")
 

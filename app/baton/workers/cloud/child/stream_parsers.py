@@ -461,7 +461,9 @@ class Cohere(Reader):
 
     def _take(self, event: Mapping[str, Any]) -> str:
         kind, delta = str(event.get("type")), event.get("delta") or {}
-        if kind.startswith("tool-"):
+        if event.get("error"):
+            self._note_error(event, event)
+        elif kind.startswith("tool-"):
             self.has_unread = self._calls_tool = True
         elif kind in ("content-start", "content-delta"):
             content = delta["message"]["content"]
