@@ -79,7 +79,7 @@ class Gateway:
         self._outward.warm()
         for provider, model in models:
             with suppress(Exception):  # the first call meets it again, and reports it
-                await self._litellm.write(_warming_call(provider, model))
+                await self._litellm.write(unsent_call(provider, model))
 
     def _begin(self, frame: frames.Frame) -> None:
         number = frame["id"]
@@ -169,7 +169,7 @@ class Voice:
         self._sent = asyncio.get_running_loop().time()
 
 
-def _warming_call(provider: str, model: str) -> Call:
+def unsent_call(provider: str, model: str) -> Call:
     return Call(
         id=0,
         who=provider,
