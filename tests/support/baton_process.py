@@ -23,7 +23,7 @@ from baton.ipc import frames
 from baton.platform.settings import find_paths, load_settings
 
 
-def overhear(file: Path) -> None:
+def log_frames(file: Path) -> None:
     """Write down every frame, with the bytes in it that are encoded as text."""
     read, encode = frames.read, frames.encode
     out = file.open("a", encoding="utf-8")
@@ -33,17 +33,17 @@ def overhear(file: Path) -> None:
         out.write(f"{frame!r} {body.decode('utf-8', 'replace')}\n")
         out.flush()
 
-    def noted_read(stream: BinaryIO) -> frames.Frame | None:
+    def logged_read(stream: BinaryIO) -> frames.Frame | None:
         frame = read(stream)
         if frame is not None:
             note(frame)
         return frame
 
-    def noted_encode(frame: Mapping[str, Any]) -> bytes:
+    def logged_encode(frame: Mapping[str, Any]) -> bytes:
         note(frame)
         return encode(frame)
 
-    frames.read, frames.encode = noted_read, noted_encode
+    frames.read, frames.encode = logged_read, logged_encode
 
 
 async def play(baton: Baton, worker: str, fault: str | None, number: int) -> None:
@@ -74,5 +74,5 @@ if __name__ == "__main__":
     parser.add_argument("--calls", required=True)
     parser.add_argument("--frames", type=Path, required=True)
     given = parser.parse_args()
-    overhear(given.frames)
+    log_frames(given.frames)
     asyncio.run(main(json.loads(given.calls)))
