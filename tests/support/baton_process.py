@@ -33,17 +33,17 @@ def log_frames(file: Path) -> None:
         out.write(f"{frame!r} {body.decode('utf-8', 'replace')}\n")
         out.flush()
 
-    def logged_read(stream: BinaryIO) -> frames.Frame | None:
+    def noted_read(stream: BinaryIO) -> frames.Frame | None:
         frame = read(stream)
         if frame is not None:
             note(frame)
         return frame
 
-    def logged_encode(frame: Mapping[str, Any]) -> bytes:
+    def noted_encode(frame: Mapping[str, Any]) -> bytes:
         note(frame)
         return encode(frame)
 
-    frames.read, frames.encode = logged_read, logged_encode
+    frames.read, frames.encode = noted_read, noted_encode
 
 
 async def play(baton: Baton, worker: str, fault: str | None, number: int) -> None:

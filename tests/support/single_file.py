@@ -93,7 +93,7 @@ class Single:
         assert ran.stderr == b""
         assert ran.returncode == 7
         self.is_whole()
-        return probe_facts(ran.stdout)
+        return report(ran.stdout)
 
     def is_whole(self) -> None:
         expected = pack.contents(self.file)
@@ -108,7 +108,7 @@ class Single:
 Make = Callable[..., Single]
 
 
-def probe_facts(output: bytes) -> dict[str, str]:
+def report(output: bytes) -> dict[str, str]:
     """Return what the probe prints, by the first word of each line."""
     lines = [line.partition(" ") for line in os.fsdecode(output).splitlines()]
     return {name: rest for name, _, rest in lines}
