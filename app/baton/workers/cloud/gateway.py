@@ -1,4 +1,4 @@
-"""The front's end of the gateway: one child for all workers elsewhere, many calls at once."""
+"""The front's end of the gateway: one child process for all remote workers, many calls at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from baton.ipc.process import Call, Child, environment
 from baton.ipc.supervisor import Supervisor, start
 from baton.platform import proxies
 
-Record = Callable[[str, str, bytes], Awaitable[None]]
+RecordRequest = Callable[[str, str, bytes], Awaitable[None]]
 """Keeps what a call sends, before it does: the call's id, the destination, exactly these bytes."""
 
-NEEDED = frozenset(
+GATEWAY_VARIABLES = frozenset(
     {
         "APPDATA",
         "DBUS_SESSION_BUS_ADDRESS",
@@ -38,17 +38,17 @@ NEEDED = frozenset(
         "XDG_RUNTIME_DIR",
     }
 )
-"""What keyrings and certificates need of the environment."""
+"""The variables that keyrings and certificates need."""
 
-PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
+PROXY_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class CallTimeouts:
     """How many seconds to wait: for a connection, the first word, the next, and the whole answer.
 
-    `first` is for models that think little; one that is told to think, or that runs on somebody's
-    own machine and may first have to be loaded and read a long prompt, gets `first_of_slow`.
+    `first` is for models that think little. One that is asked to think, or a server's, which may
+    have to be loaded first and read a long prompt, gets `first_of_slow`.
     """
 
     connect: float = 10.0
@@ -59,7 +59,7 @@ class Patience:
 
 
 class Gateway(Supervisor):
-    """The gateway's child process.
+    """Starts and asks the gateway's child process.
 
     `record` writes the egress log. Setting `offline` ends the child at once; while it is set, the
     child is started only for workers on this machine, and refuses every other address. Variables
@@ -68,13 +68,13 @@ class Gateway(Supervisor):
 
     def __init__(
         self,
-        record: Record,
+        record: RecordRequest,
         *,
         keys_file: Path,
         proxy: str = "",
         effort: str = "low",
         offline: bool = False,
-        patience: Patience = Patience(),
+        patience: CallTimeouts = CallTimeouts(),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Gateway(Supervisor):
             if self._child is not None:
                 self._child.kill()
 
-    def way(self, url: str, privacy: Label) -> str:
+    def route_text(self, url: str, privacy: Label) -> str:
         """Return where requests to an address go, and through which proxy; "" if nowhere."""
         if not proxies.is_usable(url):
             return ""
@@ -121,7 +121,7 @@ class Gateway(Supervisor):
         """Start the child, and all that a cloud worker needs in it. Returns at once."""
         if self._offline and (card is None or card.remote):
             return
-        with suppress(BatonError):  # the first call meets it again, and tells
+        with suppress(BatonError):  # the first call meets it again, and reports it
             child = self.running()
             models = self._models if card is None else _cloud_model(card)
             if models:
@@ -137,9 +137,9 @@ class Gateway(Supervisor):
         return self.running().call("call", **asked)
 
     def _start(self) -> Child:
-        known = environment(self._environ, NEEDED | self._variables)
+        known = environment(self._environ, GATEWAY_VARIABLES | self._variables)
         child = start("gateway", known, "The gateway")
-        names = [*PROXIES, *map(str.lower, PROXIES)]
+        names = [*PROXY_VARIABLES, *map(str.lower, PROXY_VARIABLES)]
         child.send(
             "setup",
             keys_file=str(self._keys_file),

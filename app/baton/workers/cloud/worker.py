@@ -1,4 +1,4 @@
-"""A worker elsewhere: a provider's model, or one behind somebody's OpenAI-compatible server."""
+"""A remote worker: a provider's model, or one behind an OpenAI-compatible server."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class CloudWorker:
         self._temperature = temperature
         provider = PROVIDERS.get(card.provider) if card.kind == "cloud" else None
         there = base_url or (provider.base_url if provider is not None else "")
-        self.card = replace(card, address=gateway.way(there, card.privacy))
+        self.card = replace(card, address=gateway.route_text(there, card.privacy))
         # A provider's key goes to its own address, or where the person named its variable.
         own = provider is not None and api_key_env in provider.variables
         self._variable = "" if own else api_key_env
@@ -136,7 +136,7 @@ class CloudWorker:
         """Answer the request; see core.ports.Worker."""
         from baton.core.run.metered_worker import uninterrupted
 
-        asked = self._asked(request)
+        asked = self._call_fields(request)
         try:
             call = self._gateway.call(self.card, **asked)
         except frames.FrameError as error:
@@ -163,7 +163,7 @@ class CloudWorker:
                     case {"type": "failed"}:
                         if frame.get("declined") is True:
                             yield Declined()
-                        raise _error(frame)
+                        raise _worker_error(frame)
                     case _:
                         raise Died("It sent an invalid reply.")
         except Died as death:
@@ -174,16 +174,16 @@ class CloudWorker:
             await uninterrupted(call.close(GRACE_SECONDS))
 
     async def aclose(self) -> None:
-        """Nothing to let go of: the gateway is everybody's."""
+        """Nothing to close: all workers share the gateway."""
 
     def _charged(self, sent: bool) -> str:
-        """Say what a call that broke off is charged, in a sentence after others, or return ""."""
+        """Return a sentence about the charge for a call that broke off, or ""."""
         if not sent or (self.card.price or FREE).is_free:
             return ""
         return " All that was held stays charged; `baton budget release` lists it."
 
-    def _asked(self, request: Request) -> dict[str, Any]:
-        """Return what the gateway must know. Raises ConfigError."""
+    def _call_fields(self, request: Request) -> dict[str, Any]:
+        """Return the fields of a call frame. Raises ConfigError."""
         card, patience = self.card, self._gateway.patience
         cloud = card.kind == "cloud"
         if cloud and card.provider not in PROVIDERS:
@@ -199,7 +199,7 @@ class CloudWorker:
             "needs_key": self._needs_key,
             "through_library": cloud,
             "messages": [
-                {"role": m.role.value, "content": _clean(m.text)} for m in request.messages
+                {"role": m.role.value, "content": _clean_text(m.text)} for m in request.messages
             ],
             "cap": request.max_tokens or card.max_output,
             "bound": max_input_tokens(request.messages, request.shape),
@@ -207,8 +207,8 @@ class CloudWorker:
             "first": patience.first_of_slow if slow else patience.first,
             "temperature": self._temperature if temperature is None else temperature,
             "seed": request.seed,
-            "schema": _clean(request.shape.schema) if request.shape else "",
-            "most": _most(card),
+            "schema": _clean_text(request.shape.schema) if request.shape else "",
+            "most": _max_price(card),
             "privacy": card.privacy.value,
         }
 
@@ -247,20 +247,20 @@ def _unknown_provider(name: str) -> ConfigError:
     )
 
 
-def _clean(text: str) -> str:
+def _clean_text(text: str) -> str:
     """Return the text without what can't be sent: halves of characters."""
     return text.encode("utf-8", "replace").decode()
 
 
-def _most(card: Card) -> dict[str, float] | None:
-    """Return the highest prices that money was held for, where somebody else may answer."""
+def _max_price(card: Card) -> dict[str, float] | None:
+    """Return the highest prices that money was held for, where another provider may answer."""
     if card.provider != "openrouter" or card.price is None:
         return None
     price = card.price
     return {"prompt": price.dearest_input / NANO, "completion": price.dearest_output / NANO}
 
 
-def _error(frame: frames.Frame) -> BatonError:
+def _worker_error(frame: frames.Frame) -> BatonError:
     """Turn a failure of the gateway's into the error it stands for."""
     match frame:
         case {"error": "ContextTooLong", "needed": int(needed), "limit": int(limit)}:

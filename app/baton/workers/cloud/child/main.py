@@ -1,17 +1,17 @@
-"""The gateway: the child process through which alone anything is sent to workers elsewhere.
+"""The gateway: the one child process that sends requests to remote workers.
 
 `python -m baton.ipc.child_entry gateway` speaks frames on stdin and stdout. Frames to it:
 
     setup   keys_file, proxy, proxies, offline, connect, stall, total, effort
     warm
-    call    id and what to ask, see calls.Call
+    call    id and what to ask, see cloud_call.CloudCall
     go      id: what was announced is on disk, so send it
     cancel  id
 
 Frames from it: beat each second; for a call request (what will be sent, exactly), then text, then
-one of done, stopped and failed (with the name of the error that the front shall raise). It alone
-holds keys, which never go over the pipes. It connects to where calls go and nowhere else, and ends
-at once when its front does.
+one of done, stopped and failed (with the name of the error that the front raises). It alone
+holds keys, which never go over the pipes. It connects to the addresses of calls only, and ends at
+once when its front does.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from baton.ipc import frames
 from baton.ipc.parent_channel import Failure, Front, keep_quiet_and_private, take_pipes
 from baton.ipc.process import environment
 from baton.workers.cloud.child import call_errors
-from baton.workers.cloud.child.cloud_call import Call, HttpRequest
-from baton.workers.cloud.child.http_client import Outward, Rules
+from baton.workers.cloud.child.cloud_call import CloudCall, HttpRequest
+from baton.workers.cloud.child.http_client import CloudHttpClient, ConnectionRules
 from baton.workers.cloud.child.litellm_requests import LitellmRequests
 from baton.workers.cloud.child.openai_requests import chat_request
-from baton.workers.cloud.gateway import NEEDED
+from baton.workers.cloud.gateway import GATEWAY_VARIABLES
 
 TEXT_SECONDS = 0.02
 """Text goes out at once at first, then this often: a frame per token would flood the front."""
 
 
-class Gateway:
-    """Plays many calls at once, each in a task of its own."""
+class CallRunner:
+    """Runs many calls at once, each in a task of its own."""
 
     def __init__(self, front: Front, setup: frames.Frame, environ: Mapping[str, str]) -> None:
         self._front = front
-        rules = Rules(
+        rules = ConnectionRules(
             Path(setup["keys_file"]),
             setup["proxy"],
             setup["proxies"],
@@ -55,33 +55,32 @@ class Gateway:
             setup["stall"],
             setup["total"],
         )
-        self._outward = Outward(rules, environ)
+        self._http = CloudHttpClient(rules, environ)
         self._litellm = LitellmRequests(setup["effort"])
         self._tasks: list[asyncio.Task[None]] = []
-        self._calls: dict[int, tuple[Call, asyncio.Task[None]]] = {}
+        self._calls: dict[int, tuple[CloudCall, asyncio.Task[None]]] = {}
 
-    def take(self, frame: frames.Frame) -> None:
-        """Do what a frame says."""
+    def handle_frame(self, frame: frames.Frame) -> None:
         match frame:
             case {"type": "warm", "models": list(models)}:
                 self._tasks.append(asyncio.create_task(self._warm(models)))
             case {"type": "call"}:
-                self._begin(frame)
+                self._start_call(frame)
             case {"type": "go", "id": int(number)} if number in self._calls:
                 self._calls[number][0].go.set()
             case {"type": "cancel", "id": int(number)} if number in self._calls:
-                # Not at once: a task that never took its first step wouldn't tell that it ended.
+                # Not at once: a task that never took its first step wouldn't send that it ended.
                 asyncio.get_running_loop().call_soon(self._calls[number][1].cancel)
 
     async def _warm(self, models: list[tuple[str, str]]) -> None:
         """Do what takes long before a first call to these models: write an unsent request."""
         self._litellm.warm()
-        self._outward.warm()
+        self._http.warm()
         for provider, model in models:
             with suppress(Exception):  # the first call meets it again, and reports it
                 await self._litellm.write(unsent_call(provider, model))
 
-    def _begin(self, frame: frames.Frame) -> None:
+    def _start_call(self, frame: frames.Frame) -> None:
         number = frame["id"]
 
         def announce(host: str, body: bytes) -> None:
@@ -89,20 +88,20 @@ class Gateway:
             self._front.send("request", id=number, host=host, body=encoded)
 
         asked = {key: value for key, value in frame.items() if key != "type"}
-        call = Call(**asked, announce=announce)
-        self._calls[number] = (call, asyncio.create_task(self._play(call)))
+        call = CloudCall(**asked, announce=announce)
+        self._calls[number] = (call, asyncio.create_task(self._run_call(call)))
 
-    async def _play(self, call: Call) -> None:
-        """Answer a call, and tell how it ended."""
-        voice = Voice(self._front, call.id)
+    async def _run_call(self, call: CloudCall) -> None:
+        """Answer a call, and send how it ended."""
+        sender = TextSender(self._front, call.id)
         kind, fields = "stopped", {}
         try:
-            await self._outward.prepare(call)
+            await self._http.prepare(call)
             request = await self._request(call)
-            async with aclosing(self._outward.post(call, request)) as texts:
+            async with aclosing(self._http.post(call, request)) as texts:
                 async for text in texts:
-                    voice.add(text)
-            kind, fields = "done", _done(call)
+                    sender.add(text)
+            kind, fields = "done", _done_fields(call)
         except Failure as failure:
             kind, fields = "failed", failure.fields
         except asyncio.CancelledError:
@@ -112,11 +111,11 @@ class Gateway:
             mistake = f"The gateway failed on the call to {call.who} ({type(error).__name__})."
             kind, fields = "failed", Failure("WorkerError", mistake, "Try again.").fields
         finally:
-            voice.finish()
+            sender.finish()
             del self._calls[call.id]
             self._front.send(kind, id=call.id, **fields)
 
-    async def _request(self, call: Call) -> HttpRequest:
+    async def _request(self, call: CloudCall) -> HttpRequest:
         """Return the request for a call, in its provider's dialect."""
         if not call.through_library:
             return chat_request(call)
@@ -131,8 +130,8 @@ class Gateway:
             ) from error
 
 
-class Voice:
-    """Sends a call's text as it comes, but not in too many frames."""
+class TextSender:
+    """Sends a call's text as it comes, at most a frame every TEXT_SECONDS."""
 
     def __init__(self, front: Front, call: int) -> None:
         self._front = front
@@ -143,7 +142,6 @@ class Voice:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
-        """Take a piece of text."""
         if not text:
             return
         self._pending += text
@@ -169,8 +167,8 @@ class Voice:
         self._sent = asyncio.get_running_loop().time()
 
 
-def unsent_call(provider: str, model: str) -> Call:
-    return Call(
+def unsent_call(provider: str, model: str) -> CloudCall:
+    return CloudCall(
         id=0,
         who=provider,
         provider=provider,
@@ -190,10 +188,10 @@ def unsent_call(provider: str, model: str) -> Call:
     )
 
 
-def _done(call: Call) -> dict[str, Any]:
+def _done_fields(call: CloudCall) -> dict[str, Any]:
     """Return how a call ended, with the provider's count if there is one to believe."""
     if not call.ended_well:
-        raise call_errors.unfinished(call)
+        raise call_errors.unfinished_failure(call)
     count = call.usage
     usage = None
     if count is not None:
@@ -208,7 +206,7 @@ def _done(call: Call) -> dict[str, Any]:
 
 
 def _log_error(error: Exception) -> None:
-    """Print where something unforeseen happened, without its text: that may quote anything."""
+    """Print where an unforeseen error happened, without its text, which may quote a prompt."""
     places = traceback.extract_tb(error.__traceback__)[-3:]
     where = ", ".join(f"{Path(p.filename).name}:{p.lineno}" for p in places)
     print(f"{type(error).__name__} at {where}", file=sys.stderr, flush=True)
@@ -223,15 +221,15 @@ async def _serve(environ: Mapping[str, str]) -> None:
         loop.call_soon_threadsafe(inbox.put_nowait, frame)
 
     front = Front(*take_pipes(), receive)
-    gateway = Gateway(front, await inbox.get(), environ)
+    runner = CallRunner(front, await inbox.get(), environ)
     while True:
-        gateway.take(await inbox.get())
+        runner.handle_frame(await inbox.get())
 
 
 def take_environ() -> dict[str, str]:
     """Return the environment, and keep in the process's own what holds no key: litellm reads it."""
     environ = dict(os.environ)
-    for name in environ.keys() - environment(environ, NEEDED).keys():
+    for name in environ.keys() - environment(environ, GATEWAY_VARIABLES).keys():
         del os.environ[name]
     return environ
 
