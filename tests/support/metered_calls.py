@@ -48,6 +48,7 @@ MODELS = {
     "groq": "groq/openai/gpt-oss-20b",
     "xai": "xai/grok-3-mini",
     "azure": "azure/gpt-4o-mini",
+    "bedrock_mantle": "bedrock_mantle/openai.gpt-oss-20b",
     "cerebras": "cerebras/llama-3.3-70b",
     "cohere": "cohere/command-a-03-2025",
     "fireworks_ai": "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 PROVIDER_NAMES = {
     "anthropic": "Anthropic",
     "azure": "Azure",
+    "bedrock_mantle": "Amazon Bedrock",
     "cerebras": "Cerebras",
     "cohere": "Cohere",
     "deepseek": "DeepSeek",
@@ -62,8 +63,7 @@ _NO_COUNT = "litellm can't ask it to count the tokens of a streamed answer"
 _NO_DIALECT = "its answers come in a form that Baton doesn't read"
 REFUSED_PROVIDERS = {
     "azure_ai": "its models are asked as azure/ at the resource's own /openai/v1 address",
-    "bedrock": "it streams in Amazon's binary form, which Baton doesn't read",
-    "bedrock_mantle": "its regions have addresses of their own: ask it as a server",
+    "bedrock": "it streams in Amazon's binary form, which bedrock_mantle/ doesn't",
     "chatgpt": _NEEDS_LOGIN,
     "cloudflare": _NO_DIALECT,
     "codestral": "its models are asked as mistral/",

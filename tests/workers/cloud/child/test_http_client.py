@@ -294,7 +294,7 @@ async def test_certificates_that_cannot_be_read_are_an_error(
     for path in (tmp_path / "missing.pem", tmp_path / "empty.pem", tmp_path / "pipe.pem"):
         environ = {"LAB_KEY": KEY, name: str(path)}
         way = out(environ)
-        way.warm()
+        await way.warm()
         heard = await hear(way, asked("https://198.51.100.1/v1"))
         assert heard.announced == []
         assert "SSL_CERT_FILE or SSL_CERT_DIR" in heard.said

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpcore
 import httpx
 
 from baton import __version__
@@ -85,10 +86,11 @@ class CloudHttpClient:
             await transport.aclose()
         self._transports.clear()
 
-    def warm(self) -> None:
-        """Read the certificates that are trusted, which takes a moment."""
+    async def warm(self) -> None:
+        """Read the trusted certificates, and import what the first connection needs."""
         with suppress(Failure):  # the first call meets it again, and reports it
             self._transport(None)
+        await httpcore.AnyIOBackend().sleep(0)
 
     async def post(self, call: CloudCall, request: HttpRequest) -> AsyncGenerator[str]:
         """Send a call's one request, and give the text of its answer as it comes.

@@ -75,7 +75,7 @@ class CallRunner:
     async def _warm(self, models: list[tuple[str, str]]) -> None:
         """Do what takes long before a first call to these models: write an unsent request."""
         self._litellm.warm()
-        self._http.warm()
+        await self._http.warm()
         for provider, model in models:
             with suppress(Exception):  # the first call meets it again, and reports it
                 await self._litellm.write(unsent_call(provider, model))
