@@ -274,8 +274,8 @@ def _replayed(
     ]
     rows = [_added(same) for same in zip(*tables, strict=True)]
     count = sum(map(len, parts))
-    told = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
-    TABLES.append(f"{told}, {recording.cloud} in the cloud\n\n{bench_report.markdown(rows)}")
+    heading = f"### {name}: {count} questions held out, {', '.join(recording.local)} here"
+    TABLES.append(f"{heading}, {recording.cloud} in the cloud\n\n{bench_report.markdown(rows)}")
     if "svg" in WHERE:
         drawn = bench_report.plot(f"{name}: right, over what all questions cost", rows)
         (WHERE["svg"] / f"bench_{name}.svg").write_text(as_svg(drawn), "utf-8")

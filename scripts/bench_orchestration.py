@@ -222,7 +222,7 @@ async def orchestra_of(
 async def play(orchestra: Orchestra, task: Task, way: Way, budget: int) -> dict[str, Any]:
     """Play one task for at most `budget` nano-dollars.
 
-    Return which parts are right, what it cost, and what each step was told.
+    Return which parts are right, what it cost, and what each step was given.
     """
     limits = PromptLimits(
         seed=SEED, attended=False, keep=False, strategy=way.strategy, max_tokens=MAX_TOKENS,

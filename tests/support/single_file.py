@@ -1,4 +1,4 @@
-"""Single files with something small inside, and what is told by a program that one started."""
+"""Single files with something small inside, and what is expected by a program that one started."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Single:
         assert ran.stderr == b""
         assert ran.returncode == 7
         self.is_whole()
-        return told(ran.stdout)
+        return report(ran.stdout)
 
     def is_whole(self) -> None:
         expected = pack.contents(self.file)
@@ -108,7 +108,7 @@ class Single:
 Make = Callable[..., Single]
 
 
-def told(output: bytes) -> dict[str, str]:
+def report(output: bytes) -> dict[str, str]:
     """Return what the probe tells, by its first words."""
     lines = [line.partition(" ") for line in os.fsdecode(output).splitlines()]
     return {name: rest for name, _, rest in lines}

@@ -155,7 +155,7 @@ def judge_visible(plan: Planning, texts: Sequence[str], verbose: bool) -> dict[s
 class Kept:
     """Plans written before, kept in a file of JSON lines: thresholds are tried without the model.
 
-    The file is begun anew where the adapter is newer.
+    The file is rewritten where the adapter is newer.
     """
 
     def __init__(self, file: Path, write: Planning, adapter: Path) -> None:
