@@ -1,6 +1,6 @@
-"""The packaged binary proves that it works, and would notice whatever was left out of it or broke.
+"""The packaged binary proves that it works, and notices what was left out of it or broke.
 
-Two things are expected apart. `contents` compares all files with the list that was made with them. But
+Two checks are kept apart. `contents` compares all files with the list that was made with them. But
 a build that never had a file has a list without it: then the parts themselves must miss it. So each
 compiled library is taken away with its line in the list.
 """
