@@ -1,19 +1,22 @@
 """How good a plan is for a request whose parts are known: pure, the same for every conductor.
 
-Each part shall have one step of its own that says what the part says and sees the results it builds
-on; a tool's part is computed by the tool. What else a plan holds takes away from its score.
+Each part should have one step of its own that says what the part says and sees the results it
+builds on; a tool's part is computed by the tool. What else a plan holds takes away from its score.
 """
 
 from __future__ import annotations
 
 import random
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
+from pathlib import Path
+from typing import Any
 
-from baton.core.plan.plan import PROMPT, Plan, Step, single
+from baton.core.plan.plan import PROMPT, Plan, Step, single_step_plan
 from baton.core.plan.plan_lines import TOOL_HEADS
 
 MODEL_CREDIT = 0.5
@@ -26,7 +29,7 @@ RESAMPLES = 2000
 """How often a mean is drawn again for its interval."""
 
 _TOOLS = frozenset({*TOOL_HEADS.values(), "python"})
-_ECHO = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)\.?$")
+_REPEATED_EXPRESSION = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)\.?$")
 """The expression that a tool repeats in brackets behind its result."""
 
 Values = Mapping[tuple[str, str], str]
@@ -88,7 +91,7 @@ def score_plan(plan: Plan | None, episode: Episode, values: Values | None = None
 
     With `values`, expressions are compared by what they come to, else by their numbers.
     """
-    match = _Match(plan or single(""), episode, values or {})
+    match = _Match(plan or single_step_plan(""), episode, values or {})
     return max(match.scores(), key=lambda score: (score.points, score.is_right))
 
 
@@ -100,7 +103,7 @@ class _Match:
         self._parts = episode.parts
         self._needed = episode.needed
         self._values = values
-        self._said = [_said(step, episode) for step in plan.steps]
+        self._said = [_task_text(step, episode) for step in plan.steps]
 
     def scores(self) -> Iterator[PlanScore]:
         """Yield the score of each way to give every part a step of its own, or none (0)."""
@@ -140,7 +143,7 @@ class _Match:
         return self._credit(number, step) * (1.0 if self._sees(number, does) else BLIND_CREDIT)
 
     def _is_taken(self, other: int, number: int, does: Mapping[int, int]) -> bool:
-        """Tell whether a part's step does another part, too.
+        """Whether a part's step does another part, too.
 
         It may repeat what it builds on, where it sees that or computes it.
         """
@@ -154,7 +157,7 @@ class _Match:
         return does[other] not in self._seen(step)
 
     def _sees(self, number: int, does: Mapping[int, int]) -> bool:
-        """Tell whether a part's step sees, or computes, the results that the part builds on."""
+        """Whether a part's step sees, or computes, the results that the part builds on."""
         step = does[number]
         if not step:
             return False
@@ -169,19 +172,19 @@ class _Match:
         return found.union(*map(self._seen, found))
 
     def _holds(self, step_number: int, number: int) -> bool:
-        """Tell whether a step says what a part says."""
+        """Whether a step says what a part says."""
         part, step = self._parts[number - 1], self._steps[step_number - 1]
         shown = PROMPT in step.access and step.worker not in _TOOLS
         entries = part.holds if shown else (*part.holds, *part.about)
-        return all(_has(self._said[step_number - 1], entry) for entry in entries)
+        return all(_is_mentioned(self._said[step_number - 1], entry) for entry in entries)
 
 
-def _said(step: Step, episode: Episode) -> str:
+def _task_text(step: Step, episode: Episode) -> str:
     """Return what a step has to do: the request, where it is the task itself."""
     return (episode.request if step.is_direct else step.subtask).casefold()
 
 
-def _has(said: str, entry: str) -> bool:
+def _is_mentioned(said: str, entry: str) -> bool:
     return any(_pattern(one).search(said) for one in entry.split("|"))
 
 
@@ -196,7 +199,7 @@ def _pattern(entry: str) -> re.Pattern[str]:
 
 def value_text(result: str) -> str:
     """Return what a tool's sentence says besides the expression: "391" of "17 * 23 = 391"."""
-    said = _ECHO.sub("", result.strip())
+    said = _REPEATED_EXPRESSION.sub("", result.strip())
     return re.split(r"[=\u2248]", said)[-1].strip()
 
 
@@ -208,3 +211,26 @@ def bootstrap_interval(points: Sequence[float], seed: int = 0) -> tuple[float, f
     count = len(points)
     means = sorted(sum(chance.choices(points, k=count)) / count for _ in range(RESAMPLES))
     return means[RESAMPLES // 40], means[-1 - RESAMPLES // 40]
+
+
+EPISODES_FILE = Path(__file__).with_name("conductor_episodes.toml")
+
+
+def read_episodes(limit: int | None = None) -> tuple[Episode, ...]:
+    """Return the first `limit` episodes, or all of them."""
+    rows = tomllib.loads(EPISODES_FILE.read_text("utf-8"))["episodes"]
+    return tuple(map(_episode, rows[:limit]))
+
+
+def _episode(row: dict[str, Any]) -> Episode:
+    return Episode(row["id"], row["language"], row["request"], tuple(map(_part, row["parts"])))
+
+
+def _part(row: dict[str, Any]) -> ExpectedPart:
+    return ExpectedPart(
+        row["text"],
+        tuple(row["holds"]),
+        tuple(row.get("about", ())),
+        row.get("tool", ""),
+        tuple(row.get("needs", ())),
+    )

@@ -1,7 +1,7 @@
-"""Releases of the packaged binary: their versions, their files, and what is noted of one installed.
+"""Releases of the packaged binary: versions, files, and the notes on an installed one.
 
 A release is a folder, or what an address leads to: the binaries, `manifest.json` that lists them,
-and `manifest.json.sig` that says who wrote that.
+and `manifest.json.sig`, the manifest's signature.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from baton.core.sanitiser import one_line
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
-SCHEMA = 1
+RELEASE_SCHEMA = 1
 
 FLAVOURS = ("full", "slim")
 GPUS = ("", "cuda", "vulkan")
 
-LARGEST = 1 << 33
-"""No binary has so many bytes."""
+MAX_BINARY_BYTES = 1 << 33
+"""Every binary is smaller."""
 
 _VERSION = re.compile(r"(\d{1,5})\.(\d{1,5})\.(\d{1,5})(?:(a|b|rc)(\d{1,4}))?", re.ASCII)
-_STAGES = {"a": 0, "b": 1, "rc": 2, None: 3}
+_STAGE_ORDER = {"a": 0, "b": 1, "rc": 2, None: 3}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What tells one binary from another; `gpu` is "", cuda or vulkan."""
+    """What distinguishes one binary from another; `gpu` is "", cuda or vulkan."""
 
     version: str
     flavour: str
@@ -68,7 +68,7 @@ class Release:
         for file in self.files:
             build = (file.platform, file.flavour, file.gpu)
             if build == (platform, flavour, gpu) and file.kind == "file":
-                return _checked(file, self.version)
+                return _checked_file(file, self.version)
         wanted = ", ".join(filter(None, (platform, flavour, gpu)))
         there = {
             " ".join(filter(None, (file.platform, file.flavour, file.gpu))) for file in self.files
@@ -81,7 +81,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What is noted of an installation: what it is, where it came from, and all its files.
+    """The receipt of an installation: its build, its source, and all its files.
 
     `folders` are those that weren't there before it.
     """
@@ -97,7 +97,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """A version that takes its place, and the one that leaves it.
+    """A change from one version to another.
 
     `action` is update or rollback; `size` and `sha256` are of the file that comes, `source` is
     where from ("": it was here).
@@ -111,7 +111,9 @@ class Switch:
     source: str = ""
 
 
-def name_of(version: str, platform: str, flavour: str, gpu: str = "", kind: str = "file") -> str:
+def release_file_name(
+    version: str, platform: str, flavour: str, gpu: str = "", kind: str = "file"
+) -> str:
     """Return the name under which a build is released."""
     slim = "-slim" if flavour == "slim" else ""
     return f"baton{slim}-{version}-{platform}{f'-{gpu}' if gpu else ''}" + (
@@ -120,37 +122,37 @@ def name_of(version: str, platform: str, flavour: str, gpu: str = "", kind: str 
 
 
 def is_version(text: str) -> bool:
-    """Tell whether that is a version as Baton's are written: 0.2.0, or 0.2.0rc1."""
+    """Whether that is a version as Baton's are written: 0.2.0, or 0.2.0rc1."""
     return _VERSION.fullmatch(text) is not None
 
 
 def is_newer(one: str, other: str) -> bool:
-    """Tell whether a version comes after another one. Raises BatonError for what is none."""
-    return _order(one) > _order(other)
+    """Whether a version comes after another one. Raises BatonError for what is none."""
+    return _version_key(one) > _version_key(other)
 
 
 def is_address(source: str) -> bool:
-    """Tell whether a release's source is an address and not a folder."""
+    """Whether a release's source is an address and not a folder."""
     return "://" in source
 
 
-def _order(version: str) -> tuple[int, ...]:
+def _version_key(version: str) -> tuple[int, ...]:
     match = _VERSION.fullmatch(version)
     if match is None:
         raise BatonError(f"{one_line(version, 40)!r} is no version of Baton.")
     numbers = [int(match[group]) for group in (1, 2, 3)]
-    return (*numbers, _STAGES[match[4]], int(match[5] or 0))
+    return (*numbers, _STAGE_ORDER[match[4]], int(match[5] or 0))
 
 
-def _checked(file: ReleaseFile, version: str) -> ReleaseFile:
-    """Refuse what can't be right; a name is what its other fields say, and so leads nowhere."""
-    right = name_of(version, file.platform, file.flavour, file.gpu)
+def _checked_file(file: ReleaseFile, version: str) -> ReleaseFile:
+    """Refuse an impossible entry: a name must follow from the other fields."""
+    right = release_file_name(version, file.platform, file.flavour, file.gpu)
     plain = is_version(version) and re.fullmatch(r"[a-z0-9_-]+", file.platform) is not None
-    sound = 0 < file.size < LARGEST and _SHA256.fullmatch(file.sha256) is not None
+    sound = 0 < file.size < MAX_BINARY_BYTES and _SHA256.fullmatch(file.sha256) is not None
     if not plain or not sound or file.name != right:
         raise BatonError(
             f"The release's list is wrong about {one_line(file.name, 80)!r}, so nothing was"
             " changed.",
-            "Tell whoever made the release.",
+            "Report it to the publisher of the release.",
         )
     return file

@@ -1,20 +1,20 @@
-"""What a model file says of itself, key by key, and only as far as it can be believed."""
+"""The keys and values of a model file, checked for type and range."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from baton.core.sampling_settings import recommended
+from baton.core.sampling_settings import recommended_sampling
 
-MOST = 2**31 - 1
+MAX_COUNT = 2**31 - 1
 """No count in a header is larger."""
 
-MOST_LAYERS = 512
+MAX_LAYERS = 512
 """llama.cpp holds no more."""
 
 
-class Malformed(ValueError):
+class MalformedHeader(ValueError):
     """This is no header; the text is a part of a sentence saying why."""
 
 
@@ -29,32 +29,32 @@ Value = int | float | bool | str | Series
 
 
 class Metadata:
-    """The keys of a header. Those of the model's own kind are asked for without its name."""
+    """The keys of a header. Those of the model's architecture are asked for without its name."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
         self.architecture = self.text("general.architecture")
         if not self.architecture:
-            raise Malformed("it doesn't say what kind of model it is")
-        self.layers = self.own("block_count", most=MOST_LAYERS)
+            raise MalformedHeader("it doesn't say what kind of model it is")
+        self.layers = self.own("block_count", most=MAX_LAYERS)
 
     def text(self, key: str) -> str:
         """Return a text, "" if there is none."""
         value = self._values.get(key, "")
         if not isinstance(value, str):
-            raise Malformed(f"its {key} isn't a text")
+            raise MalformedHeader(f"its {key} isn't a text")
         return value
 
-    def count(self, key: str, default: int = 0, most: int = MOST) -> int:
+    def count(self, key: str, default: int = 0, most: int = MAX_COUNT) -> int:
         """Return a count; the default if there is none."""
         value = self._values.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-            raise Malformed(f"its {key} isn't a number that it can be")
+            raise MalformedHeader(f"its {key} isn't a number that it can be")
         return value
 
-    def recommended(self) -> dict[str, float]:
+    def recommended_sampling(self) -> dict[str, float]:
         """Return how the file recommends that the model's words are chosen."""
-        return recommended(self._values.get)
+        return recommended_sampling(self._values.get)
 
     def length(self, key: str) -> int:
         """Return how long an array is, 0 if there is none."""
@@ -62,10 +62,10 @@ class Metadata:
         return value.length if isinstance(value, Series) else 0
 
     def has(self, key: str) -> bool:
-        """Tell whether a key of the model's own kind is there."""
+        """Whether a key of the model's own kind is there."""
         return self._key(key) in self._values
 
-    def own(self, key: str, default: int = 0, most: int = MOST) -> int:
+    def own(self, key: str, default: int = 0, most: int = MAX_COUNT) -> int:
         """Return a count of the model's own kind."""
         return self.count(self._key(key), default, most)
 
@@ -78,9 +78,9 @@ class Metadata:
         if not isinstance(value, Series):
             return None
         if value.values is None or (len(value.values) < self.layers and not short):
-            raise Malformed(f"its {self._key(key)} doesn't have a number for each layer")
-        if not all(0 <= number <= MOST for number in value.values):
-            raise Malformed(f"its {self._key(key)} has numbers that it can't have")
+            raise MalformedHeader(f"its {self._key(key)} doesn't have a number for each layer")
+        if not all(0 <= number <= MAX_COUNT for number in value.values):
+            raise MalformedHeader(f"its {self._key(key)} has numbers that it can't have")
         return (value.values + (0,) * self.layers)[: self.layers]
 
     def by_layer(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:

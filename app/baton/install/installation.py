@@ -2,44 +2,47 @@
 
     1. note in a journal what comes, and what leaves
     2. give the version that is here a second name, `outgoing`
-    3. rename the one that comes to where it shall be: from here on it is the one that is started
+    3. rename the one that comes to its place: from here on it is the one that is started
     4. rename `outgoing` to `previous`
     5. note in the receipt what is here now, and delete the journal
 
 Each step is on the disk before the next one begins. At any moment a whole version lies where the
-person starts it, and `mend` takes whatever is interrupted to its end: before step 3 back, after it
-forward.
+person starts it, and `finish_switch` completes an interrupted switch: before step 3 backwards,
+after it forwards.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import os
 import shutil
+import signal
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from baton.core.errors import BatonError
-from baton.download.releases import Build, Receipt, Switch, is_address
-from baton.install import version_probe
-from baton.install.layout import Place, find_place
-from baton.install.receipts import read_build, read_receipt, read_switch, write
-from baton.install.unpack_cache import Unpacked, key_of
-from baton.platform.durable_files import settle
+from baton.core.sanitiser import one_line
+from baton.download.releases import RELEASE_SCHEMA, Build, Receipt, Switch, is_address
+from baton.install.unpack_cache import UnpackCache, tree_key
+from baton.platform.durable_files import sync_folder
+from baton.platform.secrets import plain_environ
 
-_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 class Installation:
-    """The binary at `file`, and what belongs to it; see install.updater.Installed."""
+    """The binary at `file`, and what belongs to it; which one process at a time changes."""
 
     def __init__(self, file: Path, state: Path, cache: Path) -> None:
-        self.place: Place = find_place(file, state)
-        self._unpacked = Unpacked(cache / "app")
+        self.place: InstallationPaths = find_installation(file, state)
+        self._unpacked = UnpackCache(cache / "app")
 
     @property
     def target(self) -> Path:
@@ -48,7 +51,7 @@ class Installation:
 
     @property
     def receipt(self) -> Receipt:
-        """What is noted of it."""
+        """Its receipt."""
         return read_receipt(self.place.receipt)
 
     @property
@@ -58,16 +61,16 @@ class Installation:
 
     @property
     def previous_build(self) -> Build | None:
-        """What is noted of the version before."""
+        """The build of the version before."""
         return read_build(self.place.previous_note)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep others from changing it meanwhile. Raises BatonError, also while another does."""
+    def hold_lock(self) -> Iterator[None]:
+        """Hold the installation's lock. Raises BatonError, also while another process holds it."""
         from filelock import FileLock, Timeout
 
         lock = FileLock(self.place.lock, timeout=0, mode=0o600)
-        with self._told("nothing was changed"):
+        with self._explain_errors("nothing was changed"):
             self.place.home.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
                 lock.acquire()
@@ -83,28 +86,28 @@ class Installation:
                 self.place.lock.unlink()
             lock.release()
 
-    def mend(self) -> Switch | None:
-        """Take an interrupted switch to its end; return it if that brought its version."""
+    def finish_switch(self) -> Switch | None:
+        """Complete an interrupted switch; return it if its version is now in place."""
         place = self.place
-        with self._told("what is started is whole, and as it was"):
+        with self._explain_errors("what is started is whole, and as it was"):
             switch = read_switch(place.journal)
-            if switch is not None and self.is_file(switch.size, switch.sha256):
-                self._finish(switch)
+            if switch is not None and self.is_installed(switch.size, switch.sha256):
+                self._complete_switch(switch)
                 return switch
-            for left in (place.outgoing, _part(place.outgoing), place.journal):
+            for left in (place.outgoing, _part_path(place.outgoing), place.journal):
                 left.unlink(missing_ok=True)
         with suppress(OSError):  # what came for an update stays, for the next one
             place.staging.rmdir()
         return None
 
-    def stage(self, name: str, sha256: str) -> Path:
+    def stage_file(self, name: str, sha256: str) -> Path:
         """Return where a file is to be brought; what came for other updates is deleted."""
         staging = self.place.staging
-        with self._told("nothing was changed"):
+        with self._explain_errors("nothing was changed"):
             staging.mkdir(mode=0o700, exist_ok=True)
             found = staging.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                # Whoever else may write there could change what was checked before it is started.
+                # Another user who may write there could change the file after its check.
                 raise BatonError(
                     f"{staging} is no folder of yours, so nothing was brought.", "Delete it."
                 )
@@ -116,81 +119,83 @@ class Installation:
 
     def stage_previous(self) -> Path:
         """Return a second name of the version before, from which it can take its place."""
-        staged = self.stage("previous", "previous")
-        with self._told("nothing was changed"):
-            _name_twice(self.place.previous.resolve(), staged)
+        staged = self.stage_file("previous", "previous")
+        with self._explain_errors("nothing was changed"):
+            _link_or_copy(self.place.previous.resolve(), staged)
         return staged
 
-    def clear(self) -> None:
-        """Delete what was brought and isn't wanted."""
+    def clear_staging(self) -> None:
+        """Delete the staged files."""
         staging = self.place.staging
         with suppress(OSError):
             for left in [] if staging.is_symlink() else staging.iterdir():
                 left.unlink()
             staging.rmdir()
 
-    def discard(self, file: Path) -> None:
+    def discard_staged(self, file: Path) -> None:
         """Delete a staged file, and what only that has unpacked; a tree in use stays."""
-        key = key_of(file)
-        self.clear()
+        key = tree_key(file)
+        self.clear_staging()
         kept = (self.place.target, self.place.previous, self.place.outgoing)
-        if key and key not in map(key_of, kept):
+        if key and key not in map(tree_key, kept):
             self._unpacked.discard(key)
 
-    def make_ready(self, file: Path) -> None:
-        """Let a file be started like the one that it shall replace, for whom that may be."""
-        with self._told("nothing was changed"):
+    def make_executable(self, file: Path) -> None:
+        """Make a file executable for the users who may start the one that it replaces."""
+        with self._explain_errors("nothing was changed"):
             file.chmod((self.target.stat().st_mode & 0o777) | 0o500)
             handle = os.open(file, os.O_RDONLY)
             try:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-            settle(file.parent)
+            sync_folder(file.parent)
 
     async def version_of(self, file: Path) -> str:
         """Start a binary and return which version it says it is. Raises BatonError."""
-        return await version_probe.version_of(file)
+        return await probe_version(file)
 
-    def look(self, file: Path) -> tuple[int, str]:
+    def size_and_hash(self, file: Path) -> tuple[int, str]:
         """Return a file's size and sha256. Raises BatonError."""
-        with self._told("nothing was changed"), file.open("rb") as opened:
+        with self._explain_errors("nothing was changed"), file.open("rb") as opened:
             return os.fstat(opened.fileno()).st_size, hashlib.file_digest(
                 opened, "sha256"
             ).hexdigest()
 
-    def is_file(self, size: int, sha256: str) -> bool:
-        """Tell whether what is started has these contents."""
+    def is_installed(self, size: int, sha256: str) -> bool:
+        """Whether what is started has these contents."""
         try:
-            return self.target.stat().st_size == size and self.look(self.target)[1] == sha256
+            return (
+                self.target.stat().st_size == size and self.size_and_hash(self.target)[1] == sha256
+            )
         except (OSError, BatonError):
             return False
 
     def switch(self, incoming: Path, switch: Switch) -> None:
         """Let a staged file take its place, and keep the one that was there. Raises BatonError."""
         place = self.place
-        with self._told("the version that was here is in its place"):
-            write(place.journal, switch)
-            _name_twice(place.target, place.outgoing)
+        with self._explain_errors("the version that was here is in its place"):
+            write_note(place.journal, switch)
+            _link_or_copy(place.target, place.outgoing)
             incoming.replace(place.target)
-        with self._told(
+        with self._explain_errors(
             f"{switch.coming.version} is in its place, but not all that belongs to it;"
             " the next `baton self` command does the rest"
         ):
-            settle(place.target.parent)
-            self._finish(switch)
+            sync_folder(place.target.parent)
+            self._complete_switch(switch)
 
-    def _finish(self, switch: Switch) -> None:
-        """Do what is left of a switch; it doesn't matter how often it was begun. Raises OSError."""
+    def _complete_switch(self, switch: Switch) -> None:
+        """Do the remaining steps of a switch, which can be repeated. Raises OSError."""
         place = self.place
-        _part(place.outgoing).unlink(missing_ok=True)
+        _part_path(place.outgoing).unlink(missing_ok=True)
         if place.outgoing.exists():
             place.outgoing.replace(place.previous)
             place.outgoing.unlink(missing_ok=True)  # two names of one file stay both
-            settle(place.home)
-        write(place.previous_note, switch.leaving)
+            sync_folder(place.home)
+        write_note(place.previous_note, switch.leaving)
         noted, new = self.receipt, switch.coming
-        write(
+        write_note(
             place.receipt,
             replace(
                 noted,
@@ -198,42 +203,42 @@ class Installation:
                 flavour=new.flavour,
                 platform=new.platform,
                 gpu=new.gpu,
-                source=_source(noted.source, switch.source),
+                source=_update_source(noted.source, switch.source),
                 files=noted.files or (str(place.target),),
             ),
         )
         place.journal.unlink(missing_ok=True)
-        settle(place.home)
-        self.clear()
+        sync_folder(place.home)
+        self.clear_staging()
 
     @contextmanager
-    def _told(self, standing: str) -> Iterator[None]:
-        """Turn what the system refuses into a sentence that says how things stand then."""
+    def _explain_errors(self, standing: str) -> Iterator[None]:
+        """Turn an OSError into a BatonError that ends with the installation's state."""
         try:
             yield
         except OSError as error:
             where = error.filename if isinstance(error.filename, str) else str(self.place.home)
-            why = "the disk is full" if error.errno in _FULL else error.strerror or str(error)
-            hint = "Make room" if error.errno in _FULL else "Check who owns the folder"
+            why = "the disk is full" if error.errno in _DISK_FULL else error.strerror or str(error)
+            hint = "Make room" if error.errno in _DISK_FULL else "Check who owns the folder"
             raise BatonError(
                 f"{where} can't be changed: {why}; {standing}.", f"{hint}, and run it again."
             ) from error
 
 
-def _source(noted: str, used: str) -> str:
+def _update_source(noted: str, used: str) -> str:
     """Return where updates come from, from now on: a stick doesn't take an address's place."""
     if not used or (noted and is_address(noted) and not is_address(used)):
         return noted
     return used
 
 
-def _name_twice(file: Path, name: Path) -> None:
+def _link_or_copy(file: Path, name: Path) -> None:
     """Give a file a second name, or make a copy where that can't be. Raises OSError."""
     name.unlink(missing_ok=True)
     try:
         name.hardlink_to(file)
     except OSError:
-        part = _part(name)
+        part = _part_path(name)
         shutil.copy2(file, part)
         handle = os.open(part, os.O_RDONLY)
         try:
@@ -241,8 +246,184 @@ def _name_twice(file: Path, name: Path) -> None:
         finally:
             os.close(handle)
         part.replace(name)
-    settle(name.parent)
+    sync_folder(name.parent)
 
 
-def _part(path: Path) -> Path:
+def _part_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
+
+
+STATE_FOLDER = "self"
+"""The folder, in the state folder, of what belongs to binaries that no installer put down."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallationPaths:
+    """An installation: `target` is the file that is started, `home` the folder of all else."""
+
+    target: Path
+    home: Path
+
+    @property
+    def receipt(self) -> Path:
+        """Its receipt."""
+        return self.home / "install.json"
+
+    @property
+    def previous(self) -> Path:
+        """The version before."""
+        return self.home / "previous"
+
+    @property
+    def previous_note(self) -> Path:
+        """What that is."""
+        return self.home / "previous.json"
+
+    @property
+    def journal(self) -> Path:
+        """Which version is just taking its place."""
+        return self.home / "switch.json"
+
+    @property
+    def outgoing(self) -> Path:
+        """The version that is just leaving its place."""
+        return self.home / "outgoing"
+
+    @property
+    def lock(self) -> Path:
+        """The lock of a process that changes it."""
+        return self.home / "update.lock"
+
+    @property
+    def staging(self) -> Path:
+        """Where what comes lies until it takes its place."""
+        return self.target.parent / ".baton-update"
+
+
+def find_installation(file: Path, state: Path) -> InstallationPaths:
+    """Return the place of a binary; `state` is Baton's state folder."""
+    target = file.resolve()
+    for start in (file.absolute(), target):
+        home = start.parent.parent / "share" / "baton"
+        if (home / "install.json").is_file() and _is_trusted(home, target):
+            files = read_receipt(home / "install.json").files
+            # One that can't be read was broken by a power cut: who else has such a file there?
+            if not files or any(Path(named).resolve() == target for named in files):
+                return InstallationPaths(target, home)
+    key = hashlib.sha256(str(target).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return InstallationPaths(target, state / STATE_FOLDER / key)
+
+
+def _is_trusted(home: Path, target: Path) -> bool:
+    """Whether a receipt belongs to a user who could change the program itself.
+
+    Of a binary in a folder where all users may write, such as /tmp, another user can write the
+    receipt: it says what is deleted, and the version beside it is started by a rollback.
+    """
+    try:
+        owners = {0, os.geteuid(), target.stat().st_uid}
+        found = [path.lstat() for path in (home, home / "install.json")]
+    except (OSError, AttributeError):  # Windows has no owners of this kind
+        return sys.platform == "win32"
+    return all(one.st_uid in owners and not one.st_mode & stat.S_IWOTH for one in found)
+
+
+MAX_NOTE_BYTES = 1 << 20
+
+T = TypeVar("T")
+
+
+def read_receipt(path: Path) -> Receipt:
+    """Return a receipt; an empty one where there is none, or none that can be read."""
+    return _read_note(path, Receipt) or Receipt()
+
+
+def read_switch(path: Path) -> Switch | None:
+    """Return which switch is under way, None where none is."""
+    return _read_note(path, Switch)
+
+
+def read_build(path: Path) -> Build | None:
+    """Return what is noted of a binary, None where nothing is."""
+    return _read_note(path, Build)
+
+
+def write_note(path: Path, note: Receipt | Switch | Build) -> None:
+    """Replace a note: at any moment it is the old one or the new one. Raises OSError."""
+    import json
+
+    content: dict[str, Any] = {"schema": RELEASE_SCHEMA, **asdict(note)}
+    data = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+    draft = path.with_name(f".{path.name}.new")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data.encode("utf-8", "surrogateescape"))
+        file.flush()
+        os.fchmod(handle, 0o644)  # one that root installed is everybody's
+        os.fsync(handle)
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def _read_note(path: Path, form: type[T]) -> T | None:
+    import msgspec
+
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_NOTE_BYTES:
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=form)
+    except (OSError, msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+FIRST_START_SECONDS = 180.0
+"""How many seconds the first start may take, at which a binary unpacks itself."""
+
+_END_SECONDS = 10.0
+"""How many seconds one that is asked to end may take, in which it removes what is half unpacked."""
+
+_FOLDER_VARIABLES = ("BATON_HOME", "SUDO_UID", "XDG_CACHE_HOME")
+"""By these its launcher chooses the folder that it unpacks to."""
+
+
+async def probe_version(file: Path, patience: float = FIRST_START_SECONDS) -> str:
+    """Start a binary with --version and return which it is. Raises BatonError if it can't say."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            str(file),
+            "--version",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=plain_environ(also=_FOLDER_VARIABLES),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _start_error(file, error.strerror or str(error)) from error
+    try:
+        async with asyncio.timeout(patience):
+            out, err = await process.communicate()
+    except TimeoutError:
+        raise _start_error(file, f"it was not done after {patience:.0f} seconds") from None
+    finally:
+        if process.returncode is None:
+            await _end_process(process)
+    answer = out.decode("utf-8", "replace").split()
+    if process.returncode or len(answer) != 2 or answer[0] != "baton":
+        words = (err or out).decode("utf-8", "replace").strip().splitlines()
+        raise _start_error(file, words[-1] if words else f"it ended with {process.returncode}")
+    return answer[1]
+
+
+async def _end_process(process: asyncio.subprocess.Process) -> None:
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):
+            os.killpg(process.pid, kind)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+                return
+
+
+def _start_error(file: Path, why: str) -> BatonError:
+    return BatonError(f"{file.name} doesn't start here: {one_line(why, 300).rstrip('.')}.")

@@ -9,33 +9,33 @@ from typing import Protocol
 from baton.core.catalogue_types import ModelOffer, Source
 from baton.download.progress import Progress
 from baton.gguf.header import Header
-from baton.models.model_types import Foreign, Held, Record, Stamp
+from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord
 
 
-class Supply(Protocol):
-    """Where model files come from. The only part of Baton that connects to a hub.
+class ModelSource(Protocol):
+    """Where model files come from: the only part of Baton that connects to a hub.
 
     Raises ModelFileError where a file is wrong, WorkerUnavailable where nothing could be reached,
     ConfigError for what doesn't exist or in offline mode.
     """
 
-    async def look(self, source: Source) -> ModelOffer:
-        """Return what the hub says of a file now, pinned to a revision.
+    async def look_up(self, source: Source) -> ModelOffer:
+        """Return what the hub offers as this file now, pinned to a revision.
 
         A `source.revision` of 40 hex digits stays. `source.file` must be a file's name.
         """
         ...
 
-    async def files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
+    async def list_files(self, repo: str, revision: str = "") -> Sequence[ModelOffer]:
         """Return the GGUF files of a repository, all pinned to the same revision."""
         ...
 
-    async def header(self, offer: ModelOffer) -> Header:
+    async def read_header(self, offer: ModelOffer) -> Header:
         """Return a file's header, read by ranged requests before the file itself is fetched."""
         ...
 
     def fetch(self, offer: ModelOffer, target: Path) -> AsyncGenerator[Progress | str]:
-        """Fetch a file to `target`, going on where an earlier attempt ended; at last its sha256.
+        """Fetch a file to `target`, resuming an earlier attempt; yields its sha256 last.
 
         `target` appears only when its contents have been verified. Closing the generator pauses;
         what has come stays, as `<sha256>.partial` in `target`'s folder.
@@ -43,46 +43,46 @@ class Supply(Protocol):
         ...
 
     def copy(self, source: Path, target: Path, sha256: str = "") -> AsyncGenerator[Progress | str]:
-        """Copy a file of this machine to `target`, verified as `fetch` does; at last its sha256."""
+        """Copy a local file to `target`, verified as `fetch` does; yields its sha256 last."""
         ...
 
-    def digest(self, path: Path) -> AsyncGenerator[Progress | str]:
-        """Read a file; progress as it goes, then its sha256 in hex."""
+    def hash_file(self, path: Path) -> AsyncGenerator[Progress | str]:
+        """Read a file; yields progress, then its sha256 in hex."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of processes. Downloads stop, and can go on later."""
+        """End child processes. Downloads stop, and can continue later."""
         ...
 
 
-class Shelf(Protocol):
+class ModelStore(Protocol):
     """The folder where models lie. Its methods are quick: none reads a whole file.
 
     Names that would lead out of the folder are refused with ConfigError.
     """
 
-    def held(self) -> Sequence[Held]:
-        """Return the models there are, by id; folders of nobody's are left out."""
+    def models(self) -> Sequence[LibraryModel]:
+        """Return the models there are, by id; folders without a record are left out."""
         ...
 
-    def get(self, id: str) -> Held | None:
+    def get(self, id: str) -> LibraryModel | None:
         """Return one model, None if it isn't there."""
         ...
 
-    def put(self, record: Record) -> Held:
+    def save(self, record: ModelRecord) -> LibraryModel:
         """Keep a record, new or changed; replaced as a whole."""
         ...
 
-    def stamp(self, path: Path) -> Stamp | None:
-        """Return how a file looks now, None where there is none."""
+    def file_stamp(self, path: Path) -> FileStamp | None:
+        """Return a file's stamp as it is now, None where there is no file."""
         ...
 
-    def header(self, path: Path) -> Header:
+    def read_header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
         ...
 
     def remove(self, id: str) -> int:
-        """Take a model away, with what has come of it; return the bytes freed.
+        """Remove a model, with what has come of it; return the bytes freed.
 
         A linked file stays where it is.
         """
@@ -93,28 +93,28 @@ class Shelf(Protocol):
         ...
 
     def problems(self) -> Sequence[str]:
-        """Say, in a sentence each, what in the folder can't be read or isn't Baton's."""
+        """Return a sentence for each thing in the folder that can't be read or isn't Baton's."""
         ...
 
     def discard(self, path: Path) -> int:
-        """Delete one of those; return the bytes freed."""
+        """Delete an orphan; return the bytes freed."""
         ...
 
-    def bundle(self, folder: Path) -> Sequence[tuple[Record, Path]]:
+    def read_bundle(self, folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
         """Return the models of a folder that `write_bundle` described, and where their files are.
 
         Raises ModelFileError.
         """
         ...
 
-    def packed(self, folder: Path, record: Record) -> Record:
+    def bundled_record(self, folder: Path, record: ModelRecord) -> ModelRecord:
         """Return a model's record as it goes into such a folder, with its file's name there."""
         ...
 
-    def write_bundle(self, folder: Path, records: Sequence[Record]) -> None:
+    def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
         """Describe the models whose files lie in a folder, beside what it held before."""
         ...
 
-    def foreign(self) -> Sequence[Foreign]:
+    def external_models(self) -> Sequence[ExternalModel]:
         """Return the model files of other programs on this machine that aren't linked yet."""
         ...

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from baton.core.errors import WorkerError
 from baton.core.labels import Label
 from baton.core.messages import Message, Request, Role, Text, Usage, fenced
-from baton.core.prices import FREE
-from baton.workers.tools import ToolWorker, sandbox, tools
+from baton.core.money import FREE
+from baton.core.plan.plan_lines import parse_lines
+from baton.workers.tools import RequestReader, ToolWorker, build_tools, sandbox
 from baton.workers.tools.child.main import compute
 from baton.workers.tools.computation import CannotCompute
 from support.processes import wait_until_over
@@ -32,7 +33,7 @@ from support.processes import wait_until_over
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Mapping[str, ToolWorker]]:
     """The tools of this machine, whose child is started once."""
-    workers = tools()
+    workers = build_tools()
     yield workers
     asyncio.run(workers["clock"].aclose())
 
@@ -53,12 +54,12 @@ def pid(worker: ToolWorker) -> int:
 
 
 def test_cards_are_free_local_tools() -> None:
-    for name, worker in tools().items():
+    for name, worker in build_tools().items():
         card = worker.card
-        assert (card.id, card.kind, card.is_tool, card.is_outside) == (name, "tool", True, False)
+        assert (card.id, card.kind, card.is_tool, card.uses_gateway) == (name, "tool", True, False)
         assert (card.privacy, card.price, card.slots) == (Label.LOCAL, FREE, 4)
-    assert tools()["calculator"].card.skills == {"calculation": 5}
-    assert tools(False) == {}
+    assert build_tools()["calculator"].card.skills == {"calculation": 5}
+    assert build_tools(False) == {}
 
 
 def test_there_is_a_sandbox_wherever_the_kernel_has_one() -> None:
@@ -66,11 +67,11 @@ def test_there_is_a_sandbox_wherever_the_kernel_has_one() -> None:
     actions = Path("/proc/sys/kernel/seccomp/actions_avail")
     is_known = platform.machine() in ("x86_64", "aarch64") and actions.exists()
     assert bool(sandbox()) is (is_known and "errno" in actions.read_text().split())
-    assert ("python" in tools()) is bool(sandbox())
+    assert ("python" in build_tools()) is bool(sandbox())
 
 
 def test_nothing_is_started_before_the_first_call() -> None:
-    assert all(worker.toolbox.pid is None for worker in tools().values())
+    assert all(worker.toolbox.pid is None for worker in build_tools().values())
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ async def test_all_tools_share_one_child_that_is_replaced_when_it_was_killed(
 
 
 async def test_what_is_asked_while_they_are_closed_starts_no_other_child() -> None:
-    worker = tools()["calculator"]
+    worker = build_tools()["calculator"]
     await ask(worker, "1 + 1")
     os.kill(pid(worker), signal.SIGSTOP)
     asked = asyncio.create_task(ask(worker, "2 + 2"))
@@ -243,7 +244,7 @@ async def test_what_is_asked_while_they_are_closed_starts_no_other_child() -> No
 
 async def test_its_environment_holds_no_key() -> None:
     secret = {"OPENAI_API_KEY": "sk-secret-secret"}
-    worker = tools(environ={**os.environ, **secret})["clock"]
+    worker = build_tools(environ={**os.environ, **secret})["clock"]
     try:
         await ask(worker, "now")
         child = psutil.Process(pid(worker))
@@ -255,11 +256,11 @@ async def test_its_environment_holds_no_key() -> None:
 
 PARENT = """
 import asyncio, sys
-from baton.workers.tools import tools
+from baton.workers.tools import build_tools
 from baton.core.messages import Message, Request, Role
 
 async def main():
-    worker = tools()["clock"]
+    worker = build_tools()["clock"]
     async for _ in worker.stream(Request((Message(Role.USER, "now"),))):
         pass
     print(worker.toolbox.pid, flush=True)
@@ -284,8 +285,54 @@ def test_no_process_outlives_its_parent() -> None:
 
 
 def test_the_front_loads_no_engine_of_the_tools() -> None:
-    code = "import sys; from baton.workers.tools import tools; tools(); print(*sys.modules)"
+    code = (
+        "import sys; from baton.workers.tools import build_tools; build_tools();"
+        " print(*sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     )
     assert not {"pint", "dateutil", "jsonschema", "ctypes"} & set(done.stdout.split())
+
+
+async def test_a_request_is_marked_and_its_parts_checked(workers: Mapping[str, ToolWorker]) -> None:
+    reader = RequestReader(workers["units"].toolbox)
+    request = "Convert forty-two km to miles, then write a poem about 3 May 2027"
+    assert "42 km" in await reader.mark(request)
+    parts = parse_lines("units: 42 km -> mi\nwriting2: write a poem about 2027-05-03")
+    checked = await reader.check(request, parts)
+    assert [(c.text, c.problem) for c in checked] == [
+        ("42 km -> mi", ""),
+        ("write a poem about 3 May 2027", ""),
+    ]
+    (wrong,) = await reader.check(request, parse_lines("calc: 42 + 29"))
+    assert wrong.problem
+
+
+async def test_each_tool_computes_its_expressions(workers: Mapping[str, ToolWorker]) -> None:
+    asked = f"What was asked:\n{fenced('Wie viel ist das?')}\n\n"
+    for tool, expression, says in (
+        ("calculator", "17 * 23", "17 \u00d7 23 = 391"),
+        ("units", "42 km -> mi", "26,1 Meilen"),
+        ("clock", "days(2027-01-01, 2027-01-31)", "30 Tage"),
+    ):
+        request = Request((Message(Role.USER, asked + expression),))
+        chunks = [chunk async for chunk in workers[tool].stream(request)]
+        assert says in "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+
+
+async def test_what_is_no_expression_is_refused_in_a_sentence(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    request = Request((Message(Role.USER, "a fathom of rope"),))
+    with pytest.raises(WorkerError, match="no expression"):
+        [chunk async for chunk in workers["units"].stream(request)]
+
+
+async def test_a_text_of_any_size_ends_in_an_answer_or_a_sentence(
+    workers: Mapping[str, ToolWorker],
+) -> None:
+    reader = RequestReader(workers["units"].toolbox)
+    assert await reader.mark("7 " * 50_000)
+    with pytest.raises(WorkerError, match="too long"):
+        await reader.mark("7" * 40_000_000)

@@ -15,20 +15,20 @@ from baton.cli import interrupts
 from baton.cli.json_output import error_object
 from baton.cli.models import model_text
 from baton.cli.models.confirmation import confirm
-from baton.cli.models.download_progress import Board
-from baton.cli.models.inventory import opened
-from baton.cli.models.model_completion import complete_held
-from baton.cli.models.pull_result import held_object
+from baton.cli.models.inventory import complete_held, opened
+from baton.cli.models.model_text import Board
+from baton.cli.models.pull import held_object
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
 from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import STARTER, holders, vacated
+from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
-from baton.models.model_types import Held, State
-from baton.platform.settings import LocalWorker, Settings, find_paths, write
+from baton.models.model_types import LibraryModel, ModelState
+from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, write_settings
+from baton.presentation.words import count_text
 from baton.workers.local import starter
 
 if TYPE_CHECKING:
@@ -49,35 +49,35 @@ def remove(ids: tuple[str, ...], yes: bool, as_json: bool) -> None:
     Conversations with them stay as they are, and can be gone on with by another model. What a model
     did (answering, drawing plans) goes to whom Baton chooses. A linked file stays where it is.
     """
-    interrupts.hand_over()
-    freed, told = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
+    interrupts.restore_default_handler()
+    freed, lines = asyncio.run(_remove(list(dict.fromkeys(ids)), yes))
     if as_json:
         return emit_json({"schema": 1, "status": "finished", "removed": freed})
-    for line in told:
-        talk(line)
+    for line in lines:
+        notify(line)
 
 
 async def _remove(ids: Sequence[str], yes: bool) -> tuple[list[dict[str, Any]], list[str]]:
     async with opened() as (library, settings):
         chosen = [fetched(id, library, settings) for id in ids]
-        held = holders(settings.worker, settings.conductor, settings.prefer)
+        held = role_holders(settings.worker, settings.conductor, settings.prefer)
         if not yes:
             lines = [_row(one, [r for r, id in held.items() if id == one.id]) for one in chosen]
             lines += [line for one in chosen for line in _users(one.id, settings)]
             all_of_it = show_size(sum(one.bytes for one in chosen))
-            question = f"Remove {model_text.count(len(chosen))} ({all_of_it}) for good?"
+            question = f"Remove {count_text(len(chosen), 'model')} ({all_of_it}) for good?"
             await confirm(lines, question, "Nothing was removed")
-        freed, told = [], []
+        freed, said = [], []
         for one in chosen:
             size = library.remove(one.id)
             _vacate(one.id, settings)
             freed.append({"id": one.id, "freed_bytes": size})
-            told.append(_removed(one, size))
+            said.append(_removed(one, size))
             if held[ModelRole.CHAT] == one.id:
-                told.append(
-                    f"From now on {STARTER} answers; `baton models role chat ID` changes that."
+                said.append(
+                    f"From now on {STARTER_ID} answers; `baton models role chat ID` changes that."
                 )
-        return freed, told
+        return freed, said
 
 
 def _users(model: str, settings: Settings) -> list[str]:
@@ -85,39 +85,39 @@ def _users(model: str, settings: Settings) -> list[str]:
     users = [
         entry.id
         for entry in settings.roster
-        if isinstance(entry, LocalWorker) and entry.model == model != entry.id
+        if isinstance(entry, LocalWorkerSettings) and entry.model == model != entry.id
     ]
     return [f"  {one_line(user)} is a worker with that model: it won't answer" for user in users]
 
 
-def fetched(id: str, library: Library, settings: Settings) -> Held:
+def fetched(id: str, library: Library, settings: Settings) -> LibraryModel:
     """Return a model of Baton's own folder. Raises ConfigError, also for other workers.
 
     Raises ModelFileError for the starter where Baton came without it.
     """
     workers = {entry.id for entry in settings.roster}
     if id in workers - {held.id for held in library.models()}:
-        if id == STARTER:
+        if id == STARTER_ID:
             starter()  # says so where Baton came without it
-        whose = "came with Baton and stays" if id == STARTER else "stands in config.toml only"
+        whose = "came with Baton and stays" if id == STARTER_ID else "stands in config.toml only"
         raise ConfigError(f"{id} {whose}: it was neither fetched nor imported.", "")
     return library.get(id)
 
 
 def _vacate(id: str, settings: Settings) -> None:
     """Take a model out of the settings."""
-    held = holders(settings.worker, settings.conductor, settings.prefer)
-    if changes := vacated(id, held):
-        write(find_paths().config_file, changes)
+    held = role_holders(settings.worker, settings.conductor, settings.prefer)
+    if changes := settings_without_model(id, held):
+        write_settings(find_paths().config_file, changes)
 
 
-def _removed(one: Held, size: int) -> str:
+def _removed(one: LibraryModel, size: int) -> str:
     if one.record.link:
         return f"{one.id} is taken off the list; {one_line(one.record.link)} stays where it is."
     return f"{one.id} is removed, which frees {show_size(size)}."
 
 
-def _row(one: Held, roles: Sequence[ModelRole]) -> str:
+def _row(one: LibraryModel, roles: Sequence[ModelRole]) -> str:
     does = f"  {', '.join(role.value for role in roles)}" if roles else ""
     return f"  {one.id}  {model_text.state(one)}  {show_size(one.bytes)}{does}"
 
@@ -130,7 +130,7 @@ def prune(yes: bool, as_json: bool) -> None:
 
     Nothing of what `baton models ls` lists is touched.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     gone = asyncio.run(_prune(yes))
     freed = sum(size for _, size in gone)
     if as_json:
@@ -139,9 +139,9 @@ def prune(yes: bool, as_json: bool) -> None:
             {"schema": 1, "status": "finished", "freed_bytes": freed, "removed": files}
         )
     if gone:
-        talk(f"Deleted {model_text.count(len(gone), 'leftover')}, which frees {show_size(freed)}.")
+        notify(f"Deleted {count_text(len(gone), 'leftover')}, which frees {show_size(freed)}.")
     else:
-        talk("There is nothing to clean up.")
+        notify("There is nothing to clean up.")
 
 
 async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
@@ -161,11 +161,11 @@ async def _prune(yes: bool) -> Sequence[tuple[Path, int]]:
 def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
     """Read models' files whole and compare them with their hashes: all models, or those named.
 
-    Exit code 5 if one is broken or gone. `baton models pull ID` fetches it anew.
+    Exit code 5 if one is broken or gone. `baton models pull ID` fetches it again.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     verified = asyncio.run(_verify(ids, quiet))
-    wrong = [held for held, error in verified if error or not held.state.usable]
+    wrong = [held for held, error in verified if error or not held.state.is_usable]
     if as_json:
         status = "failed" if wrong else "finished"
         models = [
@@ -178,14 +178,14 @@ def verify(ids: tuple[str, ...], quiet: bool, as_json: bool) -> int:
         for held, error in verified:
             emit(f"{held.id:{width}}  {error.message if error else _verdict(held)}")
     else:
-        talk("There are no models to verify.")
+        notify("There are no models to verify.")
     return ModelFileError.exit_code if wrong else 0
 
 
-async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[Held, BatonError | None]]:
+async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[LibraryModel, BatonError | None]]:
     async with opened() as (library, settings):
         chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
-            held for held in library.models() if held.state is not State.COMING
+            held for held in library.models() if held.state is not ModelState.COMING
         ]
         board = Board([held.id for held in chosen], quiet)
         try:
@@ -194,7 +194,9 @@ async def _verify(ids: Sequence[str], quiet: bool) -> list[tuple[Held, BatonErro
             board.close()
 
 
-async def _verified(library: Library, held: Held, board: Board) -> tuple[Held, BatonError | None]:
+async def _verified(
+    library: Library, held: LibraryModel, board: Board
+) -> tuple[LibraryModel, BatonError | None]:
     """Return how a model is; one that can't be read leaves the others alone."""
     problem = None
     try:
@@ -210,12 +212,12 @@ async def _verified(library: Library, held: Held, board: Board) -> tuple[Held, B
     return held, problem
 
 
-def _verdict(held: Held) -> str:
-    if held.state is State.COMING:
+def _verdict(held: LibraryModel) -> str:
+    if held.state is ModelState.COMING:
         return "not all of it is here yet"
-    if held.state is State.GONE:
+    if held.state is ModelState.GONE:
         return f"gone: there is no {one_line(str(held.path))} any more"
-    if held.state is State.BROKEN:
+    if held.state is ModelState.BROKEN:
         return f"broken: {held.record.wrong}"
     return f"as it should be ({show_size(held.record.size)}, sha256 {held.record.sha256[:12]}…)"
 
@@ -240,13 +242,13 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
     Beside them stands what is known of them, hashes included: `baton models import DIR` verifies
     them by that.
     """
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     written, size = asyncio.run(_export(ids, folder, quiet))
     if as_json:
         files = [str(path) for path in written]
         return emit_json({"schema": 1, "status": "finished", "files": files, "bytes": size})
-    talk(
-        f"Copied {model_text.count(len(written))} ({show_size(size)}) to {folder}. "
+    notify(
+        f"Copied {count_text(len(written), 'model')} ({show_size(size)}) to {folder}. "
         f"There: `baton models import {folder}`."
     )
 
@@ -254,7 +256,7 @@ def export(ids: tuple[str, ...], folder: Path, quiet: bool, as_json: bool) -> No
 async def _export(ids: Sequence[str], folder: Path, quiet: bool) -> tuple[list[Path], int]:
     async with opened() as (library, settings):
         chosen = [fetched(id, library, settings) for id in dict.fromkeys(ids)] or [
-            held for held in library.models() if held.state.usable
+            held for held in library.models() if held.state.is_usable
         ]
         if not chosen:
             raise ModelFileError("There are no models to copy.", "`baton models pull` gets some.")
@@ -282,7 +284,7 @@ def _check_room(folder: Path, size: int) -> None:
             place = place.parent
         free = shutil.disk_usage(place).free
     except (OSError, RuntimeError):
-        return  # whoever writes there will say what is wrong
+        return  # the first write will say what is wrong
     if free < size:
         raise ModelFileError(
             f"{folder} has room for {show_size(free)}, and {show_size(size)} are to be copied;"

@@ -1,4 +1,4 @@
-"""`baton self uninstall`: what goes, what stays, and nothing of anybody else's."""
+"""`baton self uninstall`: what is removed, and what stays."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from baton.cli import interrupts
-from baton.cli.models.confirmation import agrees, somebody
-from baton.cli.models.model_text import count
-from baton.cli.output import emit_json, talk
-from baton.cli.terminal_questions import typed_line
+from baton.cli.models.confirmation import ask_agreement, can_ask
+from baton.cli.output import emit_json, notify
+from baton.cli.prompt_run import read_line
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.settings import Paths, find_paths
+from baton.presentation.words import count_text
 
 if TYPE_CHECKING:
-    from baton.install import Belongings, Thing
+    from baton.install import InstalledFiles, RemovableFiles
     from baton.platform.secrets import Key
 
 _Fate = Literal["keep", "remove"]
@@ -32,14 +32,14 @@ Examples:
   baton self uninstall --yes                  keeps models, history and keys
   baton self uninstall --models remove --history remove --keys remove --yes
 
-Models of other programs that were linked stay where they are, and so does whatever else
-is not Baton's. It works while a Baton runs; what that one runs from stays.
+Models of other programs that were linked stay where they are, and so does everything else
+that is not Baton's. It works while a Baton runs; what that one runs from stays.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Fates:
-    """What shall happen to what is the person's; None: they are asked."""
+    """What happens to the person's files; None: they are asked."""
 
     models: _Fate | None
     history: _Fate | None
@@ -65,47 +65,47 @@ def uninstall(
     """
     from baton.compose.own_installation import belongings, installation
 
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     paths = find_paths()
     fates = _Fates(models, history, keys)
     going = _Going(paths, belongings(paths))
-    if not yes and not somebody():
+    if not yes and not can_ask():
         raise ConfigError(
-            "Nothing was removed: there is nobody to ask.",
+            "Nothing was removed: there is no terminal to ask on.",
             "--yes removes the program; --models and --history say what happens to yours.",
         )
-    talk("\n".join(going.listed()))
+    notify("\n".join(going.listed()))
     if not yes:
         fates = asyncio.run(_ask(going, fates))
-        if not asyncio.run(agrees("Take Baton away?")):
+        if not asyncio.run(ask_agreement("Take Baton away?")):
             raise click.exceptions.Exit(1)
-    with installation(paths).alone():
+    with installation(paths).hold_lock():
         freed = going.remove(fates)
     import json  # noqa: F401  (nothing can be imported from what is deleted now)
 
     stays = [*going.stays, *going.belongings.remove_unpacked()]
-    left = going.belongings.tidy()
+    left = going.belongings.remove_empty_folders()
     if as_json:
-        told = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
-        return emit_json({"schema": 1, "status": "finished", **told})
+        result = {"freed_bytes": freed, "stays": [*stays, *map(str, left)]}
+        return emit_json({"schema": 1, "status": "finished", **result})
     for line in (*stays, *(f"{folder} stays: it isn't empty." for folder in left)):
-        talk(one_line(line, 400))
-    talk(f"Baton is gone, which frees {show_size(freed)}.")
+        notify(one_line(line, 400))
+    notify(f"Baton is gone, which frees {show_size(freed)}.")
 
 
 class _Going:
     """What there is, and its removal."""
 
-    def __init__(self, paths: Paths, belongings: Belongings) -> None:
-        from baton.models.store import FolderShelf
+    def __init__(self, paths: Paths, belongings: InstalledFiles) -> None:
+        from baton.models.store import FolderModelStore
 
         self.belongings = belongings
         self.stays: list[str] = []
         self._paths = paths
-        self._shelf = FolderShelf(paths.models)
+        self._shelf = FolderModelStore(paths.models)
         self._program, self._unpacked = belongings.program(), belongings.unpacked()
         self.history, self._keys_file = belongings.history(), belongings.keys()
-        self.models = self._shelf.held()
+        self.models = self._shelf.models()
         self.models_size = sum(held.bytes for held in self.models)
         self.keys = _kept_keys(paths)
 
@@ -124,7 +124,8 @@ class _Going:
         if self.models:
             linked = sum(1 for held in self.models if held.record.link)
             lines.append(
-                f"  {count(len(self.models))}  {show_size(self.models_size)}  {self._paths.models}"
+                f"  {count_text(len(self.models), 'model')}  {show_size(self.models_size)}"
+                f"  {self._paths.models}"
                 + (f" ({linked} linked, whose files stay in any case)" if linked else "")
             )
         if self.history.paths:
@@ -132,13 +133,13 @@ class _Going:
             folders = dict.fromkeys(path.parent for path in self.history.paths)
             lines += [f"    {one_line(str(folder), 300)}" for folder in folders]
         if self.keys:
-            lines.append(f"  {count(len(self.keys), 'key')}  {', '.join(self.keys)}")
+            lines.append(f"  {count_text(len(self.keys), 'key')}  {', '.join(self.keys)}")
         return lines
 
     def remove(self, fates: _Fates) -> int:
         """Remove what goes, the program last; return the bytes freed."""
         freed = 0
-        self.stays += self.belongings.foreign()
+        self.stays += self.belongings.foreign_program_notes()
         if fates.keys == "remove":
             self._remove_keys()
         elif self.keys:
@@ -151,7 +152,7 @@ class _Going:
         # What was unpacked goes after all else, as this program runs from it; it counts here.
         return freed + self._removed(self._program) + self._unpacked.size
 
-    def _removed(self, thing: Thing) -> int:
+    def _removed(self, thing: RemovableFiles) -> int:
         self.stays += self.belongings.remove(thing)
         return thing.size
 
@@ -175,7 +176,7 @@ class _Going:
 
         for name in self.keys:
             try:
-                secrets.remove(name, file=self._paths.keys_file)
+                secrets.remove_key(name, file=self._paths.keys_file)
             except BatonError as error:
                 self.stays.append(str(error))
 
@@ -183,15 +184,15 @@ class _Going:
 def _kept_keys(paths: Paths) -> Mapping[str, Key]:
     """Return the keys that Baton keeps, in the keyring or as plain text, by provider or worker."""
     from baton.platform import secrets
-    from baton.platform.settings import LocalWorker, load
+    from baton.platform.settings import LocalWorkerSettings, load_settings
 
     names = list(secrets.PROVIDERS)
     try:
-        for worker in load(paths.config_file).roster:
-            if not isinstance(worker, LocalWorker) and worker.api_key_env:
+        for worker in load_settings(paths.config_file).roster:
+            if not isinstance(worker, LocalWorkerSettings) and worker.api_key_env:
                 names.append(worker.api_key_env)
-        return secrets.listed(names, file=paths.keys_file, environ={})
-    except BatonError:  # settings or keys that can't be read: `baton doctor` tells of them
+        return secrets.find_keys(names, file=paths.keys_file, environ={})
+    except BatonError:  # settings or keys that can't be read: `baton doctor` reports them
         return {}
 
 
@@ -212,5 +213,5 @@ async def _fate(what: str) -> _Fate:
     import sys
 
     print(f"{what}: keep or remove? [K/r]: ", end="", file=sys.stderr, flush=True)
-    typed = (await typed_line()).strip().lower()
+    typed = (await read_line()).strip().lower()
     return "remove" if typed in ("r", "remove") else "keep"

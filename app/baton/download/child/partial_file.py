@@ -1,12 +1,12 @@
-"""A file that hasn't come whole yet: what is written of it stays, whatever ends the process.
+"""A file that is not complete yet: what is written of it stays, however the process ends.
 
 Beside the target lie, while it is on its way:
 
     <key>.partial         what has come, from the first byte on
-    <key>.partial.etag    the version it is of; only where no sha256 is known to tell at the end
+    <key>.partial.etag    its version; only where no sha256 is known that proves it at the end
     <key>.lock            held by the one who writes
 
-`key` is the sha256 that the file shall have, or that of its source's text where nobody knows.
+`key` is the sha256 of the complete file, or of its source's text where that is unknown.
 
 Bytes are appended with `write` alone, unbuffered: once that has returned, the system keeps them,
 and a process that is killed loses nothing but the piece in its hands. A power cut may lose more, or
@@ -27,23 +27,24 @@ from types import TracebackType
 from typing import Self
 
 from baton.download.child.hub_client import Stopped
-from baton.platform.durable_files import open_private, settle
+from baton.platform.durable_files import open_private, sync_folder
 
-POLL = 0.1
+POLL_SECONDS = 0.1
 """How often to look whether another Baton is done, in seconds."""
 
-STEP = 4 << 20
-"""How much must be new before anybody is woken: doing that often costs more than hashing."""
+NOTIFY_BYTES = 4 << 20
+"""How many bytes must be new before a waiting thread is woken: more often costs more than
+hashing."""
 
-STRIDE = 64 << 20
-"""After how many bytes more it is brought to the disk."""
+SYNC_BYTES = 64 << 20
+"""After how many further bytes it is synced to the disk."""
 
 
-class Partial:
+class PartialFile:
     """The file at `path`, made if need be; one thread appends, others may watch it grow.
 
     `changed` is notified when it has grown by a `STEP` or to its `total`, and whenever `epoch` or
-    `closed` change; `epoch` counts how often it was begun anew.
+    `closed` change; `epoch` counts its restarts.
     """
 
     def __init__(self, path: Path, total: int) -> None:
@@ -55,7 +56,7 @@ class Partial:
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
         self._unsynced: OSError | None = None
-        self._file = open(path, "r+b", buffering=0, opener=_private)  # noqa: SIM115
+        self._file = open(path, "r+b", buffering=0, opener=_open_private)  # noqa: SIM115
         self.size = self._file.seek(0, os.SEEK_END)
 
     def append(self, data: bytes | memoryview) -> None:
@@ -68,23 +69,23 @@ class Partial:
                 count = self._file.write(rest)
             rest = rest[count:]
             with self.changed:
-                step, self.size = self.size // STEP, self.size + count
-                if self.size // STEP > step or self.size >= self.total:
+                step, self.size = self.size // NOTIFY_BYTES, self.size + count
+                if self.size // NOTIFY_BYTES > step or self.size >= self.total:
                     self.changed.notify_all()
 
     @property
-    def is_certain(self) -> bool:
+    def is_trustworthy(self) -> bool:
         """Whether what is here is what was written: the machine has run ever since."""
         import psutil
 
         return os.fstat(self._file.fileno()).st_mtime > psutil.boot_time()
 
     def restart(self) -> None:
-        """Begin anew: nothing of what is here belongs to it."""
+        """Start again from the first byte: nothing that is here belongs to the file."""
         with self._writing:
             if self.closed:
                 raise Stopped
-            # First of all, whoever watches knows: what is read from now on isn't what it was.
+            # The watching threads know first, before what they read changes.
             with self.changed:
                 self.size = 0
                 self.epoch += 1
@@ -100,7 +101,7 @@ class Partial:
                 raise Stopped
 
     def sync(self) -> None:
-        """Return when all of it is on the disk. A disk that failed once says so ever after."""
+        """Return when all of it is on the disk. After one failure, every call raises it."""
         with self._syncing:
             if self._unsynced is not None:
                 raise self._unsynced
@@ -111,11 +112,11 @@ class Partial:
                 raise
 
     def keep_syncing(self) -> None:
-        """Bring it to the disk while it grows, so that little is left to do in the end."""
+        """Sync it to the disk while it grows, so that little is left to do at the end."""
         synced = self.size
 
         def due() -> bool:
-            return self.closed or self.size - synced >= STRIDE
+            return self.closed or self.size - synced >= SYNC_BYTES
 
         while True:
             with self.changed:
@@ -127,7 +128,7 @@ class Partial:
 
     @property
     def etag(self) -> str:
-        """The version that it is of, as the server names it; "" if nobody knows."""
+        """The version that it is of, as the server names it; "" if unknown."""
         with suppress(OSError, ValueError):
             return self._etag.read_text("utf-8")
         return ""
@@ -148,7 +149,7 @@ class Partial:
         return self.path.with_name(f"{self.path.name}.etag")
 
     def close(self) -> None:
-        """Let nobody append any more. A write that is under way is waited for."""
+        """Close the file for writers, after the write that is in progress."""
         with self._writing, self.changed:
             self.closed = True
             self._file.close()
@@ -159,10 +160,10 @@ class Partial:
         self._etag.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
 
-    def become(self, target: Path) -> None:
+    def move_to(self, target: Path) -> None:
         """Take the target's name and place; it is closed, and was read and synced before."""
         self.path.replace(target)
-        settle(target.parent)
+        sync_folder(target.parent)
         self._etag.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
@@ -177,21 +178,21 @@ class Partial:
         self.close()
 
 
-def key_of(sha256: str, source: object) -> str:
+def partial_key(sha256: str, source: object) -> str:
     """Return what a file's partial is named by."""
     return sha256 or hashlib.sha256(str(source).encode("utf-8", "replace")).hexdigest()
 
 
-def place(folder: Path, key: str) -> Path:
+def partial_path(folder: Path, key: str) -> Path:
     """Return where the partial lies."""
     return folder / f"{key}.partial"
 
 
 @contextmanager
-def locked(
+def lock_partial(
     folder: Path, key: str, waiting: Callable[[], None], stopped: Callable[[], bool]
 ) -> Iterator[None]:
-    """Be the only one who writes this partial; `waiting` is called while another one does.
+    """Hold the lock of a partial file; `waiting` is called while another process holds it.
 
     The lock's file is taken away again. Raises Stopped.
     """
@@ -201,7 +202,7 @@ def locked(
     lock = FileLock(path, mode=0o600, thread_local=False)
     while True:
         with suppress(Timeout):
-            lock.acquire(timeout=POLL, poll_interval=POLL)
+            lock.acquire(timeout=POLL_SECONDS, poll_interval=POLL_SECONDS)
             break
         if stopped():
             raise Stopped
@@ -209,7 +210,7 @@ def locked(
     try:
         yield
     finally:
-        # Who waits for it notices that it is nobody's any more, and makes a new one. Where what is
+        # A process that waits for it notices that it is deleted, and makes a new one. Where what is
         # open can't be deleted, that fails until it was released.
         with suppress(OSError):
             path.unlink()
@@ -219,5 +220,5 @@ def locked(
                 path.unlink()
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return open_private(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0))

@@ -1,49 +1,54 @@
-"""Getting a whole file, from a server or another folder: it goes on where it ended, and is checked.
+"""Fetches a whole file from a server or another folder, resumes it, and verifies it.
 
-While one thread appends what comes to a partial, another reads that back and hashes it (what an
-earlier attempt left too), and this one tells how far it is. The target gets its name when every
-byte of it was hashed, the hash is right, and all is on the disk.
+While one thread appends what comes to a partial file, another reads the file back and hashes it
+(what an earlier attempt left too), and this one reports progress. The target gets its name when
+every byte of it was hashed, the hash is right, and all is on the disk.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import os
+import shutil
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from baton.core.byte_format import show_size
 from baton.core.catalogue_types import ModelOffer
-from baton.download.child import disk_space, hub_client
+from baton.download.child import hub_client
 from baton.download.child import partial_file as partials
-from baton.download.child.digest import Follower, digest
-from baton.download.child.http_download import Longer, Pace, Puller
+from baton.download.child.http_download import FileTooLong, HttpDownload, RetryPolicy
 from baton.download.child.hub_client import Stopped
-from baton.download.child.partial_file import Partial
-from baton.download.child.progress_report import EVERY, Report
+from baton.download.child.partial_file import NOTIFY_BYTES, PartialFile
 from baton.download.progress import Phase, Progress
 from baton.ipc.parent_channel import Failure
 from baton.platform.durable_files import make_folder
 
-PACE = Pace()
+RETRY_POLICY = RetryPolicy()
 
-_COPIED = 1 << 20
+_COPY_BYTES = 1 << 20
 
 T = TypeVar("T")
-Tell = Callable[[Progress], None]
+ReportProgress = Callable[[Progress], None]
 Stop = Callable[[], bool]
 
 
 def fetch(
     offer: ModelOffer,
     target: Path,
-    progress: Tell,
+    progress: ReportProgress,
     stopped: Stop,
     *,
-    web: hub_client.Web | None = None,
-    pace: Pace = PACE,
+    web: hub_client.HubClient | None = None,
+    pace: RetryPolicy = RETRY_POLICY,
 ) -> str:
     """Fetch a file to `target` and return its sha256, going on where an earlier attempt ended.
 
@@ -53,29 +58,33 @@ def fetch(
     if offer.size <= 0:
         raise Failure(
             "ModelFileError",
-            f"Nobody says how large {offer.source} is, so it can't be fetched safely.",
+            f"The size of {offer.source} is unknown, so it can't be fetched safely.",
             "Fetch it by other means, and `baton models import` it.",
         )
-    wanted = _Wanted(offer.size, offer.sha256.lower(), target, str(offer.source))
+    wanted = _Target(offer.size, offer.sha256.lower(), target, str(offer.source))
 
-    way = web or hub_client.web()
-    return _bring(wanted, lambda partial: Puller(way, offer, partial, pace), progress, stopped)
+    way = web or hub_client.default_client()
+    return _transfer(
+        wanted, lambda partial: HttpDownload(way, offer, partial, pace), progress, stopped
+    )
 
 
-def copy(source: Path, target: Path, sha256: str, progress: Tell, stopped: Stop) -> str:
+def copy(source: Path, target: Path, sha256: str, progress: ReportProgress, stopped: Stop) -> str:
     """Copy a file to `target` and return its sha256, which must be `sha256` unless that is "".
 
     In all else as `fetch`. Raises Failure and Stopped.
     """
-    with disk_space.read(source):
+    with explain_read_errors(source):
         size = source.stat().st_size
-    wanted = _Wanted(size, sha256.lower(), target, str(source))
-    return _bring(wanted, lambda partial: _Copier(source, size, sha256, partial), progress, stopped)
+    wanted = _Target(size, sha256.lower(), target, str(source))
+    return _transfer(
+        wanted, lambda partial: _FileCopy(source, size, sha256, partial), progress, stopped
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A file to be had: its length and contents, where it shall lie, and where it comes from."""
+class _Target:
+    """A file to fetch: its size and contents, its target, and its source."""
 
     size: int
     sha256: str
@@ -87,11 +96,11 @@ class _Wanted:
         return self.target.name
 
 
-class _Copier:
+class _FileCopy:
     """Appends to a partial what is missing of another file."""
 
-    def __init__(self, source: Path, size: int, sha256: str, partial: Partial) -> None:
-        self.rests_until = 0.0
+    def __init__(self, source: Path, size: int, sha256: str, partial: PartialFile) -> None:
+        self.paused_until = 0.0
         self._source = source
         self._size = size
         self._vouched = bool(sha256)
@@ -101,16 +110,19 @@ class _Copier:
         """Raises Failure, OSError from the disk, and Stopped once the partial is closed."""
         if not self._vouched:
             self._partial.restart()
-        with disk_space.read(self._source), self._source.open("rb", buffering=0) as file:
+        with (
+            explain_read_errors(self._source),
+            self._source.open("rb", buffering=0) as file,
+        ):
             file.seek(self._partial.size)
-            pieces = iter(lambda: file.read(_COPIED), b"")
+            pieces = iter(lambda: file.read(_COPY_BYTES), b"")
             for piece in pieces:
                 self._append(piece)
         if self._partial.size < self._size:
             raise Failure(
                 "ModelFileError",
                 f"{self._source} became shorter while it was copied.",
-                "Copy it when nobody writes it any more.",
+                "Copy it when no program writes it any more.",
             )
 
     def _append(self, piece: bytes) -> None:
@@ -118,91 +130,94 @@ class _Copier:
             raise Failure(
                 "ModelFileError",
                 f"{self._source} became longer while it was copied.",
-                "Copy it when nobody writes it any more.",
+                "Copy it when no program writes it any more.",
             )
-        with disk_space.told(self._partial.path.parent, self._source.name):
+        with explain_write_errors(self._partial.path.parent, self._source.name):
             self._partial.append(piece)
 
 
-_Source = Puller | _Copier
+_Source = HttpDownload | _FileCopy
 
 
-def _bring(
-    wanted: _Wanted, begin: Callable[[Partial], _Source], progress: Tell, stopped: Stop
+def _transfer(
+    wanted: _Target,
+    begin: Callable[[PartialFile], _Source],
+    progress: ReportProgress,
+    stopped: Stop,
 ) -> str:
-    folder, key = wanted.target.parent, partials.key_of(wanted.sha256, wanted.source)
-    path = partials.place(folder, key)
-    report = Report(progress, wanted.size)
+    folder, key = wanted.target.parent, partials.partial_key(wanted.sha256, wanted.source)
+    path = partials.partial_path(folder, key)
+    report = ProgressReport(progress, wanted.size)
 
     def waiting() -> None:
-        report(Phase.WAITING, _size(path))
+        report(Phase.WAITING, _file_size(path))
 
-    with disk_space.told(folder, wanted.name):
+    with explain_write_errors(folder, wanted.name):
         make_folder(folder)
-        with partials.locked(folder, key, waiting, stopped):
-            return _here(wanted, path, report, stopped) or _brought(
+        with partials.lock_partial(folder, key, waiting, stopped):
+            return _existing_hash(wanted, path, report, stopped) or _complete(
                 wanted, path, begin, report, stopped
             )
 
 
-def _here(wanted: _Wanted, path: Path, report: Report, stopped: Stop) -> str:
+def _existing_hash(wanted: _Target, path: Path, report: ProgressReport, stopped: Stop) -> str:
     """Return the sha256 of a target that is here already, "" if it must be had."""
-    if _size(wanted.target) != wanted.size:
+    if _file_size(wanted.target) != wanted.size:
         return ""
 
-    def tell(step: Progress) -> None:
+    def forward(step: Progress) -> None:
         report(Phase.VERIFYING, step.done)
 
-    found = digest(wanted.target, tell, stopped)
+    found = hash_file(wanted.target, forward, stopped)
     if wanted.sha256 in ("", found):
         return found
     wanted.target.unlink()
-    raise _wrong(wanted)
+    raise _wrong_contents(wanted)
 
 
-def _brought(
-    wanted: _Wanted,
+def _complete(
+    wanted: _Target,
     path: Path,
-    begin: Callable[[Partial], _Source],
-    report: Report,
+    begin: Callable[[PartialFile], _Source],
+    report: ProgressReport,
     stopped: Stop,
 ) -> str:
     """Bring what is missing, check all of it, and give the file its name."""
-    with Partial(path, wanted.size) as partial:
-        vouched = wanted.sha256 or (partial.etag and partial.is_certain)
+    with PartialFile(path, wanted.size) as partial:
+        vouched = wanted.sha256 or (partial.etag and partial.is_trustworthy)
         if partial.size > wanted.size or not vouched:
             partial.restart()
-        disk_space.check(path.parent, wanted.size - partial.size, wanted.name)
+        check_room(path.parent, wanted.size - partial.size, wanted.name)
         try:
-            found = _watched(wanted, partial, begin(partial), report, stopped)
+            found = _append_and_hash(wanted, partial, begin(partial), report, stopped)
         except (Failure, Stopped) as end:
-            if isinstance(end, Longer) or not partial.size:
+            if isinstance(end, FileTooLong) or not partial.size:
                 partial.discard()
             raise
     if wanted.sha256 not in ("", found):
         partial.discard()
-        raise _wrong(wanted)
-    partial.become(wanted.target)
+        raise _wrong_contents(wanted)
+    partial.move_to(wanted.target)
     return found
 
 
-def _watched(
-    wanted: _Wanted, partial: Partial, source: _Source, report: Report, stopped: Stop
+def _append_and_hash(
+    wanted: _Target, partial: PartialFile, source: _Source, report: ProgressReport, stopped: Stop
 ) -> str:
-    """Let bytes come and be hashed and settle on the disk, and tell how far it is."""
-    follower = Follower(partial)
-    coming, hashing = _start(source.run), _start(follower.run)
-    _start(partial.keep_syncing)
+    """Run appending, hashing and syncing side by side, and report progress."""
+    follower = PartialHasher(partial)
+    coming, hashing = _start_thread(source.run), _start_thread(follower.run)
+    _start_thread(partial.keep_syncing)
     try:
-        for _ in _until({coming, hashing}, stopped):
+        for _ in _poll_until_done({coming, hashing}, stopped):
             if coming.done():
                 report(Phase.VERIFYING, partial.size, follower.done)
             else:
-                rest = source.rests_until - time.monotonic()
+                rest = source.paused_until - time.monotonic()
                 report(Phase.DOWNLOADING, partial.size, wait=rest if rest > 0 else None)
         found = hashing.result()
         if wanted.sha256 in ("", found):
-            for _ in _until({_start(partial.sync)}, stopped):
+            for _ in _poll_until_done({_start_thread(partial.sync)}, stopped):
                 report(Phase.VERIFYING, wanted.size, wanted.size)
         return found
     finally:
@@ -210,7 +225,7 @@ def _watched(
         wait({hashing}, 1.0)
 
 
-def _until(works: set[Future[Any]], stopped: Stop) -> Generator[None]:
+def _poll_until_done(works: set[Future[Any]], stopped: Stop) -> Generator[None]:
     """Yield every now and then until all is done. Raises what goes wrong first, and Stopped."""
     while True:
         for work in [one for one in works if one.done()]:
@@ -221,11 +236,11 @@ def _until(works: set[Future[Any]], stopped: Stop) -> Generator[None]:
         if stopped():
             raise Stopped
         yield
-        wait(works, EVERY, FIRST_COMPLETED)
+        wait(works, REPORT_SECONDS, FIRST_COMPLETED)
 
 
-def _start(work: Callable[[], T]) -> Future[T]:
-    """Do it in a thread that nobody has to wait for: a name may take long to be looked up."""
+def _start_thread(work: Callable[[], T]) -> Future[T]:
+    """Run `work` in a thread that need not be joined: a name lookup may take long."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -238,16 +253,200 @@ def _start(work: Callable[[], T]) -> Future[T]:
     return future
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
 
 
-def _wrong(wanted: _Wanted) -> Failure:
+def _wrong_contents(wanted: _Target) -> Failure:
     return Failure(
         "ModelFileError",
-        f"{wanted.name} came with other contents than it should have, so it was not kept.",
-        "Take it again, or from elsewhere.",
+        f"{wanted.name} has other contents than it should have, so it was deleted.",
+        "Fetch it again, or from another source.",
     )
+
+
+READ_BYTES = 1 << 20
+"""How much is read at once: large enough that hashing, which needs no lock, is nearly all."""
+
+
+def hash_file(path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]) -> str:
+    """Read a file and return its sha256 in hex. Raises Failure and Stopped."""
+    with explain_read_errors(path):
+        return _hash_file(path, progress, stopped)
+
+
+def _hash_file(
+    path: Path, progress: Callable[[Progress], None], stopped: Callable[[], bool]
+) -> str:
+    sha256, piece = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
+    with path.open("rb", buffering=0) as file:
+        report = ProgressReport(progress, os.fstat(file.fileno()).st_size)
+        done = 0
+        while count := file.readinto(piece):
+            if stopped():
+                raise Stopped
+            sha256.update(piece[:count])
+            done += count
+            report(Phase.VERIFYING, done)
+    return sha256.hexdigest()
+
+
+class PartialHasher:
+    """Hashes a partial while it grows, from what is in the file and not from what was meant to be.
+
+    So what an earlier process wrote is checked in the same way as what comes now, side by side with
+    the download.
+    """
+
+    def __init__(self, partial: PartialFile) -> None:
+        self.done = 0
+        self._partial = partial
+
+    def run(self) -> str:
+        """Return the sha256 in hex once all of it is there. Raises OSError and Stopped."""
+        sha256, epoch = hashlib.sha256(), 0
+        piece = memoryview(bytearray(READ_BYTES))
+        with self._partial.path.open("rb", buffering=0) as file:
+            while True:
+                size, now = self._wait(epoch)
+                if now != epoch:
+                    sha256, epoch, self.done = hashlib.sha256(), now, 0
+                    file.seek(0)
+                elif self.done == self._partial.total:
+                    return sha256.hexdigest()
+                while self.done < size and self._is_current(epoch):
+                    count = file.readinto(piece[: size - self.done]) or 0
+                    if not count and self._is_current(epoch):
+                        raise OSError(f"{self._partial.path} was truncated by another program")
+                    sha256.update(piece[:count])
+                    self.done += count
+
+    def _is_current(self, epoch: int) -> bool:
+        return self._partial.epoch == epoch and not self._partial.closed
+
+    def _wait(self, epoch: int) -> tuple[int, int]:
+        """Wait until there is a piece to hash, the last one, or a restart."""
+        partial = self._partial
+
+        def due() -> bool:
+            enough = min(NOTIFY_BYTES, partial.total - self.done)
+            return partial.closed or partial.epoch != epoch or partial.size - self.done >= enough
+
+        with partial.changed:
+            partial.changed.wait_for(due)
+            if partial.closed:
+                raise Stopped
+            return partial.size, partial.epoch
+
+
+REPORT_SECONDS = 0.1
+"""The least time between two reports of the same phase, in seconds."""
+
+SPEED_WINDOW_SECONDS = 5.0
+"""Speed is that of the last so many seconds."""
+
+_MIN_SPEED_SECONDS = 0.2
+"""What was seen for a shorter time has no speed yet."""
+
+
+class ProgressReport:
+    """Tells `progress` how far something of `total` bytes is."""
+
+    def __init__(self, progress: Callable[[Progress], None], total: int) -> None:
+        self.total = total
+        self._progress = progress
+        self._done = 0
+        self._phase: Phase | None = None
+        self._next = 0.0
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def __call__(
+        self, phase: Phase, done: int, moved: int | None = None, wait: float | None = None
+    ) -> None:
+        """Report that `done` bytes are here; speed is measured by `moved`, by `done` if None.
+
+        `wait` is how long nothing will come because a server asked for that, in seconds.
+        """
+        now = time.monotonic()
+        if phase is self._phase and now < self._next:
+            return
+        if phase is not self._phase:
+            self._phase = phase
+            self._seen.clear()
+        self._next = now + REPORT_SECONDS
+        self._done = min(self.total, max(self._done, done))
+        moved = done if moved is None else moved
+        speed = self._speed(now, moved)
+        left = (self.total - moved) / speed if speed else None
+        if wait is not None:
+            left = wait + (left or 0.0)
+        self._progress(Progress(phase, self._done, self.total, speed, left))
+
+    def _speed(self, now: float, moved: int) -> float:
+        seen = self._seen
+        if seen and moved < seen[-1][1]:
+            seen.clear()
+        seen.append((now, moved))
+        while len(seen) > 2 and now - seen[1][0] >= SPEED_WINDOW_SECONDS:
+            seen.popleft()
+        since = now - seen[0][0]
+        return (moved - seen[0][1]) / since if since >= _MIN_SPEED_SECONDS else 0.0
+
+
+DISK_MARGIN = 1.1
+"""A disk must have room for so much more than what is still to come."""
+
+_DISK_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_WINDOWS_FULL = {39, 112}  # ERROR_HANDLE_DISK_FULL, ERROR_DISK_FULL
+
+
+def check_room(folder: Path, coming: int, name: str) -> None:
+    """Refuse what would not find room in a folder, before it comes. Raises Failure."""
+    needed = int(coming * DISK_MARGIN)
+    with explain_write_errors(folder, name):
+        free = shutil.disk_usage(folder).free
+    if coming and free < needed:
+        raise Failure(
+            "ModelFileError",
+            f"The disk has no room for {name}: {show_size(needed - free)} more are needed"
+            f" ({show_size(free)} are free, {show_size(needed)} wanted with a margin).",
+            "Make room and run it again; what has come is kept.",
+        )
+
+
+@contextmanager
+def explain_write_errors(folder: Path, name: str) -> Iterator[None]:
+    """Turn what the system refuses into a Failure; `name` is the file's."""
+    try:
+        yield
+    except OSError as error:
+        raise _write_failure(error, folder, name) from error
+
+
+@contextmanager
+def explain_read_errors(path: Path) -> Iterator[None]:
+    """Turn what the system refuses while a file is read into a Failure."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(
+            "ModelFileError",
+            f"{path} can't be read: {error.strerror or error}.",
+            "Check that it is still there, its owner and permissions, and the disk.",
+        ) from error
+
+
+def _write_failure(error: OSError, folder: Path, name: str) -> Failure:
+    if error.errno in _DISK_FULL or getattr(error, "winerror", None) in _WINDOWS_FULL:
+        message = f"The disk became full while {name} was written. What has come is kept."
+        hint = "Make room and run it again; it goes on where it ended."
+    elif error.errno == errno.EFBIG:
+        message = f"{name} is larger than a file may be on this disk. What has come is kept."
+        hint = "Use a folder on another disk (some formats end at 4 GB), or a higher limit."
+    else:
+        message = f"{name} can't be kept in {folder}: {error.strerror or error}."
+        hint = "Check the folder's owner and permissions, and the disk."
+    return Failure("ModelFileError", message, hint)

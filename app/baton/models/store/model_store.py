@@ -4,137 +4,160 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from baton.core.byte_format import show_size
 from baton.core.errors import ConfigError
-from baton.models.model_types import Foreign, Held, Record, Stamp, State
-from baton.models.store.folder_changes import downloads_stopped, replace_whole, told, writing
-from baton.models.store.manifest import Unreadable, check, encode, load, survey, tidied
-from baton.models.store.safe_names import PARTIAL, RECORD, check_id, is_id, is_made
-from baton.platform.durable_files import make_folder, settle
+from baton.core.sanitiser import one_line
+from baton.models.model_types import ExternalModel, FileStamp, LibraryModel, ModelRecord, ModelState
+from baton.models.store.manifest import (
+    UnreadableRecord,
+    check_record,
+    clean_record,
+    encode_record,
+    list_records,
+    load_record,
+)
+from baton.models.store.store_files import (
+    DRAFT_PREFIX,
+    PARTIAL_SUFFIX,
+    RECORD_FILE,
+    check_model_id,
+    delete_files,
+    explain_folder_errors,
+    hold_download_locks,
+    is_baton_file,
+    is_locked,
+    is_model_id,
+    is_regular_file,
+    lock_folder,
+    replace_json,
+)
+from baton.platform.durable_files import make_folder, sync_folder
 
 if TYPE_CHECKING:
     from baton.gguf.header import Header
 
 
-class FolderShelf:
-    """The models in a folder, as `baton.models.ports.Shelf` says.
+class FolderModelStore:
+    """The models in a folder, as `baton.models.ports.ModelStore` says.
 
-    `environ` says where other programs keep their models. Every change is made by one Baton at a
-    time; reading waits for nobody.
+    `environ` says where other programs keep their models. One process at a time makes changes;
+    reading never waits.
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.folder = folder
         self._environ = environ
 
-    def held(self) -> Sequence[Held]:
+    def models(self) -> Sequence[LibraryModel]:
         """Return the models there are, by id.
 
-        Folders without a record that can be read are left out: `problems` tells of them.
+        Folders without a record that can be read are left out: `problems` lists them.
         """
-        return [self._held(found) for _, found in survey(self.folder) if isinstance(found, Record)]
+        return [
+            self._to_model(found)
+            for _, found in list_records(self.folder)
+            if isinstance(found, ModelRecord)
+        ]
 
-    def get(self, id: str) -> Held | None:
+    def get(self, id: str) -> LibraryModel | None:
         """Return one model; None if it isn't there, or can't be a model's id at all."""
         folder = self.folder / id
-        if not is_id(id) or folder.is_symlink():
+        if not is_model_id(id) or folder.is_symlink():
             return None
         try:
-            record = load(folder)
-        except Unreadable:
+            record = load_record(folder)
+        except UnreadableRecord:
             return None
-        return self._held(record) if record is not None else None
+        return self._to_model(record) if record is not None else None
 
-    def put(self, record: Record) -> Held:
-        """Keep a record, new or changed; replaced as a whole.
+    def save(self, record: ModelRecord) -> LibraryModel:
+        """Save a record, new or changed; its file is replaced as a whole.
 
         Raises ConfigError for names that would lead out of the folder, ModelFileError where it
         can't be written.
         """
-        record = tidied(record)
-        check(record)
-        data = encode(record)
+        record = clean_record(record)
+        check_record(record)
+        data = encode_record(record)
         folder = self.folder / record.id
-        with writing(self.folder):
+        with lock_folder(self.folder):
             self._refuse_link(folder)
             make_folder(folder)
-            replace_whole(folder / RECORD, data)
-        return self._held(record)
+            replace_json(folder / RECORD_FILE, data)
+        return self._to_model(record)
 
     def remove(self, id: str) -> int:
-        """Take a model away, with what has come of it; return the bytes freed.
+        """Remove a model, with what has come of it; return the bytes freed.
 
         A linked file stays where it is, and so does what Baton didn't write. Raises ConfigError
         while the model is being downloaded.
         """
-        from baton.models.store.deletion import delete
+        from baton.models.store.store_files import delete_files
 
-        check_id(id)
+        check_model_id(id)
         folder = self.folder / id
-        with told(self.folder):
+        with explain_folder_errors(self.folder):
             if not folder.is_dir():
                 return 0
-        with writing(self.folder):
+        with lock_folder(self.folder):
             self._refuse_link(folder)
-            if not folder.is_dir():  # another Baton was quicker
+            if not folder.is_dir():  # another Baton has just removed it
                 return 0
-            with downloads_stopped(folder, id):
-                gone = delete(self._own(folder))
+            with hold_download_locks(folder, id):
+                gone = delete_files(self._written_files(folder))
                 # The record goes last: killed before that, the model is still listed.
-                gone += delete([folder / RECORD])
+                gone += delete_files([folder / RECORD_FILE])
                 with suppress(PermissionError):  # some systems keep what is open
-                    delete(folder.glob("*.lock"))
-            delete(folder.glob("*.lock"))
-            with suppress(OSError):  # something of somebody else's is in it
+                    delete_files(folder.glob("*.lock"))
+            delete_files(folder.glob("*.lock"))
+            with suppress(OSError):  # it holds files that aren't Baton's
                 folder.rmdir()
-            settle(self.folder)
+            sync_folder(self.folder)
         return gone
 
-    def stamp(self, path: Path) -> Stamp | None:
+    def file_stamp(self, path: Path) -> FileStamp | None:
         """Return how a file looks now, None where there is none."""
-        return stamp_of(path)
+        return file_stamp(path)
 
-    def header(self, path: Path) -> Header:
+    def read_header(self, path: Path) -> Header:
         """Return a file's header. Raises ModelFileError."""
-        from baton.models.store.file_header import header_of
+        from baton.models.store.file_header import read_file_header
 
-        return header_of(path)
+        return read_file_header(path)
 
     def orphans(self) -> Sequence[Path]:
         """Return what lies in the folder and belongs to no model, or to one that is here anyway.
 
-        What is being written now is never among it, nor what Baton didn't write: a folder of
-        somebody else's, or one whose record can't be read, is a problem instead.
+        Files that are being written are never among it, nor files that Baton didn't write: a
+        foreign folder, or one whose record can't be read, is a problem instead.
         """
-        from baton.models.store.orphans import leftovers
 
-        with told(self.folder):
+        with explain_folder_errors(self.folder):
             if not self.folder.is_dir():
                 return []
-        with writing(self.folder):
-            return list(leftovers(self.folder))
+        with lock_folder(self.folder):
+            return list(find_leftovers(self.folder))
 
     def discard(self, path: Path) -> int:
-        """Delete one of those, or a model's file; return the bytes freed.
+        """Delete an orphan, or a model's file; return the bytes freed.
 
         Raises ConfigError for everything else.
         """
-        from baton.models.store.orphans import discard
 
-        with writing(self.folder):
-            return discard(self.folder, path)
+        with lock_folder(self.folder):
+            return delete_leftover(self.folder, path)
 
     def problems(self) -> Sequence[str]:
         """Return a sentence for each thing in the folder that can't be used as it is."""
-        from baton.models.store.orphans import problems
 
-        return list(problems(self.folder))
+        return list(find_problems(self.folder))
 
-    def bundle(self, folder: Path) -> Sequence[tuple[Record, Path]]:
+    def read_bundle(self, folder: Path) -> Sequence[tuple[ModelRecord, Path]]:
         """Return the models of a folder that `write_bundle` described, and where their files are.
 
         Raises ModelFileError.
@@ -143,16 +166,16 @@ class FolderShelf:
 
         return read_bundle(folder)
 
-    def packed(self, folder: Path, record: Record) -> Record:
+    def bundled_record(self, folder: Path, record: ModelRecord) -> ModelRecord:
         """Return a record as it goes into such a folder, with the name its file is to have there.
 
         Raises ModelFileError.
         """
-        from baton.models.store.bundle import packed
+        from baton.models.store.bundle import bundled_record
 
-        return packed(folder, record)
+        return bundled_record(folder, record)
 
-    def write_bundle(self, folder: Path, records: Sequence[Record]) -> None:
+    def write_bundle(self, folder: Path, records: Sequence[ModelRecord]) -> None:
         """Describe the models whose files lie in a folder, beside what it held before.
 
         Raises ConfigError and ModelFileError.
@@ -161,19 +184,21 @@ class FolderShelf:
 
         write_bundle(folder, records)
 
-    def foreign(self) -> Sequence[Foreign]:
+    def external_models(self) -> Sequence[ExternalModel]:
         """Return the model files on this machine that aren't linked yet: other programs', and loose
         ones in the folder.
         """
-        from baton.models.store.external_models import find
+        from baton.models.store.external_models import find_external_models
 
-        return find(self.folder, self._environ, self.held())
+        return find_external_models(self.folder, self._environ, self.models())
 
-    def _own(self, folder: Path) -> list[Path]:
+    def _written_files(self, folder: Path) -> list[Path]:
         """Return what Baton wrote into a model's folder, but its record and locks."""
-        own = [path for path in folder.iterdir() if is_made(path.name) and path.suffix != ".lock"]
-        with suppress(Unreadable):
-            record = load(folder)
+        own = [
+            path for path in folder.iterdir() if is_baton_file(path.name) and path.suffix != ".lock"
+        ]
+        with suppress(UnreadableRecord):
+            record = load_record(folder)
             if record is not None and not record.link:
                 own.append(folder / record.file)
         return own
@@ -185,25 +210,29 @@ class FolderShelf:
                 "Delete the link if you don't need it, or move what it leads to in its place.",
             )
 
-    def _held(self, record: Record) -> Held:
+    def _to_model(self, record: ModelRecord) -> LibraryModel:
         folder = self.folder / record.id
         path = Path(record.link) if record.link else folder / record.file
-        there = stamp_of(path)
-        return Held(record, path, _state(record, there), self._bytes(record, folder, there))
+        there = file_stamp(path)
+        return LibraryModel(
+            record, path, _model_state(record, there), self._stored_bytes(record, folder, there)
+        )
 
-    def _bytes(self, record: Record, folder: Path, there: Stamp | None) -> int:
+    def _stored_bytes(self, record: ModelRecord, folder: Path, there: FileStamp | None) -> int:
         if record.link:
             return 0
         if there is not None:
             return 0 if (folder / record.file).is_symlink() else there.size
         if record.sha256:
-            coming = [folder / f"{record.sha256}{PARTIAL}"]
+            coming = [folder / f"{record.sha256}{PARTIAL_SUFFIX}"]
         else:
-            coming = list(folder.glob(f"*{PARTIAL}"))
-        return max((found.size for found in map(stamp_of, coming) if found is not None), default=0)
+            coming = list(folder.glob(f"*{PARTIAL_SUFFIX}"))
+        return max(
+            (found.size for found in map(file_stamp, coming) if found is not None), default=0
+        )
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def file_stamp(path: Path) -> FileStamp | None:
     """Return how an ordinary file looks now, None where there is none."""
     try:
         status = path.stat()
@@ -211,15 +240,152 @@ def stamp_of(path: Path) -> Stamp | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         return None
-    return Stamp(status.st_size, status.st_mtime_ns)
+    return FileStamp(status.st_size, status.st_mtime_ns)
 
 
-def _state(record: Record, there: Stamp | None) -> State:
-    """Tell how a model stands, by its record and by how its file looks now."""
+def _model_state(record: ModelRecord, there: FileStamp | None) -> ModelState:
+    """Return a model's state, from its record and its file as it is now."""
     if record.wrong:
-        return State.BROKEN
+        return ModelState.BROKEN
     if there is None:
-        return State.GONE if record.stamp is not None or record.link else State.COMING
+        return ModelState.GONE if record.stamp is not None or record.link else ModelState.COMING
     if there != record.stamp:
-        return State.CHANGED
-    return State.LINKED if record.link else State.HERE
+        return ModelState.CHANGED
+    return ModelState.LINKED if record.link else ModelState.HERE
+
+
+def find_leftovers(folder: Path) -> Iterator[Path]:
+    """Yield what belongs to no model, or to one that is here anyway.
+
+    Called with the folder locked: a file that is being written looks the same.
+    """
+    found = list(list_records(folder))
+    linked = {link for _, record in found for link in _linked_paths(record)}
+    for model, record in found:
+        if not isinstance(record, str) and is_model_id(model.name):
+            yield from _leftovers_in(model, record, linked)
+
+
+def delete_leftover(folder: Path, path: Path) -> int:
+    """Delete a file of a model's, or a folder without one; return the bytes freed.
+
+    Raises ConfigError for everything else. Called with the folder locked.
+    """
+    inside = path.parts[len(folder.parts) :] if path.is_relative_to(folder) else ()
+    found = dict(list_records(folder))
+    linked = {link for record in found.values() for link in _linked_paths(record)}
+    model = folder.joinpath(*inside[:1])
+    if ".." not in inside and len(inside) in (1, 2) and is_model_id(model.name) and model in found:
+        record = found[model]
+        if not isinstance(record, str):
+            if path == model and list(_leftovers_in(model, record, linked)) == [model]:
+                freed = delete_files(_folder_entries(model))
+                model.rmdir()
+                return freed
+            if path != model and path.name != RECORD_FILE and path not in linked and _is_idle(path):
+                return delete_files([path])
+    raise ConfigError(
+        f"{_path_text(path)} isn't a leftover of Baton's, so it was not deleted.",
+        "Delete it by hand if you don't need it.",
+    )
+
+
+def find_problems(folder: Path) -> Iterator[str]:
+    """Yield a sentence for each thing in the folder that isn't a model as it should be."""
+    try:
+        next(folder.iterdir(), None)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield f"The models folder {_path_text(folder)} can't be read: {error.strerror}."
+        return
+    found = list(list_records(folder))
+    linked = {link for _, record in found for link in _linked_paths(record)}
+    for model, record in found:
+        where = f"What is in it ({_folder_size(model)}) is kept"
+        if isinstance(record, str):
+            yield f"{_path_text(model)} can't be used as a model: {record}. {where}."
+        elif record is None and not (_is_leftover_folder(model) or (model / RECORD_FILE).exists()):
+            yield f"{_path_text(model)} is no model that Baton has put there. {where}."
+        elif isinstance(record, ModelRecord):
+            yield from _unknown_model_files(model, record, linked)
+
+
+def _unknown_model_files(
+    folder: Path, record: ModelRecord, linked: Collection[Path]
+) -> Iterator[str]:
+    """Yield a sentence for each unknown model file, such as a LoRA adapter or another model."""
+    for path in _folder_entries(folder):
+        theirs = path.suffix.lower() == ".gguf" and not is_baton_file(path.name)
+        if theirs and not _is_wanted(path, record) and path not in linked:
+            yield f"{_path_text(path)} belongs to no model, and Baton leaves it alone."
+
+
+def _leftovers_in(
+    folder: Path, record: ModelRecord | None, linked: Collection[Path]
+) -> Iterator[Path]:
+    """Yield what is left over in a model's folder."""
+    if any(is_locked(lock) for lock in folder.glob("*.lock")):
+        return
+    if record is None and _is_leftover_folder(folder):
+        yield folder
+        return
+    for path in _folder_entries(folder):
+        wanted = record is not None and _is_wanted(path, record)
+        if (
+            is_baton_file(path.name)
+            and not wanted
+            and path not in linked
+            and (path.is_symlink() or is_regular_file(path))
+        ):
+            yield path
+
+
+def _is_wanted(path: Path, record: ModelRecord) -> bool:
+    """Whether a model has, or still needs, that file of its folder."""
+    if not record.link and path.name == record.file:
+        return True
+    coming = not (
+        record.link or record.stamp or record.wrong or is_regular_file(path.parent / record.file)
+    )
+    return coming and path.name.startswith(record.sha256) and not path.name.startswith(DRAFT_PREFIX)
+
+
+def _is_leftover_folder(folder: Path) -> bool:
+    """Whether a folder without a record holds nothing but what Baton left there."""
+    return is_model_id(folder.name) and all(
+        is_baton_file(path.name) and not path.is_dir() for path in _folder_entries(folder)
+    )
+
+
+def _is_idle(path: Path) -> bool:
+    """Whether that is a file that no process is writing."""
+    if not (path.is_symlink() or is_regular_file(path)):
+        return False
+    return not (
+        is_baton_file(path.name) and any(is_locked(lock) for lock in path.parent.glob("*.lock"))
+    )
+
+
+def _linked_paths(record: ModelRecord | str | None) -> tuple[Path, ...]:
+    return (Path(record.link),) if isinstance(record, ModelRecord) and record.link else ()
+
+
+def _path_text(path: Path) -> str:
+    return one_line(str(path), 300)
+
+
+def _folder_size(folder: Path) -> str:
+    size = 0
+    for path in _folder_entries(folder):
+        with suppress(OSError):
+            size += path.lstat().st_size
+    return show_size(size)
+
+
+def _folder_entries(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing if it went just now."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

@@ -1,6 +1,6 @@
 """Where code runs: a process of its own for each piece of code, forked and thrown away.
 
-The jailer is a fork of the tools' process, made before that has threads or knows anything. It has
+The host is a fork of the tools' process, made before that has threads or knows anything. It has
 imported what code may use, forks once per piece of code, and is the only one to kill its forks, so
 that no other process is ever hit. It never sees the code: files are handed through to the fork.
 """
@@ -21,12 +21,12 @@ from typing import NoReturn
 
 from baton.ipc.parent_channel import Failure
 from baton.workers.tools.child import seccomp
-from baton.workers.tools.question_text import MOST_CHARACTERS, TESTS, python_code
+from baton.workers.tools.question_text import MAX_TEXT_CHARS, TESTS_LANGUAGE, python_code
 
-MOST_OUTPUT = 64 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024
 """How many bytes code may print."""
 
-_MODULES = """
+_IMPORTABLE_MODULES = """
     abc array ast asyncio base64 binascii bisect calendar cmath codecs collections collections.abc
     colorsys contextlib contextvars copy copyreg csv dataclasses datetime decimal difflib doctest
     configparser encodings.ascii encodings.base64_codec encodings.cp1252 encodings.cp437
@@ -43,34 +43,34 @@ _MODULES = """
 """What code can import: nothing is found any more once it is confined."""
 
 HEADER = struct.Struct("d16sI")
-"""What the jailed process reads first: the seconds that it has, the word that shows that it ended
+"""What the confined process reads first: the seconds that it has, the word that shows that it ended
 by itself, and the size of the code. What follows the code are tests that others wrote for it."""
 
 _STATUS = struct.Struct("i")
 
 
-class Jailer:
+class SandboxHost:
     """Runs code, from any thread of the tools' process."""
 
     def __init__(self, line: socket.socket) -> None:
-        self._line = line
+        self._socket = line
         self._lock = threading.Lock()
-        self._leashes: dict[int, socket.socket] = {}
+        self._controls: dict[int, socket.socket] = {}
         self._cancelled: set[int] = set()
 
     @classmethod
-    def start(cls) -> Jailer | None:
-        """Fork the jailer, or return None where there is no sandbox."""
-        if not seccomp.in_force():
+    def start(cls) -> SandboxHost | None:
+        """Fork the host, or return None where there is no sandbox."""
+        if not seccomp.describe_sandbox():
             return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         with theirs:
             if os.fork() == 0:
                 try:
-                    _keep_only(theirs.fileno())
+                    _close_other_files(theirs.fileno())
                     seccomp.die_with_parent(parent)
-                    for name in _MODULES.split():
+                    for name in _IMPORTABLE_MODULES.split():
                         with suppress(ImportError):  # one that isn't there is missed only by code
                             importlib.import_module(name)
                     _fork_on_demand(theirs)
@@ -80,12 +80,12 @@ class Jailer:
 
     def run(self, number: int, text: str, seconds: float) -> str:
         """Return what the code in a text prints, and how it ended. Raises Failure."""
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_TEXT_CHARS:
             raise Failure("WorkerError", "This is too long to be run.")
         code = python_code(text)
         if not code:
             raise Failure("WorkerError", "There is no block of Python code in this.")
-        tests = python_code(text, TESTS).encode("utf-8", "replace")
+        tests = python_code(text, TESTS_LANGUAGE).encode("utf-8", "replace")
         word, encoded = os.urandom(16), code.encode("utf-8", "replace")
         source = os.memfd_create("code")
         files = [source, *os.pipe(), *os.pipe()]
@@ -98,56 +98,45 @@ class Jailer:
                 os.close(file)
             files = [source, files[1], files[3]]
             theirs.close()
-            self._hold(number, mine)
+            self._register(number, mine)
             mine.recv(1)  # the time counts from when it is forked
-            out, err, why = _read(files[1], files[2], time.monotonic() + seconds)
+            out, err, why = _read_output(files[1], files[2], time.monotonic() + seconds)
             mine.shutdown(socket.SHUT_WR)
             status = _STATUS.unpack(mine.recv(_STATUS.size, socket.MSG_WAITALL))[0]
         except (OSError, struct.error):
-            os._exit(1)  # without a jailer there is nothing to do; the front starts another
+            os._exit(1)  # without a host there is nothing to do; the front starts another
         finally:
-            self._let_go(number)
+            self._forget(number)
             mine.close()
             for file in files:
                 os.close(file)
-        return _told(out, err, why or _death(status, seconds), status, word.hex())
+        return _run_result(out, err, why or _death_reason(status, seconds), status, word.hex())
 
     def cancel(self, number: int) -> None:
         """Have a piece of code killed, or not begun if it hasn't."""
         with self._lock:
-            if (leash := self._leashes.get(number)) is None:
+            if (control := self._controls.get(number)) is None:
                 self._cancelled.add(number)
             else:
-                leash.shutdown(socket.SHUT_WR)
+                control.shutdown(socket.SHUT_WR)
 
-    def _hold(self, number: int, leash: socket.socket) -> None:
+    def _register(self, number: int, control: socket.socket) -> None:
         with self._lock:
-            self._leashes[number] = leash
+            self._controls[number] = control
             if number in self._cancelled:
-                leash.shutdown(socket.SHUT_WR)
+                control.shutdown(socket.SHUT_WR)
 
-    def _let_go(self, number: int) -> None:
+    def _forget(self, number: int) -> None:
         with self._lock:
-            self._leashes.pop(number, None)
+            self._controls.pop(number, None)
             self._cancelled.discard(number)
 
     def _send(self, files: list[int]) -> None:
         with self._lock:
-            socket.send_fds(self._line, [b"run"], files)
+            socket.send_fds(self._socket, [b"run"], files)
 
 
-def about(jailer: Jailer | None) -> str:
-    """Say in a sentence what code runs in, once it was tried."""
-    if jailer is None:
-        return "There is no sandbox here, so no code is executed."
-    try:
-        jailer.run(0, "```python\nassert 1 + 1 == 2\n```", 5.0)
-    except Failure as failure:
-        return f"The sandbox does not work, so no code is executed. {failure}"
-    return seccomp.in_force()
-
-
-def _read(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
+def _read_output(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
     """Read until both pipes end, time is up or too much has come; then say why."""
     got = {out: b"", err: b""}
     poll = select.poll()
@@ -164,45 +153,45 @@ def _read(out: int, err: int, deadline: float) -> tuple[bytes, bytes, str]:
             if not data:
                 poll.unregister(file)
                 ended += 1
-            if len(got[file]) > MOST_OUTPUT:
+            if len(got[file]) > MAX_OUTPUT_BYTES:
                 return got[out], got[err], "output"
     return got[out], got[err], ""
 
 
-def _death(status: int, seconds: float) -> str:
+def _death_reason(status: int, seconds: float) -> str:
     if not os.WIFSIGNALED(status):
         return ""
     number = os.WTERMSIG(status)
     return "time" if number == signal.SIGXCPU else signal.Signals(number).name
 
 
-def _told(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
+def _run_result(out: bytes, err: bytes, why: str, status: int, word: str) -> str:
     """Write down what was printed and how it ended. Raises Failure for what says nothing of it.
 
-    The last line is this function's: only with the word is it what the jail has found.
+    The last line is this function's: only with the word is it what the sandbox has found.
     """
     reasons = {
         "time": "The code ran too long and was stopped.",
-        "output": f"The code printed more than {MOST_OUTPUT // 1024} KB and was stopped.",
+        "output": f"The code printed more than {MAX_OUTPUT_BYTES // 1024} KB and was stopped.",
         "SIGKILL": "The code was stopped, perhaps because memory ran out.",
     }
     if why:
         raise Failure("WorkerError", reasons.get(why, f"The code crashed Python ({why})."))
     ended = os.waitstatus_to_exitcode(status)
     *_, words, last = ["", "", *err.decode("utf-8", "replace").split("\n")]
-    is_jails = last == word
-    words = " ".join(words.split()) if is_jails else ""
+    is_genuine = last == word
+    words = " ".join(words.split()) if is_genuine else ""
     if ended not in (0, 1):
         raise Failure("WorkerError", words or "The code could not be run here.")
     printed = out.decode("utf-8", "replace").strip("\n")
     if ended:
         outcome = f"Failed: {words or 'Python was ended by the code itself.'}"
     else:
-        outcome = words if is_jails else "Not tested: The code itself ended Python."
+        outcome = words if is_genuine else "Not tested: The code itself ended Python."
     return f"{printed}\n{outcome}" if printed else outcome
 
 
-def _keep_only(kept: int) -> None:
+def _close_other_files(kept: int) -> None:
     """Close every file but one: the front must see the tools' end when they end."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):
@@ -212,19 +201,19 @@ def _keep_only(kept: int) -> None:
 
 
 def _fork_on_demand(line: socket.socket) -> NoReturn:
-    """Fork for each message, and kill the fork when its leash is let go."""
+    """Fork for each message, and kill the fork when its control socket is closed."""
     poll = select.poll()
     poll.register(line, select.POLLIN)
     forks: dict[int, tuple[int, socket.socket]] = {}
     while True:
         for file, _ in poll.poll():
             if file == line.fileno():
-                pid, leash = _fork(line, forks)
-                forks[leash.fileno()] = (pid, leash)
-                poll.register(leash, select.POLLIN)
+                pid, control = _fork(line, forks)
+                forks[control.fileno()] = (pid, control)
+                poll.register(control, select.POLLIN)
             else:
                 poll.unregister(file)
-                _end(*forks.pop(file))
+                _kill_fork(*forks.pop(file))
 
 
 def _fork(
@@ -233,7 +222,7 @@ def _fork(
     _, files, _, _ = socket.recv_fds(line, 8, 4)
     if len(files) < 4:
         os._exit(0)  # the tools are gone
-    me, (source, out, err, leash) = os.getpid(), files
+    me, (source, out, err, control) = os.getpid(), files
     if (pid := os.fork()) == 0:
         try:
             from baton.workers.tools.child import sandbox_guest
@@ -244,16 +233,16 @@ def _fork(
             os._exit(2)
     for file in (source, out, err):
         os.close(file)
-    held = socket.socket(fileno=leash)
+    held = socket.socket(fileno=control)
     with suppress(OSError):
         held.send(b".")
     return pid, held
 
 
-def _end(pid: int, leash: socket.socket) -> None:
+def _kill_fork(pid: int, control: socket.socket) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     with suppress(OSError):
-        leash.send(_STATUS.pack(status))
-    leash.close()
+        control.send(_STATUS.pack(status))
+    control.close()
