@@ -126,7 +126,7 @@ class Desk:
 
     async def check(self, outcome: Outcome, step: int) -> tuple[Checked, ...]:
         verdict = Verdict.WRONG if step in self.wrong else Verdict.UNCHECKED
-        return (Checked(0, step, "sums", verdict, self.wrong.get(step, "")),)
+        return (Checked(step, "sums", verdict, self.wrong.get(step, "")),)
 
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         authors = {n: outcome.plan.steps[n - 1].worker for n in steps}

@@ -199,7 +199,7 @@ async def test_a_resumed_private_run_stays_private() -> None:
         forged: tuple[ev.Event, ...] = tuple(
             e for e in stopped.events if not isinstance(e, ev.StepFinished | ev.Planned)
         )
-        forged = (*forged[:2], ev.Planned(0, plan), *forged[2:])
+        forged = (*forged[:2], ev.Planned(plan), *forged[2:])
         here.actors["small"].act = echoes
         view = await here.watch(here.orchestra.resume(replace(stopped, events=forged)))
         assert view.status == "finished"

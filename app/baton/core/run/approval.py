@@ -61,13 +61,13 @@ class ApprovalGate:
         most, cap, refused = await self._quote(card, shown, share)
         if refused is not None:
             decision, message = Decision.CEILING, str(refused)
-            return Offered(0.0, card.id, why, most, size, told, decision, message), 0
+            return Offered(card.id, why, most, size, told, decision, message), 0
         decision, message = Decision.SENT, ""
         if self._costs_or_surprises(card, named):
             text = written(shown.messages)
             offer = CallOffer(card, why, text, told, most, None, "", draft, keep)
             decision, message = await self._decide(offer)
-        return Offered(0.0, card.id, why, most, size, told, decision, message), cap
+        return Offered(card.id, why, most, size, told, decision, message), cap
 
     async def most(self, card: Card, request: Request) -> int:
         """Return what the call can cost at most, as an offer of it would say."""

@@ -11,8 +11,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
+from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError, BudgetExceeded, MoneyHeld
 from baton.core.ledger_types import Bill, Hold, Scope
 from baton.core.messages import (
@@ -32,8 +33,6 @@ from baton.core.ports import Ledger, Redactor, Worker
 from baton.core.prices import FREE, Used
 from baton.core.redaction_types import Hidden, Restorer
 from baton.core.run.policy import PromptLimits, RunTerms, check
-
-T = TypeVar("T")
 
 POLL_SECONDS = 0.1
 """How often a call that waits for money looks whether it is its turn."""
@@ -309,21 +308,3 @@ def _count(tally: CallUsage, chunk: Chunk, elapsed: float) -> None:
             tally.declined = True
         case _:
             pass
-
-
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """Await work to its end, however often its awaiter is cancelled meanwhile.
-
-    A cancellation that came meanwhile is raised afterwards, unless the work itself failed.
-    """
-    task = asyncio.create_task(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    result = task.result()
-    if cancelled:
-        raise asyncio.CancelledError
-    return result

@@ -262,7 +262,7 @@ class Orchestra:
 
 def routed_as(record: RunRecord) -> Routed:
     """Return how a run was routed, within which bounds."""
-    return next((e for e in record.events if isinstance(e, Routed)), Routed(0, "", ""))
+    return next((e for e in record.events if isinstance(e, Routed)), Routed("", ""))
 
 
 def left_over(record: RunRecord) -> Outcome:

@@ -133,7 +133,6 @@ class PlanExecutor:
             self.route = proposal.why
         await self.stage.emit(
             ev.Routed(
-                0,
                 proposal.where,
                 proposal.why,
                 dict(situation.route.scores),
@@ -192,10 +191,10 @@ class PlanExecutor:
         plan = await self._staffed(proposal.plan, len(played))
         self._before, self.plan = self.text, plan
         self.final, self.why = proposal.final, proposal.why
-        await self.stage.emit(ev.Planned(0, plan, proposal.final, proposal.why))
+        await self.stage.emit(ev.Planned(plan, proposal.final, proposal.why))
         if self.stage.task.kept is not None and not played:
             for number, part in self._parts.items():
-                await self.stage.emit(ev.StepFinished(0, number, part.finish, part.text))
+                await self.stage.emit(ev.StepFinished(number, part.finish, part.text))
 
     async def _staffed(self, plan: Plan, played: int) -> Plan:
         """Give every step that was not played yet to a worker that may be used."""
@@ -303,7 +302,7 @@ class PlanExecutor:
             if n not in self._parts:
                 self._parts[n] = part = StepExecution(self, n, step)
                 part.error, part.is_over = self._parts[number].error, True
-                await self.stage.emit(ev.StepSkipped(0, n, f"Step {number} failed."))
+                await self.stage.emit(ev.StepSkipped(n, f"Step {number} failed."))
 
     def _conclude(self) -> None:
         """Raise the error of an answer's step that has no whole text.
@@ -349,7 +348,7 @@ class PlanExecutor:
         if max_tokens is not None:
             max_tokens += card.thinking
         request = Request(tuple(messages), purpose, max_tokens, 0.0, seed, label, shape=shape)
-        await stage.emit(ev.Planning(0, worker))
+        await stage.emit(ev.Planning(worker))
         if card.is_outside:
             offered, request = await self.offer(card, request, "It would plan the work.")
             if offered.decision is not ev.Decision.SENT:
@@ -365,7 +364,7 @@ class PlanExecutor:
         from baton.core.plan.request_parts import split
 
         async def write(request: Request) -> Written:
-            await self.stage.emit(ev.Planning(0, conductor.worker.card.id))
+            await self.stage.emit(ev.Planning(conductor.worker.card.id))
             return await self._written(conductor.worker, request, is_astray)
 
         return await split(conductor, self.situation, write)
@@ -390,7 +389,7 @@ class PlanExecutor:
                         if is_enough is not None and is_enough("".join(pieces)):
                             break
                     case Sent(destination=destination, size=size):
-                        await stage.emit(ev.Sent(0, 0, worker.card.id, destination, size))
+                        await stage.emit(ev.Sent(0, worker.card.id, destination, size))
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
         return Written("".join(pieces), confidence, lines)
@@ -403,7 +402,7 @@ class PlanExecutor:
         found = await check(
             outcome.text(step), self.material.prompt, self._compute if tools else None
         )
-        checked = tuple(ev.Checked(0, step, f.what, f.verdict, f.note) for f in found)
+        checked = tuple(ev.Checked(step, f.what, f.verdict, f.note) for f in found)
         told = [event for event in checked if event.verdict is not ev.Verdict.UNCHECKED]
         if told:
             self._wrong[step] = sum(event.verdict is ev.Verdict.WRONG for event in told)
@@ -486,7 +485,7 @@ class PlanExecutor:
                 if not draft:
                     raise
                 never, told = ev.Decision.NEVER, str(error)
-                offered, cap = ev.Offered(0, card.id, why, 0, 0, "", never, told), 0
+                offered, cap = ev.Offered(card.id, why, 0, 0, "", never, told), 0
             if offered.decision is not ev.Decision.SENT:
                 self.waiting_to_hold.discard(number)
             # Within the lock: whoever takes the prompt back here isn't asked about the next step.
@@ -518,7 +517,6 @@ class PlanExecutor:
 def _called(number: int, tally: CallUsage) -> ev.Called:
     usage = tally.usage
     return ev.Called(
-        0,
         step=number,
         worker=tally.worker,
         purpose=tally.request.purpose,

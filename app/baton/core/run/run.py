@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import Self
 
 from baton.core import events as ev
+from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError, StoreError
 from baton.core.messages import TurnStatus
 from baton.core.ports import Ask, Question, RecordedRun
 from baton.core.run.approval import ApprovalGate, PromptWithdrawn
-from baton.core.run.metered_worker import RunBudget, uninterrupted
+from baton.core.run.metered_worker import RunBudget
 from baton.core.run.plan_executor import PlanExecutor
 from baton.core.run.run_context import RunContext, RunRequest, Services
 
@@ -86,7 +87,7 @@ class Run:
         """Time an event, keep it, and publish it: what is kept is seen, also when it is stopped."""
         now = self._now
         if isinstance(event, ev.StepText):  # there are thousands of these, and replace() is slow
-            event = ev.StepText(now, event.step, event.text)
+            event = ev.StepText(event.step, event.text, at=now)
         else:
             event = replace(event, at=now)
         if self._begun is None or isinstance(event, ev.TRANSIENT):
@@ -109,9 +110,9 @@ class Run:
             # Recording is never half done: a cancellation waits until the ids are known.
             await self._answer(await uninterrupted(self._begin()))
         except (asyncio.CancelledError, PromptWithdrawn):
-            await uninterrupted(self._end(TurnStatus.CANCELLED, ev.Cancelled(self._now)))
+            await uninterrupted(self._end(TurnStatus.CANCELLED, ev.Cancelled(at=self._now)))
         except BatonError as error:
-            failed = ev.Failed(self._now, type(error).__name__, error.message, error.hint)
+            failed = ev.Failed(type(error).__name__, error.message, error.hint, at=self._now)
             await uninterrupted(self._end(TurnStatus.FAILED, failed))
         except BaseException:
             await uninterrupted(self._end(TurnStatus.FAILED, None))
@@ -119,7 +120,7 @@ class Run:
         else:
             cut = self._playing is not None and self._playing.cut
             status = TurnStatus.CUT if cut else TurnStatus.DONE
-            await uninterrupted(self._end(status, ev.Finished(self._now)))
+            await uninterrupted(self._end(status, ev.Finished(at=self._now)))
 
     async def _begin(self) -> RecordedRun:
         task = self._given
@@ -129,7 +130,7 @@ class Run:
         return begun
 
     async def _answer(self, begun: RecordedRun) -> None:
-        await self._emit(ev.Started(0, begun.run, begun.conversation, begun.prompt, begun.answer))
+        await self._emit(ev.Started(begun.run, begun.conversation, begun.prompt, begun.answer))
         offers = ApprovalGate(self._purse, self._store, self._ask, begun)
         stage = RunContext(
             self._given, self._house, begun, self._purse, offers, self._emit, self._ask
@@ -152,7 +153,7 @@ class Run:
                 if event is not None:
                     await self._store.append(self._begun.run, event)
         except StoreError as error:
-            event = ev.Failed(self._now, "StoreError", error.message, error.hint)
+            event = ev.Failed("StoreError", error.message, error.hint, at=self._now)
         if event is not None:
             for called in self._unstored:
                 self._queue.put_nowait(replace(called, at=event.at))

@@ -103,12 +103,12 @@ class StepExecution:
         try:
             await self._try_all()
             text = "" if self._is_all else self.text
-            await emit(ev.StepFinished(0, self.number, self.finish, text))
+            await emit(ev.StepFinished(self.number, self.finish, text))
         except StepAbandoned:
             pass
         except BatonError as error:
             self.error = error
-            await emit(ev.StepFailed(0, self.number, type(error).__name__, error.message))
+            await emit(ev.StepFailed(self.number, type(error).__name__, error.message))
         finally:
             self.is_over = True
 
@@ -133,7 +133,7 @@ class StepExecution:
                     raise first from None
                 self._failure = error.message
                 self.text = ""
-                await self._stage.emit(ev.StepRetried(0, self.number, error.message, delay))
+                await self._stage.emit(ev.StepRetried(self.number, error.message, delay))
                 await asyncio.sleep(delay)
 
     async def _choose_another(self, error: BatonError, tried: list[str]) -> float | None:
@@ -173,7 +173,7 @@ class StepExecution:
                 request = await self._allowed(worker.card, request)
             try:
                 async with stage.house.slots.of(worker.card):
-                    await stage.emit(ev.StepStarted(0, self.number, self.worker))
+                    await stage.emit(ev.StepStarted(self.number, self.worker))
                     return await self._stream(metered, request)
             except ContextTooLong as error:
                 if not self.step.is_direct or not await self._trimmed(error, shown):
@@ -246,7 +246,7 @@ class StepExecution:
         again = offered.decision is edited and self._is_alone
         if self.step.optional and not again:  # else there is an answer, or will be
             self.error = BudgetExceeded(told)
-            await self._stage.emit(ev.StepSkipped(0, self.number, told, offered.most))
+            await self._stage.emit(ev.StepSkipped(self.number, told, offered.most))
             raise StepAbandoned
         alone = len(playing.situation.roster) == 1 or self._stage.task.limits.alone
         if offered.decision is edited or (offered.decision is kept and (alone or self._is_wanted)):
@@ -303,7 +303,7 @@ class StepExecution:
             return False
         playing.material = Material(turns[first:])
         await self._stage.house.store.trim(begun.conversation, turns[first].id)
-        await self._stage.emit(ev.Trimmed(0, first))
+        await self._stage.emit(ev.Trimmed(first))
         return True
 
     # What the worker yields
@@ -318,14 +318,14 @@ class StepExecution:
         match chunk:
             case Text(text=text):
                 self.text += text
-                await emit(ev.StepText(0, number, text))
+                await emit(ev.StepText(number, text))
             case Usage(finish=finish, confidence=confidence):
                 self.ending = finish
                 self.confidence = confidence
             case Sent(destination=destination, size=size):
-                await emit(ev.Sent(0, number, self.worker, destination, size))
+                await emit(ev.Sent(number, self.worker, destination, size))
             case Retrying(reason=reason, delay=delay):
-                await emit(ev.StepRetried(0, number, reason, delay))
+                await emit(ev.StepRetried(number, reason, delay))
             case Declined():
                 pass  # the error that follows says why
             case Queued() | Loading() | Reading() | Thinking() | Writing():
@@ -350,13 +350,13 @@ def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
 def _progress(number: int, chunk: Queued | Loading | Reading | Thinking | Writing) -> ev.Progress:
     match chunk:
         case Queued():
-            return ev.Progress(0, number, ev.Phase.QUEUED, None)
+            return ev.Progress(number, ev.Phase.QUEUED, None)
         case Loading(fraction=fraction):
-            return ev.Progress(0, number, ev.Phase.LOADING, fraction)
+            return ev.Progress(number, ev.Phase.LOADING, fraction)
         case Reading(done=done, total=total):
             read = done / total if total else None
-            return ev.Progress(0, number, ev.Phase.READING, read)
+            return ev.Progress(number, ev.Phase.READING, read)
         case Thinking(tokens_per_second=speed):
-            return ev.Progress(0, number, ev.Phase.THINKING, None, speed)
+            return ev.Progress(number, ev.Phase.THINKING, None, speed)
         case Writing(tokens_per_second=speed):
-            return ev.Progress(0, number, ev.Phase.WRITING, None, speed)
+            return ev.Progress(number, ev.Phase.WRITING, None, speed)

@@ -46,7 +46,7 @@ async def weigh(
     """
     gain = sound(gain)
     if card.price is not None and card.price.is_free:
-        return Weighed(0, card.id, gain, 0.0, 0, gain > 0, _FREE)
+        return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE)
     cost = likely_cost(card, material, route)
     standing, pacer = await _standing(stage), stage.house.pacer
     pace = await pacer.weigh(gain, cost, standing, stage.purse.session)
@@ -60,7 +60,7 @@ async def weigh(
         why = f"{why.rstrip('.')}: {_FORBIDDEN.get(stage.offers.policy, _NOBODY)}"
     elif leave and ok:
         why += _ASKED
-    return Weighed(0, card.id, gain, pace.bar, cost, ok, why)
+    return Weighed(card.id, gain, pace.bar, cost, ok, why)
 
 
 async def _standing(stage: RunContext) -> Standing:

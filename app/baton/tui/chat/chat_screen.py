@@ -10,12 +10,12 @@ from textual import work
 from textual.app import ComposeResult
 from textual.widget import Widget
 
+from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError
 from baton.core.events import Offered
 from baton.core.feedback import Signal
 from baton.core.messages import Prompt as Asked
 from baton.core.ports import Question
-from baton.core.run.metered_worker import uninterrupted
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.tui import key_bindings
