@@ -26,6 +26,7 @@ from baton.core.plan.plan import Plan, Step
 from baton.core.ports import CallOffer, Choice, ConversationPosition, Question
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits
+from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
 from baton.platform.settings import find_paths
@@ -56,7 +57,7 @@ async def played(
     store: Store, script: Script, manner: Manner = PLAINLY, place: ConversationPosition = ANEW
 ) -> int:
     worker = ScriptedWorker(script)
-    orchestra = Orchestra({"scripted": worker}, store, "scripted")
+    orchestra = Orchestra(Services({"scripted": worker}, store), "scripted")
     return await play(orchestra, Prompt("Hello?"), place, PromptLimits(), None, manner)
 
 

@@ -25,7 +25,7 @@ from baton.core.plan.turn_roles import scores_by_rule
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom, Strategy
 from baton.core.prices import Price, Rates
 from baton.core.routing_types import Estimate, Judgement
-from baton.core.run.router_validation import drafts
+from baton.core.run.routing_context import drafts
 from baton.core.strategies import strategy
 from baton.core.strategies._draft_scoring import alike, judged
 from baton.workers.template_files import read_templates

@@ -98,7 +98,7 @@ def _resume(named: str | None, flags: dict[str, bool], manner: Manner, limits: P
 
 async def _go_on(baton: Baton, named: str | None, manner: Manner, limits: PromptLimits) -> int:
     from baton.cli.prompt_run import show
-    from baton.core.run.orchestra import routed_as
+    from baton.core.run.resumed_run import routed_as
 
     record = await _find(baton.store, named)
     routed = routed_as(record)

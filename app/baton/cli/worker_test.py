@@ -16,6 +16,7 @@ from baton.core.hold_decision import at_least
 from baton.core.labels import Label
 from baton.core.messages import Card, Message, Prompt, Role, input_bound
 from baton.core.run.policy import PromptLimits, RunTerms, check
+from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.platform.settings import Paths, Settings
@@ -88,7 +89,7 @@ async def try_out(
     One that costs money is only asked within `budget`.
     """
     baton = compose(settings, paths, history=False)
-    baton.orchestra.router = None  # that worker alone is asked
+    baton.orchestra.configure(router=RuleRouter())  # that worker alone is asked
     try:
         card = baton.orchestra.worker(worker).card
         outside = card.is_outside

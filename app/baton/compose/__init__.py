@@ -108,7 +108,7 @@ class Baton:
         other = next(iter(_stand_ins(self.local.here)), STARTER if STARTER in absent else "")
         if wanted in known or wanted in absent or not other:
             return ""
-        self.orchestra.default = other
+        self.orchestra.configure(default=other)
         answers = f", so {other} answers" if other in known else ""
         return f"There is no worker {wanted!r} (the setting `worker`) any more{answers}."
 
@@ -165,18 +165,21 @@ class Baton:
 
     def _appointed(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Have the orchestra follow what the settings say by now."""
-        if ModelRole.CHAT in roles or self.orchestra.default in self.orchestra.absent:
-            self.orchestra.default = worker  # nobody else could answer
-        if ModelRole.CONDUCTOR in roles:
-            self.orchestra.conductor = worker
-        self.orchestra.prefer = load(self.paths.config_file).prefer
+        orchestra = self.orchestra
+        answers = ModelRole.CHAT in roles or orchestra.default in orchestra.absent
+        orchestra.configure(
+            default=worker if answers else orchestra.default,
+            conductor=worker if ModelRole.CONDUCTOR in roles else orchestra.services.conductor,
+            prefer=load(self.paths.config_file).prefer,
+        )
 
     def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
         from baton.core.model_roles import holders
 
         now = self.orchestra
-        return holders(now.default, now.conductor, {str(k): v for k, v in now.prefer.items()})
+        prefer = {str(kind): worker for kind, worker in now.services.prefer.items()}
+        return holders(now.default, now.services.conductor, prefer)
 
     def assign(self, worker: str, roles: Collection[ModelRole]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
@@ -196,11 +199,14 @@ class Baton:
         if gone := vacated(worker, having):
             write(self.paths.config_file, gone)
         await self.orchestra.dismiss(worker)
-        if self.orchestra.default == worker and STARTER in self.orchestra.absent:
-            self.orchestra.default = STARTER
-        if self.orchestra.conductor == worker:
-            self.orchestra.conductor = ""
-        self.orchestra.prefer = load(self.paths.config_file).prefer
+        orchestra = self.orchestra
+        lost = orchestra.default == worker and STARTER in orchestra.absent
+        conductor = orchestra.services.conductor
+        orchestra.configure(
+            default=STARTER if lost else orchestra.default,
+            conductor="" if conductor == worker else conductor,
+            prefer=load(self.paths.config_file).prefer,
+        )
 
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later.
@@ -244,6 +250,7 @@ def compose(
     from baton.core.model_roles import RULE
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import RunTerms
+    from baton.core.run.run_context import Services
     from baton.core.spending.pace_controller import Pacing
     from baton.history import Store
 
@@ -274,16 +281,26 @@ def compose(
         from baton.workers.cloud.redaction import Redaction
 
         redactor = Redaction(settings.cloud.words)
-    orchestra = Orchestra(listed, store, default, ledger=ledger, terms=terms, redactor=redactor)
-    orchestra.router = router
-    orchestra.absent = local.absent
-    orchestra.conductor = settings.conductor
-    orchestra.trained = trained
-    orchestra.prefer = settings.prefer
-    orchestra.pacer = Pacing(budget.pace, store.weighed if history else None)
-    orchestra.skills = skill_table(store if history else None)
-    orchestra.templates = partial(_templates, paths)
-    orchestra.on_offline = partial(_go_offline, [stock, *([gateway] if gateway else [])])
+    services = Services(
+        listed,
+        store,
+        ledger,
+        redactor,
+        router,
+        templates=partial(_templates, paths),
+        pacer=Pacing(budget.pace, store.weighed if history else None),
+        skills=skill_table(store if history else None),
+        trained=trained,
+        conductor=settings.conductor,
+        prefer=settings.prefer,
+    )
+    orchestra = Orchestra(
+        services,
+        default,
+        terms,
+        absent=local.absent,
+        on_offline=partial(_go_offline, [stock, *([gateway] if gateway else [])]),
+    )
     return Baton(orchestra, store, ledger, settings, paths, stock, local, gateway, router, missed)
 
 

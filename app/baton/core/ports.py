@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from baton.core.errors import BudgetExceeded
 from baton.core.events import Checked, Event
@@ -53,6 +54,28 @@ class Worker(Protocol):
     async def aclose(self) -> None:
         """Let go of processes and memory. The worker may be used again."""
         ...
+
+
+@runtime_checkable
+class ResidentWorker(Protocol):
+    """A worker whose model takes memory of this machine: `resident` bytes now.
+
+    `process` is the same for workers that share a model, None while none runs.
+    """
+
+    @property
+    def resident(self) -> int: ...
+
+    @property
+    def process(self) -> int | None: ...
+
+
+@runtime_checkable
+class AdaptedWorker(Protocol):
+    """A worker that may put a LoRA adapter on its model."""
+
+    @property
+    def adapter(self) -> Path | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,24 +253,6 @@ class PaceDecision:
     why: str = ""
 
 
-class Pacer(Protocol):
-    """Spends what is allowed where it gains most, so that it lasts; the ceiling isn't its job."""
-
-    async def weigh(
-        self, gain: float, cost: int, standing: Standing, session: str = ""
-    ) -> PaceDecision:
-        """Decide on a call that is expected to gain that much and to cost so many nano-dollars.
-
-        Every prompt that could be helped is weighed once, so that the pacer knows what is usual.
-        `session` is its conversation.
-        """
-        ...
-
-    async def extra(self, standing: Standing, session: str = "") -> float:
-        """Return how much more a call must gain now than if there were money for all."""
-        ...
-
-
 class Template(Protocol):
     """A workflow drawn by hand."""
 
@@ -271,10 +276,6 @@ Templates = Callable[[], Mapping[str, Template]]
 def no_templates() -> Mapping[str, Template]:
     """There are none."""
     return {}
-
-
-NO_PREFERENCES: Mapping[str, str] = {}
-"""The person has named nobody for any kind of task."""
 
 
 @dataclass(frozen=True, slots=True)

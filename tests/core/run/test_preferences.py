@@ -108,7 +108,7 @@ async def asked(
     """Return how a prompt was routed among those here, and check that nothing else was called."""
     actors = [Actor(card, says("Sure.")) for card in (cards or (SMALL, CODER, FAR, LAN))]
     async with house(*actors) as here:
-        here.orchestra.prefer = prefer
+        here.orchestra.configure(prefer=prefer)
         event = await routed(here, text, limits or PromptLimits(attended=True), worker)
         called = {name for name, actor in here.actors.items() if actor.requests}
         assert called == {event.worker}

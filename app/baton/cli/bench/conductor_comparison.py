@@ -19,7 +19,6 @@ from baton.cli.output import emit, emit_json, talk
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError
 from baton.core.plan.conductor import may_conduct
-from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
 from baton.platform.settings import LocalWorker, Paths, Settings, find_paths, load
 
@@ -103,7 +102,7 @@ async def _composed(
         for name in named:
             _must_conduct(baton.orchestra.worker(name).card)
         able = [card.id for card in roster.values() if not card.is_outside and may_conduct(card)]
-        trained = [""] if baton.orchestra.trained is not None else []
+        trained = [""] if baton.orchestra.services.trained is not None else []
         yield baton, [*trained, *(named or able)]
     finally:
         await baton.aclose()
@@ -120,14 +119,14 @@ def _bench(baton: Baton) -> ConductorBench:
     cards = [card for card in baton.orchestra.roster if not card.is_outside]
     cards.sort(key=lambda card: (card.is_tool, card.id != default))
     workers: Mapping[str, Worker] = {card.id: baton.orchestra.worker(card.id) for card in cards}
-    router = baton.orchestra.router or RuleRouter()
-    return ConductorBench(workers, router, baton.orchestra.skills)
+    services = baton.orchestra.services
+    return ConductorBench(workers, services.router, services.skills)
 
 
 async def _row(
     bench: ConductorBench, baton: Baton, name: str, episodes: Sequence[Episode]
 ) -> ConductorRow:
-    trained = baton.orchestra.trained
+    trained = baton.orchestra.services.trained
     draw = drawing(name if name or trained is None else trained)
     drawn = []
     async for one in bench.play(draw, episodes):

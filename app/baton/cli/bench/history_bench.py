@@ -155,7 +155,7 @@ async def _estimator(baton: Baton, router: Router) -> _Estimator:
     from baton.core.run.policy import stronger
 
     orchestra = baton.orchestra
-    roster = await orchestra.skills.informed(orchestra.roster)
+    roster = await orchestra.services.skills.informed(orchestra.roster)
     by_id = {card.id: card for card in roster}
     mine = by_id[orchestra.worker().card.id]
     terms = replace(orchestra.terms, offline=False, mode="auto")

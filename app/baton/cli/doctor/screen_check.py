@@ -24,6 +24,7 @@ _STEPS = 600
 async def screen(place: Ground) -> str | Finding:
     """Open the app at 80x24, send a prompt, and look for the answer on the screen."""
     from baton.core.run.orchestra import Orchestra
+    from baton.core.run.run_context import Services
     from baton.history import Store
     from baton.money import Ledger
     from baton.tui.app import BatonApp
@@ -35,7 +36,7 @@ async def screen(place: Ground) -> str | Finding:
     try:
         paths = place.paths
         table = Desk(
-            Orchestra({"self-test": worker}, store, "self-test"),
+            Orchestra(Services({"self-test": worker}, store), "self-test"),
             *(store, ledger, paths.config_file, place.folder, paths.logs),
         )
         seen = await _seen(BatonApp(table))

@@ -152,7 +152,9 @@ async def _generated(place: Ground, model: str, name: str, expected: str) -> str
     entry = LocalWorker("self-test", model=model)
     settings = Settings(worker=entry.id, workers=(entry,), tools=False)
     baton = compose(settings, place.paths, history=False, only=(entry.id,))
-    baton.orchestra.router = None
+    from baton.core.run.rule_router import RuleRouter
+
+    baton.orchestra.configure(router=RuleRouter())
     try:
         limits = PromptLimits(max_tokens=_TOKENS, attended=False, alone=True)
         view = await _played(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
@@ -249,6 +251,7 @@ class _Scripted:
         self, place: Ground, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
     ) -> None:
         from baton.core.run.orchestra import Orchestra
+        from baton.core.run.run_context import Services
         from baton.history import Store
         from baton.workers.scripted_worker import ScriptedWorker
 
@@ -257,7 +260,7 @@ class _Scripted:
             for name, script in scripts.items()
         }
         self.store: Store = Store.open(place.paths.database)
-        self.orchestra = Orchestra(workers, self.store, next(iter(workers)))
+        self.orchestra = Orchestra(Services(workers, self.store), next(iter(workers)))
 
     async def aclose(self) -> None:
         await self.orchestra.aclose()

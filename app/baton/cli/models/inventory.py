@@ -128,7 +128,7 @@ class _Survey:
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
         uses = await self._baton.store.use_of_workers()
-        skills = self._baton.orchestra.skills
+        skills = self._baton.orchestra.services.skills
         found = []
         for card in cards.values():
             speed, used = uses.get(card.id, (None, None))

@@ -18,7 +18,6 @@ from baton.core.plan.plan import Material, Need, Plan, Step
 from baton.core.plan.skill_estimates import chance_at, level_at, skill, tool_for
 from baton.core.plan.token_estimates import Size, step_size
 from baton.core.plan.tool_routing import computes
-from baton.core.ports import NO_PREFERENCES
 from baton.core.prices import Used
 
 __all__ = ["assign", "chance", "fitting", "level", "skill", "substitute"]
@@ -62,7 +61,7 @@ def assign(
     gain: float = 0.0,
     after: int = 0,
     material: Material | None = None,
-    prefer: Mapping[str, str] = NO_PREFERENCES,
+    prefer: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan with a worker for every step that names none in the roster.
 
@@ -85,7 +84,8 @@ def assign(
     money = None if left is None else max(0, left - sum(option.most for _, option in taken))
     open_steps.sort(key=levels.__getitem__)
     seats = [
-        _seat(plan, n, levels[n], roster, open_steps, material, gain, prefer) for n in open_steps
+        _seat(plan, n, levels[n], roster, open_steps, material, gain, prefer or {})
+        for n in open_steps
     ]
     if (chosen := choose(seats, money, taken)) is None:
         raise PlanError(

@@ -186,6 +186,16 @@ def routed(material: Material, roster: Sequence[Card], estimate: Estimate | None
     return replace(route, where=where, why=why, scores=scores, estimate=estimate)
 
 
+def rerouted(material: Material, roster: Sequence[Card], route: Route) -> Route:
+    """Return a route where another worker comes first; its estimate compares with that one now."""
+    estimate = route.estimate
+    if estimate is not None and roster:
+        base = estimate.gain.get(roster[0].id, 0.0)
+        gain = {name: max(-1.0, min(1.0, g - base)) for name, g in estimate.gain.items()}
+        estimate = replace(estimate, gain=gain)
+    return tool_alone(material, roster) or routed(material, roster, estimate)
+
+
 def figures(estimate: Estimate, roster: Sequence[Card]) -> dict[str, float]:
     """Return what is told of an estimate: the first worker's, and the most another one gains."""
     mine = roster[0].id if roster else ""

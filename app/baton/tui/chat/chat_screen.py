@@ -73,8 +73,7 @@ class ChatScreen(AdvisingScreen):
         gc.enable()  # off since the app's start, which it would hold up
         if self.is_answered:
             self.desk.orchestra.worker(self.worker).warm()
-        if self.desk.orchestra.router is not None:
-            self.desk.orchestra.router.warm()
+        self.desk.orchestra.services.router.warm()
         self.desk.tell_later(lambda text: self.run_worker(self.transcript.note(text)))
         await self.begin()
         if self.desk.greeting:

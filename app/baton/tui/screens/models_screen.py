@@ -260,7 +260,9 @@ class ModelsScreen(Overlay[str]):
         if (card := shown_card(row)) is None:
             return
         try:
-            self._good[row.key] = in_short(card, await self._desk.orchestra.skills.of(card))
+            self._good[row.key] = in_short(
+                card, await self._desk.orchestra.services.skills.of(card)
+            )
             if row.held is not None and row.held.state.usable and self._desk.library is not None:
                 self._verdicts[row.key] = await self._library.verdict(row.key)
         except BatonError as error:
