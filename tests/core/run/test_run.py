@@ -311,9 +311,8 @@ class FullDisk:
 async def test_a_full_disk_ends_the_run_with_a_sentence(store: Store, writes: int) -> None:
     worker = ScriptedWorker(says("shown"))
     full = FullDisk(store, writes)
-    events = await play(
-        Orchestra(Services({"scripted": worker}, full), "scripted").play(Prompt("x"))
-    )  # type: ignore[arg-type]
+    services = Services({"scripted": worker}, full)  # type: ignore[arg-type]
+    events = await play(Orchestra(services, "scripted").play(Prompt("x")))
     assert isinstance(events[-1], ev.Failed | ev.Finished)
     assert sum(isinstance(event, ev.TERMINAL) for event in events) == 1
 
@@ -324,9 +323,8 @@ async def test_what_a_call_cost_is_reported_though_the_disk_is_full(
 ) -> None:
     worker = ScriptedWorker(says("shown"))
     full = FullDisk(store, writes)
-    events = await play(
-        Orchestra(Services({"scripted": worker}, full), "scripted").play(Prompt("x"))
-    )  # type: ignore[arg-type]
+    services = Services({"scripted": worker}, full)  # type: ignore[arg-type]
+    events = await play(Orchestra(services, "scripted").play(Prompt("x")))
     assert sum(isinstance(event, ev.Called) for event in events) == len(worker.requests)
 
 
@@ -386,9 +384,8 @@ async def test_a_disk_that_is_full_for_a_moment_costs_nothing(store: Store) -> N
             await store.write(turn, text, status, worker)
 
     worker = ScriptedWorker(says("saved in the end", 60.0))
-    async with Orchestra(Services({"scripted": worker}, Hiccup()), "scripted").play(
-        Prompt("x")
-    ) as run:  # type: ignore[arg-type]
+    services = Services({"scripted": worker}, Hiccup())  # type: ignore[arg-type]
+    async with Orchestra(services, "scripted").play(Prompt("x")) as run:
         events: list[ev.Event] = []
         async for event in run:
             events.append(event)
