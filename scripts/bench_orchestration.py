@@ -39,10 +39,9 @@ import gym  # noqa: E402
 from baton.bench.conductor_score import bootstrap_interval  # noqa: E402
 from baton.cli.bench.cost_plot import Plot, Point, as_svg  # noqa: E402
 from baton.core.messages import Chunk, Prompt, Request  # noqa: E402
-from baton.core.money import NANO, parse_usd  # noqa: E402
+from baton.core.money import NANO, Price, Rates, parse_usd  # noqa: E402  # noqa: E402
 from baton.core.plan.plan import KINDS  # noqa: E402
 from baton.core.ports import Worker  # noqa: E402
-from baton.core.prices import Price, Rates  # noqa: E402
 from baton.core.run.orchestra import Orchestra  # noqa: E402
 from baton.core.run.policy import PromptLimits  # noqa: E402
 from baton.core.view import RunView  # noqa: E402
@@ -201,13 +200,13 @@ async def orchestra_of(
 ) -> AsyncIterator[Orchestra]:
     """Give a fresh Baton's orchestra with the starter model, the tools, and the cloud worker."""
     from baton.compose import compose
-    from baton.platform.settings import find_paths, load
+    from baton.platform.settings import find_paths, load_settings
 
     with tempfile.TemporaryDirectory() as home:
         paths = find_paths({"BATON_HOME": home})
         paths.config.mkdir(parents=True)
         paths.config_file.write_text(CONFIG.format(conductor=way.conductor, url=url))
-        baton = compose(load(paths.config_file), paths, history=False)
+        baton = compose(load_settings(paths.config_file), paths, history=False)
         orchestra = baton.orchestra
         orchestra.configure(default=way.worker)
         small = orchestra.worker("small")

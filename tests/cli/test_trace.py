@@ -9,20 +9,19 @@ from dataclasses import replace
 
 import pytest
 
-from baton.cli.mermaid import flowchart
-from baton.cli.otel import spans
-from baton.cli.step_text import view_of
-from baton.cli.trace import trace_text
+from baton.cli.otel import span_lines
+from baton.cli.trace import flowchart, trace_text
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.messages import Finish, Prompt, Purpose
 from baton.core.money import NANO
-from baton.core.plan.plan import Plan, Step, single
+from baton.core.plan.plan import Plan, Step, single_step_plan
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.money import Ledger
 from baton.platform.settings import find_paths
+from baton.presentation.plans import record_view
 from support.command_line import Call
 from support.sample_ledger import BODY, bill
 from support.stored_runs import BEGUN, EVENTS, record, stored
@@ -56,23 +55,23 @@ def called(cost: int, held: int, confirmed: bool = True) -> ev.Called:
 def test_a_call_says_how_long_its_text_was_expected_to_get() -> None:
     call = called(NANO // 500, NANO // 100)
     assert "wrote 2 (at most 1,640 expected)," in told(replace(call, expected_tokens=1640))
-    assert "wrote 2, first word" in told(call)
+    assert "wrote 2, 0.50 s in all" in told(call)
 
 
 def test_an_offer_says_what_would_leave_and_what_was_decided() -> None:
     offer = ev.Offered(
-        "gpt", "you chose it", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT, at=0.1
+        "gpt", "You chose it.", NANO // 100, 1834, "2 mail addresses", ev.Decision.SENT, at=0.1
     )
     assert (
-        "offered to gpt (you chose it): 1,834 bytes of text, 2 mail addresses hidden,"
-        " at most $0.01; allowed" in told(offer)
+        "offered: gpt, at most $0.01 · sent. You chose it. 1,834 bytes of text,"
+        " hidden: 2 mail addresses." in told(offer)
     )
     refused = ev.Offered(
         "gpt", "it was cut", 2 * NANO, 5, "", ev.Decision.CEILING, "The ceiling is used up.", at=0.1
     )
-    assert "at most $2.00; not sent (The ceiling is used up.)" in told(refused)
+    assert "at most $2.00 · not sent, for the ceiling (The ceiling is used up.)" in told(refused)
     kept = ev.Offered("lab", "it was cut", 0, 5, "", ev.Decision.KEPT, at=0.1)
-    assert "free; you kept what there was" in told(kept)
+    assert "for nothing · kept here" in told(kept)
 
 
 def test_what_help_was_worth_is_told() -> None:
@@ -80,22 +79,26 @@ def test_what_help_was_worth_is_told() -> None:
     worth = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.1)
     assert f"gpt is worth asking: {why}" in told(worth)
     assert "gpt is not asked: " in told(replace(worth, ok=False))
-    run = json.loads(spans(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    run = json.loads(span_lines(record(*BEGUN, worth))[0])["resourceSpans"][0]["scopeSpans"][0][
+        "spans"
+    ]
     assert [event["name"] for event in run[0]["events"]] == ["Weighed"]
 
 
 def test_what_was_sent_is_told() -> None:
-    text = told(ev.Planned(single("gpt")), ev.Sent(1, "gpt", "api.openai.com", 1834, at=0.2))
+    text = told(
+        ev.Planned(single_step_plan("gpt")), ev.Sent(1, "gpt", "api.openai.com", 1834, at=0.2)
+    )
     assert "step 1 sent 1,834 bytes to api.openai.com" in text
     assert "planning sent 9 bytes to" in told(ev.Sent(0, "gpt", "api.openai.com", 9, at=0.2))
 
 
 def test_what_a_call_cost_is_told_and_how_sure_that_is() -> None:
-    assert "$0.11 held and $0.01 charged" in told(called(NANO // 100, 11 * NANO // 100))
+    assert "held $0.11, charged $0.01" in told(called(NANO // 100, 11 * NANO // 100))
     cut = told(called(11 * NANO // 100, 11 * NANO // 100, confirmed=False))
-    assert "ended early or without a plausible count, $0.11 unconfirmed" in cut
+    assert "ended early or without a plausible count, held $0.11, charged $0.11, unconfirmed" in cut
     assert "(`baton budget release abc123`)" in cut
-    assert "nothing charged" in told(called(0, NANO, confirmed=False))
+    assert "charged nothing" in told(called(0, NANO, confirmed=False))
     local = told(called(0, 0))
     assert "$" not in local
     assert "charged" not in local
@@ -172,11 +175,11 @@ def test_an_interrupted_run_says_how_it_goes_on(call: Call) -> None:
     run = stored(*BEGUN)
     shown = call("trace", run).out
     assert "· lost\n" in shown
-    assert f"Interrupted after step 2 of 4; `baton resume {run}` goes on." in shown
+    assert f"Interrupted after step 2 of 4; `baton resume {run}` continues it." in shown
     assert f"`baton resume {run}`" not in trace_text(record(*EVENTS))
     conversation = json.loads(call("history", "ls", "--json").out)[0]["id"]
     assert (
-        f"Interrupted after step 2 of 4; `baton resume {run}` goes on."
+        f"Interrupted after step 2 of 4; `baton resume {run}` continues it."
         in call("history", "show", conversation).out
     )
 
@@ -186,7 +189,7 @@ def test_the_full_texts_are_shown_on_request(call: Call) -> None:
     assert "Facts: one." not in call("trace", run).out
     shown = call("trace", run, "--texts").out
     assert "--- step 1, small ---\nFacts: one.\n\n--- step 2, large ---\n2 + 2 = 5" in shown
-    plain = (ev.Planned(single("small")), ev.Finished(at=0.1))
+    plain = (ev.Planned(single_step_plan("small")), ev.Finished(at=0.1))
     assert "--- step 1, small ---\nIt is\n" in call("trace", stored(*plain), "--texts").out
     nothing = call("trace", stored(ev.Cancelled(at=0.1)), "--texts").out
     assert "No step wrote anything." in nothing
@@ -220,7 +223,7 @@ def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
     }
     assert "class step3 elsewhere" in chart
     assert "step 3: gpt (cloud (api.openai.com)), done<br/>" in chart
-    drawn = flowchart(view_of(record(EVENTS[4])))
+    drawn = flowchart(record_view(record(EVENTS[4])))
     assert '"step 3: gpt, waiting<br/>' in drawn  # nobody knows yet where
     assert "class step4 failed" in chart
     assert "Write it #34;well#34; #60;b#62;#38;#60;/b#62;." in chart
@@ -231,7 +234,7 @@ def test_the_flowchart_has_every_step_and_every_access(call: Call) -> None:
 )
 def test_a_hostile_instruction_is_only_a_label(text: str) -> None:
     plan = Plan((Step(text, text, (f"file:{text}",)),), (1,))
-    chart = flowchart(view_of(record(ev.Planned(plan))))
+    chart = flowchart(record_view(record(ev.Planned(plan))))
     _, *lines = chart.splitlines()
     assert all(re.fullmatch(f"{NODE}|{EDGE}|{CLASS}", line) for line in lines), chart
     assert len([line for line in lines if "-->" in line]) == 2
@@ -268,7 +271,7 @@ def attributes(span: dict[str, object]) -> dict[str, object]:
 
 
 def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
-    lines = map(json.loads, spans(record(*EVENTS)))
+    lines = map(json.loads, span_lines(record(*EVENTS)))
     shown = [line["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for line in lines]
     by_name = {span["name"]: span for span in shown}
     assert by_name["invoke_workflow baton"]["startTimeUnixNano"] == "1700000000250000000"
@@ -293,7 +296,7 @@ def test_spans_say_what_was_asked_what_it_took_and_what_failed() -> None:
 def test_an_address_with_a_port_is_two_attributes() -> None:
     sent = ev.Sent(3, "gpt", "10.0.0.9:8000", 900, at=2.4)
     events = [sent if isinstance(event, ev.Sent) else event for event in EVENTS]
-    shown = [json.loads(line)["resourceSpans"][0] for line in spans(record(*events))]
+    shown = [json.loads(line)["resourceSpans"][0] for line in span_lines(record(*events))]
     [span] = [
         span
         for one in shown
@@ -305,6 +308,6 @@ def test_an_address_with_a_port_is_two_attributes() -> None:
 
 
 def test_a_lost_run_is_a_failed_span() -> None:
-    [line, *_] = spans(record(*BEGUN, status="lost"))
+    [line, *_] = span_lines(record(*BEGUN, status="lost"))
     span = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
     assert span["status"]["code"] == 2

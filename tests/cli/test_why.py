@@ -7,32 +7,32 @@ from dataclasses import replace
 
 import pytest
 
-from baton.cli.why import reasons, why_object
+from baton.cli.why import run_reasons, why_object
 from baton.core import events as ev
 from baton.core.history_types import RunRecord
 from baton.core.messages import Finish
 from baton.core.money import NANO
-from baton.core.plan.plan import single
+from baton.core.plan.plan import single_step_plan
 from support.command_line import Call
 from support.stored_runs import BEGUN, EVENTS, called, record, stored
 
 
 def test_a_plan_is_told_in_a_few_lines() -> None:
-    assert reasons(record(*EVENTS)) == [
+    assert run_reasons(record(*EVENTS)) == [
         "It went by a plan (strategy conductor): It asks for three things.",
         "large planned.",
         "small (local) did step 1.",
         "large (local) did step 2.",
         "gpt (cloud (api.openai.com)) did step 3, for $0.002.",
         "Step 4, given to large, failed: large died.",
-        "Step 2 was checked (sums) and is wrong: 2 + 2 is 4",
+        "Step 2 was checked, sums: wrong (2 + 2 is 4).",
     ]
 
 
 def test_an_ordinary_answer_is_two_lines() -> None:
     routed = ev.Routed("local", "It is short.", {}, "hybrid")
-    done = (routed, ev.Planned(single("small")), ev.StepStarted(1, "small", at=0.1))
-    assert reasons(record(*done, called(1, "small", 0.5), ev.Finished(at=0.6))) == [
+    done = (routed, ev.Planned(single_step_plan("small")), ev.StepStarted(1, "small", at=0.1))
+    assert run_reasons(record(*done, called(1, "small", 0.5), ev.Finished(at=0.6))) == [
         "It stayed on this machine (strategy hybrid): It is short.",
         "small (local) answered.",
     ]
@@ -40,15 +40,15 @@ def test_an_ordinary_answer_is_two_lines() -> None:
 
 def test_the_length_that_bounded_what_was_held_is_told() -> None:
     call = replace(called(3, "gpt", 3.0, NANO // 500, NANO // 100), expected_tokens=1640)
-    lines = reasons(record(*(call if event == EVENTS[-5] else event for event in EVENTS)))
+    lines = run_reasons(record(*(call if event == EVENTS[-5] else event for event in EVENTS)))
     line = "gpt (cloud (api.openai.com)) did step 3, for $0.002."
     assert f"{line} Its text was expected to have at most 1,640 tokens." in lines
     free = replace(called(1, "small", 1.2), expected_tokens=1640)
-    lines = reasons(record(*(free if event == BEGUN[7] else event for event in EVENTS)))
+    lines = run_reasons(record(*(free if event == BEGUN[7] else event for event in EVENTS)))
     assert "small (local) did step 1." in lines, "nothing is held for it"
 
 
-GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` goes on."
+GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` continues it."
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ GOES_ON = "Interrupted after step 2 of 4; `baton resume beef` goes on."
     ],
 )
 def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, told: str) -> None:
-    assert told in reasons(record(*BEGUN, *events, status=status))
+    assert told in run_reasons(record(*BEGUN, *events, status=status))
 
 
 @pytest.mark.parametrize(
@@ -90,18 +90,18 @@ def test_what_went_otherwise_is_told(events: tuple[ev.Event, ...], status: str, 
     [
         ("cancelled", "It was stopped before it was done."),
         ("lost", "Baton was ended before it was done."),
-        ("running", "It is still going on."),
+        ("running", "It is still running."),
     ],
 )
 def test_one_step_that_was_stopped_is_told(status: str, told: str) -> None:
-    begun = (ev.Planned(single("small")), ev.StepStarted(1, "small", at=0.1))
-    assert reasons(record(*begun, status=status))[-1] == told
+    begun = (ev.Planned(single_step_plan("small")), ev.StepStarted(1, "small", at=0.1))
+    assert run_reasons(record(*begun, status=status))[-1] == told
 
 
 def test_what_was_declined_is_told_once() -> None:
     offer = ev.Offered("gpt", "It was cut.", 9, 9, "", ev.Decision.KEPT, at=2.2)
     skipped = ev.StepSkipped(3, "gpt was not asked, as you decided.", at=2.3)
-    told = reasons(record(*BEGUN, offer, skipped, ev.Finished(at=3.0)))
+    told = run_reasons(record(*BEGUN, offer, skipped, ev.Finished(at=3.0)))
     assert [line for line in told if "gpt" in line] == [
         "Step 3 was left out: gpt was not asked, as you decided."
     ]
@@ -109,7 +109,7 @@ def test_what_was_declined_is_told_once() -> None:
 
 def test_events_that_name_steps_which_are_not_there_are_nothing() -> None:
     imported = record(*BEGUN, ev.StepFinished(99, Finish.STOP, at=1.0), ev.Finished(at=3.0))
-    assert reasons(imported)
+    assert run_reasons(imported)
     assert why_object(imported)["steps"] == []
 
 
@@ -118,9 +118,9 @@ def test_what_help_was_worth_is_told() -> None:
     weighed = ev.Weighed("gpt", 0.34, 0.2, NANO // 250, True, why, at=0.5)
     dear = ev.Weighed("o1", 0.1, 0.2, NANO // 50, False, "It\nis dear.", at=0.6)
     events = (*BEGUN, weighed, dear, ev.Finished(at=3.0))
-    told = reasons(record(*events))
-    assert f"gpt was worth asking: {why}" in told
-    assert "o1 was not asked: It is dear." in told
+    told = run_reasons(record(*events))
+    assert f"gpt is worth asking: {why}" in told
+    assert "o1 is not asked: It is dear." in told
     assert why_object(record(*events))["weighed"][0] == {
         "worker": "gpt",
         "gain": 0.34,
@@ -133,9 +133,11 @@ def test_what_help_was_worth_is_told() -> None:
 
 def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
     def place(host: str, held: int) -> str:
-        begun = (ev.Planned(single("lab")), ev.StepStarted(1, "lab", at=0.1))
+        begun = (ev.Planned(single_step_plan("lab")), ev.StepStarted(1, "lab", at=0.1))
         sent = ev.Sent(1, "lab", host, 9, at=0.2)
-        return reasons(record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(at=0.6)))[1]
+        return run_reasons(
+            record(*begun, sent, called(1, "lab", 0.5, 0, held), ev.Finished(at=0.6))
+        )[1]
 
     assert place("127.0.0.1:8000", 0) == "lab (local (127.0.0.1:8000)) answered."
     assert place("10.0.0.9:8000", 0) == "lab (lan (10.0.0.9:8000)) answered."
@@ -144,7 +146,7 @@ def test_what_cost_money_was_a_cloud_wherever_its_door_is() -> None:
 
 def test_outside_text_stays_on_its_line() -> None:
     routed = ev.Routed("local", "a\nb\x1b[31m", {}, "x\ny")
-    told = reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
+    told = run_reasons(RunRecord("r", "c", "p", "a", "finished", 0.0, (routed,)))
     assert not any("\n" in line or "\x1b" in line for line in told)
 
 

@@ -5,8 +5,8 @@ import pytest
 from baton.core import events as ev
 from baton.core.events import Event, Phase
 from baton.core.messages import Finish, Purpose
-from baton.core.plan.plan import Plan, single
-from baton.core.view import RunView, doing
+from baton.core.plan.plan import Plan, single_step_plan
+from baton.core.view import RunView, activity_text
 
 
 def fold(*events: Event) -> RunView:
@@ -19,27 +19,27 @@ def fold(*events: Event) -> RunView:
 BEGINNING: tuple[Event, ...] = (
     ev.Started("r", "c", "p", "a"),
     ev.Routed("local", "why"),
-    ev.Planned(single("small")),
+    ev.Planned(single_step_plan("small")),
     ev.StepStarted(1, "small", at=0.1),
 )
 
 
 def test_what_is_happening_is_said_in_a_few_words() -> None:
-    assert doing(fold()) == "starting"
-    assert doing(fold(*BEGINNING)) == "loading small"
+    assert activity_text(fold()) == "starting"
+    assert activity_text(fold(*BEGINNING)) == "loading small"
     loading = ev.Progress(1, Phase.LOADING, 0.6, at=0.2)
-    assert doing(fold(*BEGINNING, loading)) == "loading small 60 %"
+    assert activity_text(fold(*BEGINNING, loading)) == "loading small 60 %"
     reading = ev.Progress(1, Phase.READING, 0.4, at=0.3)
-    assert doing(fold(*BEGINNING, loading, reading)) == "reading prompt 40 %"
+    assert activity_text(fold(*BEGINNING, loading, reading)) == "reading prompt 40 %"
     thinking = ev.Progress(1, ev.Phase.THINKING, None, 11.6, at=2.5)
-    assert doing(fold(*BEGINNING, loading, reading, thinking)) == "thinking 12 tokens/s"
+    assert activity_text(fold(*BEGINNING, loading, reading, thinking)) == "thinking 12 tokens/s"
     text = ev.StepText(1, "Par", at=0.4)
     speed = ev.Progress(1, Phase.WRITING, None, 31.2, at=0.5)
-    assert doing(fold(*BEGINNING, reading, text)) == "writing"
-    assert doing(fold(*BEGINNING, text, speed)) == "writing 31 tokens/s"
+    assert activity_text(fold(*BEGINNING, reading, text)) == "writing"
+    assert activity_text(fold(*BEGINNING, text, speed)) == "writing 31 tokens/s"
     done = (ev.StepFinished(1, Finish.STOP, at=7.1), ev.Finished(at=7.2))
-    assert doing(fold(*BEGINNING, text, *done)) == "finished in 7.2 s"
-    assert doing(fold(*BEGINNING, ev.Cancelled(at=2.0))) == "stopped after 2.0 s"
+    assert activity_text(fold(*BEGINNING, text, *done)) == "finished in 7.2 s"
+    assert activity_text(fold(*BEGINNING, ev.Cancelled(at=2.0))) == "stopped after 2.0 s"
 
 
 def offered(decision: ev.Decision) -> ev.Offered:
@@ -47,17 +47,20 @@ def offered(decision: ev.Decision) -> ev.Offered:
 
 
 def test_what_is_happening_elsewhere_is_said_too() -> None:
-    steps = (*single("small").steps, *single("gpt").steps)
+    steps = (*single_step_plan("small").steps, *single_step_plan("gpt").steps)
     again = (
         offered(ev.Decision.SENT),
         ev.Planned(Plan(steps, (2,)), at=5.0),
         ev.StepStarted(2, "gpt", at=5.1),
     )
     done = ev.StepFinished(1, Finish.STOP, at=1.0)
-    assert doing(fold(*BEGINNING, done, *again)) == "step 2 of 2: asking gpt"
+    assert activity_text(fold(*BEGINNING, done, *again)) == "step 2 of 2: asking gpt"
     text = ev.StepText(2, "Lis", at=5.2)
-    assert doing(fold(*BEGINNING, done, *again, text)) == "step 2 of 2: writing"
-    assert doing(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(at=9.0))) == "not sent"
+    assert activity_text(fold(*BEGINNING, done, *again, text)) == "step 2 of 2: writing"
+    assert (
+        activity_text(fold(*BEGINNING, offered(ev.Decision.KEPT), ev.Cancelled(at=9.0)))
+        == "not sent"
+    )
 
 
 def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
@@ -65,7 +68,7 @@ def test_the_time_in_which_a_person_decides_is_not_counted() -> None:
         1, "small", Purpose.ANSWER, 9, 2, 0, 4096, 0, True, 1.5, 0.1, 0.0, Finish.STOP, at=1.0
     )
     view = fold(*BEGINNING, call, offered(ev.Decision.KEPT), ev.Finished(at=60.0))
-    assert doing(view) == "finished in 1.5 s"
+    assert activity_text(view) == "finished in 1.5 s"
 
 
 def test_the_answer_grows_and_calls_add_up() -> None:

@@ -36,8 +36,8 @@ import baton
 import baton.tui as screen_package
 from baton import compose as composition
 from baton.cli import INTERRUPTED
-from baton.cli.aliases import ALIASES
-from baton.cli.json_output import as_object
+from baton.cli.json_output import run_object
+from baton.cli.options import ALIASES
 from baton.cli.root import baton as root_command
 from baton.cli.root import run as main
 from baton.compose.local_workers import LocalWorkers
@@ -47,16 +47,16 @@ from baton.core.plan import plan
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
 from baton.core.run.run_context import Services
-from baton.core.strategies import STRATEGIES, by_mode
+from baton.core.strategies import STRATEGIES, strategy_of_mode
 from baton.core.view import RunView
 from baton.history import Store
-from baton.history.rows import decode, encode
+from baton.history.rows import decode_event, encode_json
 from baton.money import Ledger
 from baton.platform import sqlite
 from baton.platform.secrets import PROVIDERS
 from baton.platform.settings import (
-    KINDS_OF_WORKERS,
     MODES,
+    WORKER_KINDS,
     Effort,
     Kv,
     Paths,
@@ -64,11 +64,11 @@ from baton.platform.settings import (
     Theme,
     find_paths,
     ignored_variables,
-    load,
+    load_settings,
 )
 from baton.tui.key_bindings import GROUPS
 from baton.tui.slash_commands import COMMANDS as SLASH_COMMANDS
-from baton.workers.scripted_worker import Script, ScriptedWorker, echo
+from baton.workers.scripted_worker import Script, ScriptedWorker, echo_script
 from baton.workers.template_files import read_templates
 from baton.workers.tools import worker as tools
 from inventory import command_lists, description
@@ -112,7 +112,7 @@ STARTS = (
 )
 NAMES: dict[str, Iterable[object]] = {
     "task kind": plan.KINDS,
-    "worker kind": KINDS_OF_WORKERS,
+    "worker kind": WORKER_KINDS,
     "model role": catalogue.ModelRole,
     "message role": messages.Role,
     "call purpose": messages.Purpose,
@@ -157,7 +157,7 @@ def settings_json(_: Path) -> str:
     """Return every settings key with its type, its default and its variable."""
 
     def records() -> Iterator[dict[str, Any]]:
-        for record in description.setting_records(Settings, tagged=KINDS_OF_WORKERS):
+        for record in description.setting_records(Settings, tagged=WORKER_KINDS):
             key = record["key"]
             if "[" in key:
                 yield record
@@ -206,9 +206,9 @@ def screen_commands_json(folder: Path) -> str:
         {
             "slash": one.name,
             "action": one.action,
-            "help": one.words,
-            "argument": one.takes,
-            "may_have_lines": one.long,
+            "help": one.help,
+            "argument": one.argument,
+            "may_have_lines": one.is_multiline,
         }
         for one in SLASH_COMMANDS
     ]
@@ -234,8 +234,8 @@ def events_json(_: Path) -> str:
             required = {f: given[f] for f, default in defaults.items() if default == "(required)"}
             for chosen in (given, required):
                 event = kind(**{f: description.example(k, EXAMPLES) for f, k in chosen.items()})
-                stored = encode(event)
-                assert decode(name, stored) == event, f"{name} is read back as it was written"
+                stored = encode_json(event)
+                assert decode_event(name, stored) == event, f"{name} is read back as it was written"
                 yield {"event": name, "stored": stored}
 
     return description.lines(records())
@@ -259,7 +259,7 @@ def errors_json(_: Path) -> str:
                     "error": name,
                     "exit_code": kind.exit_code,
                     "is_a": [one.__name__ for one in kind.__mro__[1:] if one in public],
-                    "by_name": errors.BY_NAME.get(name) is kind,
+                    "by_name": errors.ERROR_CLASSES.get(name) is kind,
                 }
                 for name, kind in sorted(known.items())
             ),
@@ -279,7 +279,7 @@ def names_json(_: Path) -> str:
             *({"template": file, "sha256": hashlib.sha256(b).hexdigest()} for file, b in files),
             *({"template": n, "about": t.about} for n, t in sorted(read_templates().items())),
             *({"strategy": name, "help": entry.help} for name, entry in STRATEGIES.items()),
-            *({"mode": mode, "strategy": by_mode(mode)} for mode in MODES),
+            *({"mode": mode, "strategy": strategy_of_mode(mode)} for mode in MODES),
             *({"tool": one.id, "name": one.name, "note": one.note} for one in cards),
             *({"provider": n, "variables": list(v), "address": a} for n, v, a in providers),
             *({kind: str(name)} for kind, names in NAMES.items() for name in names),
@@ -320,13 +320,13 @@ def imports_json(_: Path) -> str:
 
 def old_settings_json(_: Path) -> str:
     """Return what is read of the committed config.toml, by key, and of the same as variables."""
-    settings = load(OLD / "config.toml", {})
+    settings = load_settings(OLD / "config.toml", {})
     keys = {record["key"] for record in description.setting_records(Settings)} - {"workers"}
     read = dict(description.leaves(msgspec.to_builtins(settings), keys))
     defaults = dict(description.leaves(msgspec.to_builtins(Settings()), keys))
     plain = {key: read[key] for key in keys if isinstance(read[key], str | int | float)}
     variables = {f"BATON_{k.replace('.', '__').upper()}": str(v) for k, v in plain.items()}
-    by_variables = load(OLD / "none.toml", variables)
+    by_variables = load_settings(OLD / "none.toml", variables)
     again = dict(description.leaves(msgspec.to_builtins(by_variables), keys))
     return description.lines(
         [
@@ -400,7 +400,7 @@ def runs_wrong_txt(folder: Path) -> str:
 
 def runs_scripted_txt(folder: Path) -> str:
     """Return what commands print whose workers follow scripts."""
-    with scripted_workers(small=echo, broken=broken, short=short, silent=silent):
+    with scripted_workers(small=echo_script, broken=broken, short=short, silent=silent):
         return runs_text(main, command_lists.SCRIPTED, normaliser(folder))
 
 
@@ -419,7 +419,7 @@ def json_types_json(folder: Path) -> str:
             yield from json_records(main, command_lists.JSON_EMPTY)
         with (
             empty_home(folder / "scripted"),
-            scripted_workers(small=echo, broken=broken, short=short),
+            scripted_workers(small=echo_script, broken=broken, short=short),
         ):
             yield from json_records(main, command_lists.JSON_SCRIPTED)
         with empty_home(folder / "old"):
@@ -428,7 +428,7 @@ def json_types_json(folder: Path) -> str:
         view = RunView()
         for event in EVENTS:
             view = view.apply(event)
-        for place, kind in description.shape_records([as_object(view)]).items():
+        for place, kind in description.shape_records([run_object(view)]).items():
             yield {"command": "ask --json, with all kinds of steps", "field": place, "type": kind}
 
     return description.lines(records())

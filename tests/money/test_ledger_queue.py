@@ -8,32 +8,34 @@ import selectors
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from baton.core.errors import BudgetExceeded, MoneyHeld
-from baton.core.ledger_types import Bill, Hold, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import Queued
-from baton.core.prices import Used
+from baton.core.money import BilledTokens
 from baton.core.spending import hold_queue
 from baton.core.spending.hold_queue import HoldTurn
 from baton.money import Ledger
-from baton.platform.sqlite import Connection
+from baton.money.ledger_file import OpenedLedger
+from baton.platform.sqlite import Connection, DatabaseThread
 from support.fake_cloud import Cloud, Fault
 from support.ledger_processes import CENT, NOON, bill, process
 from support.metered_calls import PRICES, Desk, asked_fault
 
 T = TypeVar("T")
 
-COST = bill().price.most(1000, 1000)
+COST = bill().price.max_cost(1000, 1000)
 """What is held for a bill of `asks`."""
 
 DAY = 86400.0
 
 
-def asks(run: str, room: int = COST, patience: float = 30.0, **ceilings: int) -> Bill:
+def asks(run: str, room: int = COST, patience: float = 30.0, **ceilings: int) -> HoldRequest:
     """Return a bill for which a day's ceiling has room for one call."""
     scopes = {Scope.DAY: room} | {Scope(name): amount for name, amount in ceilings.items()}
     one = bill(scopes, run=run, session=run, wanted=1000)
@@ -51,7 +53,7 @@ async def test_money_that_others_hold_is_waited_for_in_order_of_arrival() -> Non
     assert isinstance(second, int)
     assert isinstance(third, int)
     assert await ledger.hold_in_turn(asks("b"), second) == second
-    await ledger.settle(first.call, Used(0, 0))
+    await ledger.settle(first.call, BilledTokens(0, 0))
     assert await ledger.hold_in_turn(asks("c"), third) == third, "it isn't its turn"
     assert isinstance(await ledger.hold_in_turn(asks("d")), int), "nor that of who comes later"
     granted = await ledger.hold_in_turn(asks("b"), second)
@@ -170,12 +172,12 @@ class _Skipping(selectors.SelectSelector):
         return super().select(0)
 
 
-class Prompt(Ledger):
-    """A ledger whose work is done at once, so that no thread is waited for."""
+class ImmediateThread(DatabaseThread[OpenedLedger]):
+    """Does its work at once, so that no thread is waited for."""
 
-    async def _do(self, work: Callable[[Connection], T]) -> T:
+    async def run(self, work: Callable[[Connection], T]) -> T:
         await asyncio.sleep(0)
-        return self._thread.submit(self._explain, work).result()
+        return self.submit(partial(self.run_on_thread, work)).result()
 
 
 class Schedule:
@@ -244,7 +246,9 @@ class Schedule:
     async def _end(self, hold: Hold) -> None:
         match self.dice.randrange(3):
             case 0:
-                await self.ledger.settle(hold.call, Used(self.dice.randint(0, 1000), hold.cap // 3))
+                await self.ledger.settle(
+                    hold.call, BilledTokens(self.dice.randint(0, 1000), hold.cap // 3)
+                )
             case 1:
                 await self.ledger.leave(hold.call)
             case _:
@@ -260,7 +264,9 @@ class Schedule:
 def all_end(numbers: Iterator[int]) -> Counter[str]:
     """Play schedules, each on a day of its own; return how calls ended."""
     now = [NOON]
-    ledger = Prompt.open(None, clock=lambda: now[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("baton.money.ledger.DatabaseThread", ImmediateThread)
+        ledger = Ledger.open(None, clock=lambda: now[0])
     ends: Counter[str] = Counter()
     for number in numbers:
         now[0] += DAY

@@ -1,4 +1,4 @@
-"""A small desk at which strategies are played without workers, money or models."""
+"""A small context at which strategies are played without workers, money or models."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from baton.core.messages import (
     Turn,
     TurnStatus,
 )
-from baton.core.plan.assignment import assign
+from baton.core.money import Price, Rates
+from baton.core.plan.assignment import assign_workers
 from baton.core.plan.plan import Material, Need, Outcome, Plan, Step
 from baton.core.plan.turn_roles import scores_by_rule
 from baton.core.ports import Proposal, Route, RoutingContext, SpendingRoom, Strategy
-from baton.core.prices import Price, Rates
 from baton.core.routing_types import Estimate, Judgement
 from baton.core.run.routing_context import drafts
-from baton.core.strategies import strategy
-from baton.core.strategies._draft_scoring import alike, judged
+from baton.core.strategies import make_strategy
+from baton.core.strategies._draft_scoring import judge_by_rule, word_likeness
 from baton.workers.template_files import read_templates
 
 BILLION = 1_000_000_000
@@ -60,8 +60,8 @@ def situation(
     turn = Turn(
         "t", "c", None, Role.USER, prompt, TurnStatus.DONE, Label.CLOUD, 0.0, files=attached
     )
-    outside = [card.id for card in cards if card.is_outside]
-    helper = outside[0] if outside and not cards[0].is_outside else ""
+    outside = [card.id for card in cards if card.uses_gateway]
+    helper = outside[0] if outside and not cards[0].uses_gateway else ""
     facts: dict[str, Any] = {
         "route": Route("local", "Because.", need),
         "templates": read_templates,
@@ -90,8 +90,8 @@ Say = Callable[[int, Step], "str | BatonError"]
 
 
 @dataclass
-class Desk:
-    """Where a strategy is played without workers (core.ports.Desk)."""
+class ScriptedContext:
+    """Where a strategy is played without workers (core.ports.StrategyContext)."""
 
     situation: RoutingContext
     money: SpendingRoom = RICH
@@ -131,10 +131,10 @@ class Desk:
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         authors = {n: outcome.plan.steps[n - 1].worker for n in steps}
         shown = drafts(self.situation, outcome, authors, dict.fromkeys(self.wrong, 1))
-        return judged(self.situation.route, self.situation.roster, shown)
+        return judge_by_rule(self.situation.route, self.situation.roster, shown)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return alike(texts)
+        return word_likeness(texts)
 
     async def score_turns(
         self, position: Sequence[float], workers: Sequence[Sequence[float]]
@@ -179,15 +179,20 @@ MOST_PROPOSALS = 12
 
 
 async def play(
-    chosen: Strategy | str, desk: Desk, say: Say, *, cut: Sequence[int] = (), tear: str = ""
+    chosen: Strategy | str,
+    context: ScriptedContext,
+    say: Say,
+    *,
+    cut: Sequence[int] = (),
+    tear: str = "",
 ) -> Play:
     """Play a strategy as a run does; with `tear`, steps that fail leave that text behind."""
     played = Play()
-    way = strategy(chosen) if isinstance(chosen, str) else chosen
+    way = make_strategy(chosen) if isinstance(chosen, str) else chosen
     texts: dict[int, str] = {}
     failed: dict[int, str] = {}
     steps: tuple[Step, ...] = ()
-    proposal: Proposal | None = await way.first(desk)
+    proposal: Proposal | None = await way.first(context)
     while proposal is not None:
         assert len(played.proposals) < MOST_PROPOSALS, "it never ends"
         assert proposal.plan.steps[: len(steps)] == steps, "what was played was changed"
@@ -197,10 +202,10 @@ async def play(
         if before is not None and before.final:
             shown = any(texts.get(n, "").strip() for n in before.plan.answer)
             assert not shown, "what was shown for good was taken back"
-        left = desk.money.left
-        roster = desk.situation.roster
-        plan = assign(
-            proposal.plan, roster, left=left, after=len(steps), material=desk.situation.material
+        left = context.money.left
+        roster = context.situation.roster
+        plan = assign_workers(
+            proposal.plan, roster, left=left, after=len(steps), material=context.situation.material
         )
         played.proposals.append(proposal)
         sunk = False
@@ -216,7 +221,7 @@ async def play(
             sunk = sunk or not step.optional
         steps = plan.steps
         played.outcome = Outcome(plan, {n: t for n, t in texts.items() if t}, set(cut), failed)
-        proposal = await way.next(desk, played.outcome)
+        proposal = await way.next(context, played.outcome)
     return played
 
 

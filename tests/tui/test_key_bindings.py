@@ -13,7 +13,7 @@ from textual.binding import Binding
 from baton.core.errors import ConfigError
 from baton.core.messages import Chunk, Request, Text
 from baton.tui import key_bindings
-from baton.tui.external_editor import edit
+from baton.tui.desktop import edit_text
 from support.app_session import Stage, staged
 
 CODE = "Two blocks:\n\n```python\nprint('one')\n```\n\nand\n\n```\ntwo\n```\n"
@@ -188,7 +188,7 @@ async def test_keys_can_be_rebound(tmp_path: Path) -> None:
 
 def test_an_unknown_key_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
-        key_bindings.check({"prompt.sent": "f5"})
+        key_bindings.check_keymap({"prompt.sent": "f5"})
     assert "'prompt.send'" in caught.value.hint
 
 
@@ -200,7 +200,7 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
         for group in key_bindings.GROUPS.values():
             for binding in group:
                 assert isinstance(binding, Binding)
-                assert key_bindings.shown(binding, {}) in seen
+                assert key_bindings.binding_keys(binding, {}) in seen
                 assert binding.tooltip in seen
         assert "/regenerate" in seen
 
@@ -208,10 +208,9 @@ async def test_the_help_shows_every_key_and_command(tmp_path: Path) -> None:
 async def test_each_binding_leads_to_an_action(tmp_path: Path) -> None:
     """No key is shown that nothing answers to."""
     from baton.tui.screens.conversations_screen import ConversationsScreen
-    from baton.tui.screens.egress_screen import EgressScreen
+    from baton.tui.screens.dialogs import RenameScreen
+    from baton.tui.screens.ledger_screens import EgressScreen, MoneyScreen
     from baton.tui.screens.models_screen import ModelsScreen
-    from baton.tui.screens.money_screen import MoneyScreen
-    from baton.tui.screens.rename_screen import RenameScreen
     from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
     from baton.tui.widgets.question_view import ChoiceView
 
@@ -270,7 +269,7 @@ async def test_no_line_of_the_help_is_broken_on_a_small_screen(tmp_path: Path) -
         text = "\n".join(seen)
         for binding in [binding for group in key_bindings.GROUPS.values() for binding in group]:
             assert isinstance(binding, Binding)
-            assert f"{key_bindings.shown(binding, {})}  " in text
+            assert f"{key_bindings.binding_keys(binding, {})}  " in text
             assert f"  {binding.tooltip}  {binding.id}" in text
 
 
@@ -368,4 +367,4 @@ async def test_the_editor_waits_for_the_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["vim '", "/no/such/editor"])
 def test_an_editor_that_is_none_is_a_sentence(named: str) -> None:
     with pytest.raises(ConfigError, match="editor"):
-        edit("text", environ={"EDITOR": named})
+        edit_text("text", environ={"EDITOR": named})

@@ -24,9 +24,9 @@ from baton.core.view import RunView
 from baton.history import Store
 from baton.tui import crash_report, themes
 from baton.tui.app import BatonApp
-from baton.tui.markdown_text import parse, pen
-from baton.tui.screens.egress_screen import SentScreen
+from baton.tui.screens.ledger_screens import SentScreen
 from baton.tui.screens.workflow_screen import WorkflowScreen
+from baton.tui.widgets.answer import block_painter, parse_blocks
 from support.app_session import GPT, Stage, staged
 
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -83,10 +83,10 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
             chat.composer.put(current, (file,))
             assert_calm(stage)
             await stage.press("enter")
-            await stage.until(lambda: not chat.player.busy)
+            await stage.until(lambda: not chat.player.is_busy)
             chat.footer.say(current)
             await chat.transcript.note(current, error=True)
-            chat.composer.wait([current])
+            chat.composer.show_waiting([current])
             await stage.pilot.pause()
             assert_calm(stage)
             await stage.press("ctrl+s")
@@ -117,11 +117,11 @@ def test_no_text_breaks_the_markdown(seed: int) -> None:
     """Also not: any prefix of it, as it is while it streams."""
     from baton.core.sanitiser import sanitise
 
-    ink = pen("dark")
+    ink = block_painter("dark")
     for text in fuzz(seed, 60):
         clean = sanitise(text)
         for end in range(1, len(clean) + 1, 3):
-            for block in parse(clean[:end]):
+            for block in parse_blocks(clean[:end]):
                 for strip in ink.draw(block, 40):
                     assert not UNSAFE.search(strip.text), repr(clean)
 
@@ -132,18 +132,18 @@ def test_no_text_breaks_the_markdown_for_long(seed: int) -> None:
     from baton.core.sanitiser import sanitise
 
     for text in fuzz(seed, 1000):
-        for block in parse(sanitise(text)):
-            for strip in pen("light").draw(block, 30):
+        for block in parse_blocks(sanitise(text)):
+            for strip in block_painter("light").draw(block, 30):
                 assert not UNSAFE.search(strip.text)
 
 
 async def test_an_answer_streamed_anyhow_ends_as_one_drawn_at_once(tmp_path: Path) -> None:
-    from baton.tui.widgets.answer import Answer
+    from baton.tui.widgets.answer import AnswerView
 
     async with staged(tmp_path) as stage:
         for number, text in enumerate(fuzz(7, 20)):
             clean = crash_free(text)
-            whole, grown = Answer(clean), Answer()
+            whole, grown = AnswerView(clean), AnswerView()
             await stage.chat.transcript.insert(whole)
             await stage.chat.transcript.insert(grown)
             await stage.pilot.pause()
@@ -185,7 +185,7 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
     run = RunView(status="finished", notice=more, offers=(decided,))
     async with staged(tmp_path, size=(60, 40)) as stage:
         asked = stage.chat.run_worker(stage.chat.ask(question))
-        await stage.until(lambda: stage.app.screen.query("OfferView"))
+        await stage.until(lambda: stage.app.screen.query("OfferCard"))
         await stage.pilot.pause()
         assert_calm(stage)
         await stage.press("escape")

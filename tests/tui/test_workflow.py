@@ -17,7 +17,7 @@ from baton.core.messages import (
     Prompt,
     Purpose,
     Request,
-    Sent,
+    RequestSent,
     Text,
     TurnStatus,
     Usage,
@@ -26,7 +26,7 @@ from baton.core.plan.plan import Need, Plan, Step
 from baton.core.ports import NEW
 from baton.history import Store
 from baton.tui.screens.workflow_screen import StepScreen, WorkflowScreen
-from baton.tui.widgets.answer import Answer
+from baton.tui.widgets.answer import AnswerView
 from support.app_session import Stage, afar, play, staged
 
 Script = Iterable[Chunk | BaseException | float]
@@ -70,13 +70,13 @@ async def test_the_workflow_shows_every_step_and_all_of_one(tmp_path: Path) -> N
         assert "3 Put it into a table in Portuguese. done" in lines
         flat = " ".join(seen.split())
         assert "small · local · " in flat
-        assert "800 tok · $0.002 · sees prompt, 1, 2" in flat
-        assert "Sees the prompt, what step 1 wrote, what step 2 wrote." in flat
+        assert "800 tok · $0.002 · sees the prompt, result 1, result 2" in flat
+        assert "Sees the prompt, result 1, result 2." in flat
         assert "| 1 | Castelo |" in flat, "the cursor is on the answer's last step"
         assert "Sent to api.openai.com: 1,834 bytes (e shows them)." in flat
         await stage.press("k")
         await stage.until(lambda: "The castle opens at nine." in stage.see())
-        assert "Sees what step 1 wrote." in stage.see()
+        assert "Sees result 1." in stage.see()
         await stage.press("up", "enter")
         await stage.until(lambda: type(stage.app.screen) is StepScreen)
         await stage.until(lambda: "Day 1: the castle. Day 2: the river." in stage.see())
@@ -189,7 +189,7 @@ async def test_a_stored_run_draws_the_same_screen(tmp_path: Path) -> None:
         await stage.press("ctrl+n")
         await stage.until(lambda: not stage.chat.transcript.turns)
         await stage.chat.open(conversation)
-        await stage.until(lambda: stage.chat.transcript.views[-1].facts.steps)
+        await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         assert stage.see() == before
 
@@ -239,7 +239,7 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
     )
     async with staged(tmp_path, draft, store=store, size=(100, 40)) as stage:
         await stage.chat.open(conversation)
-        await stage.until(lambda: stage.chat.transcript.views[-1].facts.steps)
+        await stage.until(lambda: stage.chat.transcript.views[-1].summary.steps)
         await to_workflow(stage)
         seen = stage.see()
         assert "\x1b" not in seen
@@ -253,7 +253,7 @@ async def test_checks_skips_and_revisions_are_told_and_nothing_is_obeyed(tmp_pat
         assert "could have cost $0.02" in flat
         assert "failed" in flat
         await stage.press("k", "k", "k")
-        await stage.until(lambda: "Sees the prompt, the file a" in " ".join(stage.see().split()))
+        await stage.until(lambda: "Sees the prompt, file a" in " ".join(stage.see().split()))
         flat = " ".join(stage.see().split())
         assert "code runs: right · su" in flat
         assert "ms: wrong (17 + 25 is" in flat
@@ -300,7 +300,7 @@ async def test_parts_that_are_written_side_by_side_stay_in_their_order(tmp_path:
         yield Text("morning.")
 
     def night(request: Request) -> Script:
-        yield Sent("api.openai.com", 10)
+        yield RequestSent("api.openai.com", 10)
         yield Text("Late night.")
         yield Usage(10, 10, Finish.STOP)
 
@@ -315,5 +315,5 @@ async def test_parts_that_are_written_side_by_side_stay_in_their_order(tmp_path:
         await stage.until(lambda: "Early morning." in stage.see())
         seen = stage.see()
         assert seen.index("Early morning.") < seen.index("gpt-5-mini") < seen.index("Late night.")
-        assert len(stage.app.screen.query(Answer)) == 2
+        assert len(stage.app.screen.query(AnswerView)) == 2
         assert stage.chat.transcript.turns[-1].text == "Early morning.\n\nLate night."

@@ -31,11 +31,11 @@ from baton.core.messages import (
     TurnStatus,
     Usage,
 )
-from baton.core.plan.assignment import assign
+from baton.core.plan.assignment import assign_workers
 from baton.core.plan.conductor import LanguageConductor
 from baton.core.plan.plan import Material, Plan
 from baton.core.plan.plan_lines import TOOL_HEADS, parse_lines
-from baton.core.plan.request_parts import TrainedConductor, Written, split
+from baton.core.plan.request_parts import TrainedConductor, WrittenPlan, split_request
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NO_LEDGER, Router, RoutingContext, SpendingRoom, Worker
 from baton.core.run.metered_worker import CallUsage, MeteredWorker, RunBudget
@@ -88,12 +88,12 @@ class ConductorRow:
     @property
     def kept_whole(self) -> float | None:
         """The share that was kept as one step of the requests that are one task."""
-        return _right(one for one in self.drawn if one.episode.is_whole)
+        return _share_right(one for one in self.drawn if one.episode.is_whole)
 
     @property
     def split_right(self) -> float | None:
         """The share that was split right of the requests with several parts."""
-        return _right(one for one in self.drawn if len(one.episode.parts) > 1)
+        return _share_right(one for one in self.drawn if len(one.episode.parts) > 1)
 
     @property
     def seconds(self) -> float:
@@ -108,12 +108,12 @@ class ConductorRow:
         return read, sum(call.tokens_out for call in calls)
 
 
-def _right(drawn: Iterable[DrawnPlan]) -> float | None:
+def _share_right(drawn: Iterable[DrawnPlan]) -> float | None:
     right = [one.score.is_right for one in drawn]
     return fmean(right) if right else None
 
 
-class EpisodeDesk:
+class EpisodeContext:
     """What a conductor has at hand for one episode (core.ports.PlanDesk)."""
 
     def __init__(self, situation: RoutingContext, workers: Mapping[str, Worker]) -> None:
@@ -145,7 +145,7 @@ class EpisodeDesk:
         request = Request(tuple(messages), purpose, max_tokens, 0.0, shape=shape)
         return (await self.write(chosen, request)).text
 
-    async def write(self, worker: Worker, request: Request) -> Written:
+    async def write(self, worker: Worker, request: Request) -> WrittenPlan:
         """Return what a worker writes, metered and recorded."""
         metered = MeteredWorker(worker, RunBudget(NO_LEDGER, None, _TERMS, _LIMITS), self._record)
         pieces: list[str] = []
@@ -158,34 +158,34 @@ class EpisodeDesk:
                         pieces.append(text)
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
-        return Written("".join(pieces), confidence, lines)
+        return WrittenPlan("".join(pieces), confidence, lines)
 
     async def _record(self, tally: CallUsage) -> None:
         self.calls.append(tally)
 
 
-Draw = Callable[[EpisodeDesk], Awaitable[Plan | None]]
+DrawPlan = Callable[[EpisodeContext], Awaitable[Plan | None]]
 """Draws the plan of an episode, None to keep it whole. Raises PlanError, and what workers raise."""
 
 
-def drawing(conductor: TrainedConductor | str) -> Draw:
+def plan_drawer(conductor: TrainedConductor | str) -> DrawPlan:
     """Return how the trained conductor draws plans, or the worker of that id."""
 
-    async def trained(desk: EpisodeDesk) -> Plan | None:
+    async def trained(desk: EpisodeContext) -> Plan | None:
         assert isinstance(conductor, TrainedConductor)
         lines: list[str] = []
 
-        async def write(request: Request) -> Written:
+        async def write(request: Request) -> WrittenPlan:
             written = await desk.write(conductor.worker, request)
             lines.append(written.text)
             return written
 
-        plan = await split(conductor, desk.situation, write)
+        plan = await split_request(conductor, desk.situation, write)
         for text in lines:
             parse_lines(text)  # `split` keeps a request whole whose lines can't be read
         return plan
 
-    async def language(desk: EpisodeDesk) -> Plan | None:
+    async def language(desk: EpisodeContext) -> Plan | None:
         assert isinstance(conductor, str)
         return await LanguageConductor(conductor).plan(desk)
 
@@ -201,13 +201,13 @@ class ConductorBench:
     skills: SkillTable
     _values: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    async def play(self, draw: Draw, episodes: Iterable[Episode]) -> AsyncIterator[DrawnPlan]:
+    async def play(self, draw: DrawPlan, episodes: Iterable[Episode]) -> AsyncIterator[DrawnPlan]:
         """Yield what a conductor draws for each episode. Raises what keeps it from any plan.
 
         That is a model file that can't be loaded, or a process that can't be started.
         """
         for episode in episodes:
-            desk = EpisodeDesk(await self._situation(episode), self.workers)
+            desk = EpisodeContext(await self._situation(episode), self.workers)
             plan, problem, start = None, "", time.monotonic()
             try:
                 plan = await draw(desk)
@@ -224,15 +224,17 @@ class ConductorBench:
             episode.id, "", None, Role.USER, episode.request, TurnStatus.DONE, Label.LOCAL, 0.0
         )
         material = Material((turn,))
-        roster = await self.skills.informed([worker.card for worker in self.workers.values()])
+        roster = await self.skills.cards_with_skills(
+            [worker.card for worker in self.workers.values()]
+        )
         route = await self.router.route(material, roster)
         return RoutingContext(material, roster[0].id, "", roster, route, _LIMITS)
 
-    async def _score(self, desk: EpisodeDesk, plan: Plan | None, episode: Episode) -> PlanScore:
+    async def _score(self, desk: EpisodeContext, plan: Plan | None, episode: Episode) -> PlanScore:
         """Score a plan by the workers that would do its steps."""
         if plan is not None:
             situation = desk.situation
-            plan = assign(plan, situation.roster, left=0, material=situation.material)
+            plan = assign_workers(plan, situation.roster, left=0, material=situation.material)
         expressions = {(part.tool, part.text) for part in episode.parts if part.tool}
         expressions |= {(step.worker, step.subtask) for step in (plan.steps if plan else ())}
         for tool, text in sorted(expressions):

@@ -11,25 +11,39 @@ from collections.abc import Sequence
 import click
 
 from baton.cli.completion import complete_run
-from baton.cli.history_access import found_run, with_store
 from baton.cli.json_output import event_object
-from baton.cli.output import emit, emit_json
-from baton.cli.resume import way_on
-from baton.cli.step_text import view_of
-from baton.cli.step_tree import ENDS, full_texts, tree
+from baton.cli.output import emit, emit_json, wrap_lines
+from baton.cli.stores import find_run, with_store
 from baton.core import events as ev
 from baton.core.errors import ConfigError
 from baton.core.history_types import RunRecord
-from baton.core.hold_decision import at_least
+from baton.core.hold_decision import shown_rounded_up
 from baton.core.ledger_types import Egress
+from baton.core.messages import Finish
 from baton.core.money import show_usd
+from baton.core.plan.plan import FILE, HISTORY, PROMPT
 from baton.core.sanitiser import one_line
+from baton.core.view import RunView, StepView
 from baton.history import Store
+from baton.presentation.answers import offer_text, weighed_text
+from baton.presentation.plans import (
+    access_text,
+    call_charge,
+    call_times,
+    call_tokens,
+    check_text,
+    need_text,
+    record_view,
+    resume_hint,
+    step_destination,
+    step_place,
+    subtask_text,
+)
 
-_UNBROKEN = 10**6
+_UNLIMITED_COLUMNS = 10**6
 """How wide lines may be where nobody reads them at a terminal."""
 
-_UNDER = " " * 12
+_HANGING_INDENT = " " * 12
 """What continues a line stands under its text, not under its time."""
 
 
@@ -51,37 +65,37 @@ def trace(run: str | None, texts: bool, as_json: bool, mermaid: bool, otel: bool
         raise ConfigError(
             "--texts, --json, --mermaid and --otel exclude each other.", "Choose one."
         )
-    record, answer = with_store(lambda store: _found(store, run, texts))
+    record, answer = with_store(lambda store: _find_run(store, run, texts))
     if mermaid:
-        from baton.cli.mermaid import flowchart
-
-        emit(flowchart(view_of(record)))
+        emit(flowchart(record_view(record)))
     elif otel:
-        from baton.cli.otel import spans
+        from baton.cli.otel import span_lines
 
-        emit("\n".join(spans(record)))
+        emit("\n".join(span_lines(record)))
     elif as_json:
-        emit_json(trace_object(record, _left(record)))
+        emit_json(trace_object(record, _sent_requests(record)))
     else:
-        width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else _UNBROKEN
-        told = trace_text(record, _left(record), width)
-        emit(f"{told}\n\n{full_texts(view_of(record), answer)}" if texts else told)
+        width = (
+            shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else _UNLIMITED_COLUMNS
+        )
+        told = trace_text(record, _sent_requests(record), width)
+        emit(f"{told}\n\n{step_texts(record_view(record), answer)}" if texts else told)
 
 
-async def _found(store: Store, named: str | None, with_answer: bool) -> tuple[RunRecord, str]:
+async def _find_run(store: Store, named: str | None, with_answer: bool) -> tuple[RunRecord, str]:
     """Return a run and the answer's text, which no event holds where one step wrote it."""
-    record = await found_run(store, named)
+    record = await find_run(store, named)
     if not with_answer:
         return record, ""
     turns = await store.thread(record.conversation, record.answer)
     return record, next((turn.text for turn in turns if turn.id == record.answer), "")
 
 
-def _left(record: RunRecord) -> list[Egress]:
+def _sent_requests(record: RunRecord) -> list[Egress]:
     """Return what the run sent, as the egress log has it."""
     if not any(isinstance(event, ev.Sent) for event in record.events):
         return []
-    from baton.cli.ledger_access import with_ledger
+    from baton.cli.stores import with_ledger
 
     return with_ledger(lambda ledger: ledger.egress(record.id))[::-1]
 
@@ -99,28 +113,33 @@ def trace_object(record: RunRecord, left: Sequence[Egress] = ()) -> dict[str, ob
     }
 
 
-def trace_text(record: RunRecord, left: Sequence[Egress] = (), width: int = _UNBROKEN) -> str:
+def trace_text(
+    record: RunRecord, left: Sequence[Egress] = (), width: int = _UNLIMITED_COLUMNS
+) -> str:
     """Write a run's story for a person: its steps, a line for each event, what it all took."""
     started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
     head = f"Run {record.id} · {started} · {record.status}\nConversation {record.conversation}"
-    view = view_of(record)
-    steps = ["", *tree(view)] if len(view.steps) > 1 else []
+    view = record_view(record)
+    steps = ["", *step_tree(view)] if len(view.steps) > 1 else []
     lines = [
         line
         for event in record.events
-        for told in _told(event)
+        for told in _event_lines(event)
         for line in textwrap.wrap(
-            f"{event.at:8.2f} s  {told}", width, subsequent_indent=_UNDER, break_on_hyphens=False
+            f"{event.at:8.2f} s  {told}",
+            width,
+            subsequent_indent=_HANGING_INDENT,
+            break_on_hyphens=False,
         )
     ]
     tokens = sum(call.tokens_in for call in view.calls), sum(call.tokens_out for call in view.calls)
     cost = f", {show_usd(view.cost)}" if view.cost else ""
     total = f"{view.seconds:.1f} s, {tokens[0]:,} tokens read, {tokens[1]:,} written{cost}"
-    ways = [way for way in (way_on(record.id, view, record.status),) if way]
-    return "\n".join([head, *steps, "", *lines, "", total, *_look_at(left), *ways])
+    ways = [way for way in (resume_hint(record.id, view),) if way]
+    return "\n".join([head, *steps, "", *lines, "", total, *_egress_hint(left), *ways])
 
 
-def _look_at(left: Sequence[Egress]) -> list[str]:
+def _egress_hint(left: Sequence[Egress]) -> list[str]:
     """Say how to see the bytes that left."""
     if not left:
         return []
@@ -128,7 +147,7 @@ def _look_at(left: Sequence[Egress]) -> list[str]:
     return [f"What left, byte for byte: `baton egress show N` with N = {numbers}"]
 
 
-def _told(event: ev.Event) -> list[str]:
+def _event_lines(event: ev.Event) -> list[str]:
     match event:
         case ev.Started():
             return ["prompt stored"]
@@ -138,9 +157,9 @@ def _told(event: ev.Event) -> list[str]:
         case ev.Planning(worker=worker):
             return [f"{one_line(worker)} is asked for a plan"]
         case ev.Planned():
-            return [_planned(event)]
+            return [_planned_text(event)]
         case ev.Offered():
-            return [_offer(event)]
+            return [f"offered: {offer_text(event, event.worker)}"]
         case ev.StepStarted(step=step, worker=worker):
             return [f"step {step} given to {one_line(worker)}"]
         case ev.StepRetried(step=step, reason=reason, delay=delay):
@@ -148,26 +167,25 @@ def _told(event: ev.Event) -> list[str]:
         case ev.Trimmed(turns=turns):
             return [f"the {turns} oldest turns are left out from here on"]
         case ev.Called():
-            return [_call(event)]
+            return [_call_text(event)]
         case _:
-            return _end(event)
+            return _step_event_lines(event)
 
 
-def _end(event: ev.Event) -> list[str]:
+def _step_event_lines(event: ev.Event) -> list[str]:
     match event:
-        case ev.Weighed(worker=worker, ok=ok, why=why):
-            verdict = "worth asking" if ok else "not asked"
-            return [f"{one_line(worker)} is {verdict}: {one_line(why)}"]
+        case ev.Weighed():
+            return [weighed_text(event, event.worker)]
         case ev.Sent(step=step, destination=destination, size=size):
             whose = f"step {step}" if step else "planning"
             return [f"{whose} sent {size:,} bytes to {one_line(destination)}"]
         case ev.StepFinished(step=step, finish=finish):
-            end = ENDS.get(finish)
+            end = FINISH_WORDS.get(finish)
             return [f"step {step} done{f' ({end})' if end else ''}"]
         case ev.StepSkipped(step=step, why=why):
             return [f"step {step} left out: {one_line(why)}"]
         case ev.Checked():
-            return [_checked(event)]
+            return [f"step {event.step} checked, {check_text(event)}"]
         case ev.StepFailed(step=step, message=message):
             return [f"step {step} failed: {one_line(message)}"]
         case ev.Failed(error=error, message=message):
@@ -180,7 +198,7 @@ def _end(event: ev.Event) -> list[str]:
             return []
 
 
-def _planned(event: ev.Planned) -> str:
+def _planned_text(event: ev.Planned) -> str:
     plan = event.plan
     why = f" ({one_line(event.why)})" if event.why else ""
     draft = "" if event.final else "; its answer may still be replaced"
@@ -188,59 +206,177 @@ def _planned(event: ev.Planned) -> str:
         answer = ", ".join(map(str, plan.answer))
         return f"a plan of {len(plan.steps)} steps, answered by {answer}{draft}{why}"
     [step] = plan.steps
-    sees = one_line(", ".join(step.access))
+    sees = access_text(step.access)
     return (
         f"step 1: {one_line(step.subtask)} By {one_line(step.worker)}, seeing {sees}{draft}.{why}"
     )
 
 
-def _checked(event: ev.Checked) -> str:
-    note = f" ({one_line(event.note)})" if event.note else ""
-    return f"step {event.step} checked, {one_line(event.what)}: {event.verdict}{note}"
-
-
-def _call(call: ev.Called) -> str:
+def _call_text(call: ev.Called) -> str:
     step = f"step {call.step} " if call.step else ""
+    expected = f" (at most {call.expected_tokens:,} expected)" if call.expected_tokens else ""
+    charge = call_charge(call)
+    if call.cost and not call.confirmed:
+        charge += f" (`baton budget release {one_line(call.call)}`)"
     parts = [
-        f"{step}called {one_line(call.worker)} ({call.purpose}): {call.seconds:.2f} s",
-        f"read {call.tokens_in:,} tokens ({call.cached:,} known already)",
-        f"wrote {call.tokens_out:,}{_expected(call)}",
+        f"{step}called {one_line(call.worker)} ({call.purpose})",
+        f"{call_tokens(call)}{expected}",
+        *call_times(call, 2),
+        "" if call.confirmed else "ended early or without a plausible count",
+        charge,
     ]
-    if call.loading:
-        parts.append(f"loading {call.loading:.2f} s")
-    if call.first_token is not None:
-        parts.append(f"first word after {call.first_token:.2f} s")
-    if not call.confirmed:
-        parts.append("ended early or without a plausible count")
-    return ", ".join(parts) + _charged(call)
+    return ", ".join(filter(None, parts))
 
 
-def _expected(call: ev.Called) -> str:
-    return f" (at most {call.expected_tokens:,} expected)" if call.expected_tokens else ""
+_SAFE_CHARS = frozenset(" ,.:?!()/'_+-=")
+"""Besides letters and digits: what means nothing to Mermaid between quotes."""
+
+_MAX_LABEL_CHARS = 120
+
+_STYLES = (
+    "classDef elsewhere stroke-dasharray: 5 5",
+    "classDef failed stroke:#c00",
+    "classDef left_out stroke:#999,color:#999",
+)
 
 
-def _charged(call: ev.Called) -> str:
-    if call.confirmed:
-        return f", {show_usd(call.held)} held and {show_usd(call.cost)} charged" * bool(call.held)
-    if not call.cost:
-        return ", nothing charged" * bool(call.held)
-    return f", {show_usd(call.cost)} unconfirmed (`baton budget release {one_line(call.call)}`)"
+def flowchart(view: RunView) -> str:
+    """Return the flowchart of a run, or of a plan that nothing was played of."""
+    lines, sources = [], _source_ids(view)
+    for name, id in sources.items():
+        title = {PROMPT: "the prompt", HISTORY: "the conversation"}.get(name)
+        lines.append(f'{id}(["{_escape(title or f"file {name.removeprefix(FILE)}")}"])')
+    for step in view.steps:
+        lines.append(f'{_step_id(step.number)}["{_step_label(step, view)}"]')
+    lines.append('answer(["the answer"])')
+    for step in view.steps:
+        for name in step.step.access:
+            start = _step_id(int(name)) if name.isdecimal() else sources[name]
+            lines.append(f"{start} --> {_step_id(step.number)}")
+    for number in view.plan.answer if view.plan is not None else ():
+        lines.append(f"{_step_id(number)} --> answer")
+    lines += [*_STYLES, *(line for step in view.steps for line in _step_classes(step, view))]
+    return "\n".join(["flowchart TD", *(f"  {line}" for line in lines)])
 
 
-_DECIDED = {
-    ev.Decision.SENT: "allowed",
-    ev.Decision.KEPT: "you kept what there was",
-    ev.Decision.EDIT: "you wanted to change it first",
-    ev.Decision.CEILING: "not sent",
-    ev.Decision.NEVER: "not sent",
+def _source_ids(view: RunView) -> dict[str, str]:
+    """Return the ids of what steps see that isn't a step's text, by the names in access lists."""
+    names = dict.fromkeys(n for s in view.steps for n in s.step.access if not n.isdecimal())
+    files = [name for name in names if name.startswith(FILE)]
+    known = {PROMPT: "prompt", HISTORY: "history"}
+    return {name: known.get(name) or f"file{files.index(name) + 1}" for name in names}
+
+
+def _step_id(number: int) -> str:
+    return f"step{number}"
+
+
+def _step_label(step: StepView, view: RunView) -> str:
+    worker = step.worker or step.step.worker
+    place = f" ({step_place(step, view)})" if step.began is not None else ""
+    head = f"step {step.number}: {worker}{place}, {step.status}"
+    told = (head, need_text(step.step.need), subtask_text(step.step))
+    return "<br/>".join(_escape(line) for line in told)
+
+
+def _escape(text: str) -> str:
+    """Write a text so that no letter of it is more than that: others as `#NN;`."""
+    line = one_line(text, _MAX_LABEL_CHARS)
+    return "".join(
+        c if not c.isascii() or c.isalnum() or c in _SAFE_CHARS else f"#{ord(c)};" for c in line
+    )
+
+
+def _step_classes(step: StepView, view: RunView) -> list[str]:
+    names = {"failed": "failed", "skipped": "left_out"}
+    found = ["elsewhere"] * bool(step_destination(step, view))
+    if step.status in names:
+        found.append(names[step.status])
+    return [f"class {_step_id(step.number)} {name}" for name in found]
+
+
+_MAX_DEPTH = 6
+"""Steps below this depth are not indented further: a terminal has 80 columns."""
+
+
+def step_tree(view: RunView) -> list[str]:
+    """Return the lines of the tree."""
+    lines = []
+    planning = [call for call in view.calls if call.step == 0]
+    for call in planning:
+        cost = f", {show_usd(call.cost)}" if call.cost else ""
+        lines.append(f"planned by {one_line(call.worker)} in {call.seconds:.1f} s{cost}")
+    children: dict[int, list[StepView]] = {}
+    for step in view.steps:
+        children.setdefault(max(step.step.inputs, default=0), []).append(step)
+    return lines + _branches(0, "", 0, children, view)
+
+
+def _branches(
+    parent: int, prefix: str, depth: int, children: dict[int, list[StepView]], view: RunView
+) -> list[str]:
+    lines: list[str] = []
+    below = children.get(parent, [])
+    for step in below:
+        is_last = step is below[-1]
+        lines.append(f"{prefix}{'└─' if is_last else '├─'} {_step_head(step, view)}")
+        inner = prefix if depth >= _MAX_DEPTH else prefix + ("   " if is_last else "│  ")
+        bar = "│  " if step.number in children and depth < _MAX_DEPTH else "   "
+        lines += [line for fact in _step_facts(step) for line in wrap_lines(fact, inner + bar)]
+        lines += _branches(step.number, inner, depth + 1, children, view)
+    return lines
+
+
+def _step_head(step: StepView, view: RunView) -> str:
+    worker = one_line(step.worker or step.step.worker)
+    answers = ", answers" if view.plan is not None and step.number in view.plan.answer else ""
+    place = "" if step.began is None else f" {step_place(step, view)},"
+    head = f"{step.number} {worker},{place} {_step_status(step)}{answers}"
+    calls = [call for call in view.calls if call.step == step.number]
+    if not calls:
+        return head
+    read, wrote = sum(c.tokens_in for c in calls), sum(c.tokens_out for c in calls)
+    cost = sum(call.cost for call in calls)
+    price = f", {show_usd(cost)}" if cost else ""
+    return f"{head}: {read:,} tokens read, {wrote:,} written{price}"
+
+
+FINISH_WORDS = {
+    Finish.LENGTH: "cut at its cap",
+    Finish.FILTER: "ended by a content filter",
+    Finish.TOOL: "ended in the call of a tool",
+    Finish.EMPTY: "empty",
 }
 
 
-def _offer(offer: ev.Offered) -> str:
-    hidden = f", {one_line(offer.hidden)} hidden" if offer.hidden else ""
-    most = f"at most {at_least(offer.most)}" if offer.most else "free"
-    message = f" ({one_line(offer.message)})" if offer.message else ""
-    return (
-        f"offered to {one_line(offer.worker)} ({one_line(offer.why)}): {offer.size:,} bytes of"
-        f" text{hidden}, {most}; {_DECIDED[offer.decision]}{message}"
-    )
+def _step_status(step: StepView) -> str:
+    status = FINISH_WORDS.get(step.finish, step.status) if step.status == "done" else step.status
+    if step.status == "done" and step.began is None:
+        return f"{status} before"
+    if step.began is None or step.ended is None:
+        return status
+    return f"{status} in {step.ended - step.began:.1f} s"
+
+
+def _step_facts(step: StepView) -> list[str]:
+    marks = ", optional" * step.step.optional + ", checks" * step.step.check
+    planned = step.step.worker
+    if planned and step.worker != planned:
+        marks += f", in place of {one_line(planned)}"
+    need = f"{need_text(step.step.need)}{marks}"
+    facts = [subtask_text(step.step), f"{need}; sees {access_text(step.step.access)}"]
+    if step.why:
+        most = f" (at most {shown_rounded_up(step.most)})" if step.most else ""
+        facts.append(one_line(step.why) + most)
+    return facts + [f"checked, {check_text(check)}" for check in step.checks]
+
+
+def step_texts(view: RunView, answer: str) -> str:
+    """Return what every step wrote, each under its own heading."""
+    parts = []
+    for step in view.steps:
+        text = step.text or (answer if len(view.steps) == 1 else "")
+        if text:
+            worker = one_line(step.worker or step.step.worker)
+            parts.append(f"--- step {step.number}, {worker} ---\n{text.rstrip()}")
+    return "\n\n".join(parts) or "No step wrote anything."

@@ -5,21 +5,27 @@ from __future__ import annotations
 import datetime
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from datetime import date
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.ledger_access import columns, with_ledger
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns, with_ledger, with_store
 from baton.core.errors import ConfigError
-from baton.core.ledger_types import UsageRow
+from baton.core.ledger_types import Policy, Scope, SpendingStyle, UsageRow
 from baton.core.money import format_usd, show_usd
 from baton.core.sanitiser import one_line
+from baton.platform.settings import Settings, find_paths, load_settings
 
 if TYPE_CHECKING:
-    from baton.money.queries import By
+    from baton.core.ledger_types import Standing
+    from baton.core.spending.forecast import Forecast, ScopeForecast, StyleForecast
+    from baton.money import Ledger
+    from baton.money.queries import UsageGrouping
 
-_DAYS = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
+_DAYS_PATTERN = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 
 
 @click.command()
@@ -30,7 +36,7 @@ _DAYS = re.compile(r"0*([1-9][0-9]{0,3})d", re.ASCII)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--forecast", "ahead", is_flag=True, help="Say what today and this month come to.")
-def usage(by: By, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -> None:
+def usage(by: UsageGrouping, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -> None:
     """Show what calls to workers elsewhere came to: what was charged, and for what.
 
     What is unconfirmed is part of what was charged, until you release it.
@@ -44,23 +50,22 @@ def usage(by: By, since: str | None, as_csv: bool, as_json: bool, ahead: bool) -
                 "--forecast goes with neither --by nor --since.",
                 "It looks at the last weeks, whatever was asked.",
             )
-        from baton.cli.usage_forecast import show
 
-        return show(as_json)
-    start = None if since is None else beginning(since)
+        return show_forecast(as_json)
+    start = None if since is None else parse_since(since)
     rows = with_ledger(lambda ledger: ledger.usage(by, start))
     if as_json:
         return emit_json([usage_object(by, row) for row in rows])
     if as_csv:
-        return emit(_csv(by, rows))
+        return emit(_usage_csv(by, rows))
     if not rows:
-        return talk("Nothing was called yet." if since is None else f"Nothing since {since}.")
-    emit(_table(by, rows))
+        return notify("Nothing was called yet." if since is None else f"Nothing since {since}.")
+    emit(_usage_table(by, rows))
 
 
-def beginning(text: str) -> float:
+def parse_since(text: str) -> float:
     """Return when a day began that was typed as a date, or as so many days (7d). By local time."""
-    if days := _DAYS.fullmatch(text.strip()):
+    if days := _DAYS_PATTERN.fullmatch(text.strip()):
         day = datetime.date.today() - datetime.timedelta(days=int(days[1]) - 1)
     else:
         try:
@@ -84,7 +89,7 @@ def usage_object(by: str, row: UsageRow) -> dict[str, object]:
     }
 
 
-def _csv(by: str, rows: list[UsageRow]) -> str:
+def _usage_csv(by: str, rows: list[UsageRow]) -> str:
     import csv
     import io
 
@@ -96,7 +101,7 @@ def _csv(by: str, rows: list[UsageRow]) -> str:
     return written.getvalue().rstrip("\n")
 
 
-def _table(by: str, rows: list[UsageRow]) -> str:
+def _usage_table(by: str, rows: list[UsageRow]) -> str:
     total = UsageRow(
         "in all",
         sum(row.calls for row in rows),
@@ -107,10 +112,10 @@ def _table(by: str, rows: list[UsageRow]) -> str:
     )
     shown = [*rows, total] if len(rows) > 1 else rows
     head = [by, "calls", "tokens read", "written", "charged", "of it unconfirmed"]
-    return columns([head, *(_cells(row) for row in shown)])
+    return format_columns([head, *(_usage_cells(row) for row in shown)])
 
 
-def _cells(row: UsageRow) -> list[str]:
+def _usage_cells(row: UsageRow) -> list[str]:
     return [
         one_line(row.name, 40),
         f"{row.calls:,}",
@@ -119,3 +124,119 @@ def _cells(row: UsageRow) -> list[str]:
         show_usd(row.charged),
         show_usd(row.unconfirmed) if row.unconfirmed else "",
     ]
+
+
+_SCOPES = (Scope.DAY, Scope.MONTH)
+_SCOPE_ENDS = {Scope.DAY: "by midnight", Scope.MONTH: "by its end"}
+_FORECAST_DAYS = 30
+
+
+def show_forecast(as_json: bool) -> None:
+    """Print the forecast."""
+    from baton.core.spending.forecast import make_forecast
+
+    settings, now = load_settings(find_paths().config_file), time.time()
+    ceilings = settings.budget.ceilings
+
+    async def spent(ledger: Ledger) -> tuple[Standing, Mapping[date, int]]:
+        rows = await ledger.usage("day", now - _FORECAST_DAYS * 86400)
+        charged = {date.fromisoformat(row.name): row.charged for row in rows}
+        return await ledger.standing(ceilings), charged
+
+    standing, daily = with_ledger(spent)
+    found = make_forecast(with_store(lambda store: store.recent_weighings()), daily, standing, now)
+    if as_json:
+        return emit_json(forecast_object(found, settings.budget.pace))
+    emit("\n".join([*map(_course_text, found.courses), "", *_pace_lines(found, settings)]))
+
+
+def _course_text(course: ScopeForecast) -> str:
+    room = course.room
+    line = f"{room.scope.phrase.capitalize()}: {show_usd(room.used)} so far"
+    if course.expected is None:
+        return f"{line}; too little was charged yet to say where that leads."
+    line += f", about {show_usd(course.expected)} {_SCOPE_ENDS[room.scope]} as the last days went."
+    if room.ceiling is None:
+        return f"{line} There is no ceiling."
+    if course.reached is None:
+        return f"{line} The ceiling of {show_usd(room.ceiling)} is not reached."
+    if room.used >= room.ceiling:
+        return f"{line} All of the ceiling of {show_usd(room.ceiling)} is used."
+    form = "%H:%M" if room.scope is Scope.DAY else "%d %b"
+    when = time.strftime(form, time.localtime(course.reached))
+    return f"{line} The ceiling of {show_usd(room.ceiling)} would be reached: {when}."
+
+
+def _pace_lines(found: Forecast, settings: Settings) -> list[str]:
+    """Say what each pace comes to, or why nobody can tell."""
+    from baton.core.spending.forecast import MIN_DAYS, MIN_PROMPTS
+
+    prompts = f"{found.weighed} prompt{'s' * (found.weighed != 1)}"
+    days = f"{found.days} day{'s' * (found.days != 1)}"
+    if not found.prospects:
+        return [
+            f"Help was weighed for {prompts} on {days}: too little to say what a pace comes to "
+            f"({MIN_PROMPTS} on {MIN_DAYS} days tell something)."
+        ]
+    rows = [
+        [
+            "pace",
+            "for gains above",
+            *(f"{name}, helped" for name in (scope.phrase for scope in _SCOPES)),
+            "costs",
+        ]
+    ]
+    rows += [_pace_cells(prospect, settings.budget.pace) for prospect in found.prospects]
+    lines = [
+        f"What is still to come, after {prompts} that were weighed on {days}:",
+        format_columns(rows),
+    ]
+    if settings.budget.policy in (Policy.ASK, Policy.ONCE):
+        lines.append("You are asked before money is spent, so it is at most that.")
+    return lines
+
+
+def _pace_cells(prospect: StyleForecast, chosen: SpendingStyle) -> list[str]:
+    name = f"{prospect.thrift} (set)" if prospect.thrift is chosen else str(prospect.thrift)
+    rests = [prospect.rests[scope] for scope in _SCOPES]
+    helped = [f"{rest.helped:,} of {rest.prompts:,}" for rest in rests]
+    return [name, f"{100 * prospect.bar:.0f} %", *helped, show_usd(rests[-1].cost)]
+
+
+def forecast_object(found: Forecast, chosen: SpendingStyle) -> dict[str, Any]:
+    """Return a forecast as `usage --forecast --json` prints it."""
+    return {
+        "schema": 1,
+        "weighed": found.weighed,
+        "days": found.days,
+        "scopes": [
+            {
+                "scope": course.room.scope.value,
+                "used_usd": format_usd(course.room.used),
+                "ceiling_usd": _usd_or_none(course.room.ceiling),
+                "expected_usd": _usd_or_none(course.expected),
+                "ceiling_reached_at": course.reached,
+            }
+            for course in found.courses
+        ],
+        "paces": [
+            {
+                "pace": prospect.thrift.value,
+                "chosen": prospect.thrift is chosen,
+                "bar": prospect.bar,
+                "rest": {
+                    scope.value: {
+                        "prompts": rest.prompts,
+                        "helped": rest.helped,
+                        "cost_usd": format_usd(rest.cost),
+                    }
+                    for scope, rest in prospect.rests.items()
+                },
+            }
+            for prospect in found.prospects
+        ],
+    }
+
+
+def _usd_or_none(nanos: int | None) -> str | None:
+    return None if nanos is None else format_usd(nanos)

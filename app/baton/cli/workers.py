@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.aliases import AliasedGroup
 from baton.cli.completion import complete_worker
-from baton.cli.options import offline_option
-from baton.cli.output import emit, emit_json, talk
-from baton.cli.worker_settings import Manner, lines_of, manner_of, object_of
+from baton.cli.options import AliasedGroup, offline_option
+from baton.cli.output import emit, emit_json, notify
 from baton.compose import compose
 from baton.core.byte_format import show_size
-from baton.core.errors import ConfigError
+from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.money import format_usd
-from baton.core.prices import Price
+from baton.core.money import Price, format_usd
+from baton.core.sampling_settings import default_sampling, effective_values
 from baton.core.sanitiser import one_line
-from baton.platform.settings import CloudWorker, ServerWorker, Settings, find_paths, load, write
+from baton.platform.settings import (
+    CloudWorkerSettings,
+    LocalWorkerSettings,
+    ServerWorkerSettings,
+    Settings,
+    WorkerSettings,
+    find_paths,
+    load_settings,
+    write_settings,
+)
+from baton.presentation.money import price_text
 
 if TYPE_CHECKING:
     from baton.workers.local.local_servers import Found
@@ -37,11 +46,11 @@ def workers() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(as_json: bool) -> None:
     """List the workers; a star marks the one that answers unless -m says otherwise."""
-    cards, default = roster()
+    cards, default = list_workers()
     if as_json:
         return emit_json([card_object(card) | {"default": card.id == default} for card in cards])
     width = max(len(one_line(card.id)) for card in cards)
-    emit("\n".join(_row(card, card.id == default, width) for card in cards))
+    emit("\n".join(_worker_row(card, card.id == default, width) for card in cards))
 
 
 @workers.command(short_help="Show what is known of a worker, and how it writes.")
@@ -52,10 +61,10 @@ def show(worker: str, as_json: bool) -> None:
 
     Behind each number stands who said it: config.toml, the model's own file, or Baton.
     """
-    card, manner = _shown(worker)
-    address, variable = elsewhere(load(find_paths().config_file), worker)
+    card, manner = _find_worker(worker)
+    address, variable = configured_address(load_settings(find_paths().config_file), worker)
     if as_json:
-        more = object_of(manner) if manner is not None else {}
+        more = configuration_object(manner) if manner is not None else {}
         return emit_json(card_object(card) | {"address": address, "api_key_env": variable} | more)
     facts = {
         "Worker": card.id,
@@ -66,12 +75,12 @@ def show(worker: str, as_json: bool) -> None:
         "Key": f"in {variable}" if variable else "",
         "Runs": card.hardware or card.kind,
         "Privacy": card.privacy.value,
-        "Price": show_price(card) if card.is_outside else "",
-        "Skills": _skills(card),
+        "Price": price_text(card) if card.uses_gateway else "",
+        "Skills": _skills_text(card),
         "At once": "" if card.slots == 1 else f"{card.slots} requests",
         "Context": f"{card.context:,} tokens" if card.context else "",
         "Longest answer": "" if card.is_tool else f"{card.max_output:,} tokens",
-        **(lines_of(manner) if manner is not None else {}),
+        **(configuration_lines(manner) if manner is not None else {}),
         "Parameters": f"{card.parameters / 1e6:,.0f} million" if card.parameters else "",
         "File": show_size(card.size) if card.size else "",
         "Licence": card.licence,
@@ -91,18 +100,18 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
     With --add their models become workers: those named, or all that aren't yet.
     """
     file = find_paths().config_file
-    settings = load(file, flags={"offline": True} if offline else {})
+    settings = load_settings(file, flags={"offline": True} if offline else {})
     if settings.offline:
         raise ConfigError("Baton is offline, so no engine was looked for.", "Leave offline first.")
-    found = _named(_new(settings), ids)
+    found = _select_models(_new_models(settings), ids)
     if add:
-        _add(file, found)
+        _add_workers(file, found)
     if as_json:
         return emit_json([asdict(model) for model in found])
     width = max((len(model.id) for model in found), default=0)
     for model in found:
-        emit(f"{model.id:{width}}  {model.engine:12}  {_told(model)}")
-    talk(_outcome(found, add))
+        emit(f"{model.id:{width}}  {model.engine:12}  {_model_text(model)}")
+    notify(_detection_text(found, add))
 
 
 @workers.command(short_help="Let a worker write a few tokens.")
@@ -111,26 +120,26 @@ def detect(ids: tuple[str, ...], add: bool, offline: bool, as_json: bool) -> Non
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def test(worker: str, yes: bool, as_json: bool) -> int:
     """Let WORKER write a few tokens, having asked if that costs something."""
-    from baton.cli.worker_test import agree, try_out
+    from baton.cli.worker_test import confirm_cost, try_worker
 
     paths = find_paths()
-    settings = load(paths.config_file)
-    budget = agree(_card(worker), settings, yes)
-    trial = asyncio.run(try_out(settings, paths, worker, budget))
+    settings = load_settings(paths.config_file)
+    budget = confirm_cost(_find_card(worker), settings, yes)
+    trial = asyncio.run(try_worker(settings, paths, worker, budget))
     if as_json:
         emit_json({"schema": 1, "status": "finished", "worker": worker, **asdict(trial)})
-        return trial.warn()
+        return trial.report_warnings()
     where = f" on {one_line(trial.hardware)}" if trial.hardware else ""
     emit(f"{one_line(worker)} works: {trial.tokens} tokens in {trial.seconds:.1f} s{where}.")
-    return trial.warn()
+    return trial.report_warnings()
 
 
-def roster() -> tuple[tuple[Card, ...], str]:
+def list_workers() -> tuple[tuple[Card, ...], str]:
     """Return the workers there are, and the id of the one that answers by default."""
 
     async def look() -> tuple[tuple[Card, ...], str]:
         paths = find_paths()
-        baton = compose(load(paths.config_file), paths, history=False)
+        baton = compose(load_settings(paths.config_file), paths, history=False)
         try:
             return baton.orchestra.roster, baton.orchestra.default
         finally:
@@ -139,37 +148,39 @@ def roster() -> tuple[tuple[Card, ...], str]:
     return asyncio.run(look())
 
 
-def _card(worker: str) -> Card:
-    return _shown(worker)[0]
+def _find_card(worker: str) -> Card:
+    return _find_worker(worker)[0]
 
 
-def _shown(worker: str) -> tuple[Card, Manner | None]:
+def _find_worker(worker: str) -> tuple[Card, WorkerConfiguration | None]:
     """Return what is known of a worker, and how it writes unless it is a tool."""
 
-    async def look() -> tuple[Card, Manner | None]:
+    async def look() -> tuple[Card, WorkerConfiguration | None]:
         paths = find_paths()
-        baton = compose(load(paths.config_file), paths, history=False)
+        baton = compose(load_settings(paths.config_file), paths, history=False)
         try:
             card = baton.orchestra.worker(worker).card
             if card.is_tool:
                 return card, None
             here = baton.local.here.get(worker)
-            return card, manner_of(card, baton.settings, here.path if here is not None else None)
+            return card, worker_configuration(
+                card, baton.settings, here.path if here is not None else None
+            )
         finally:
             await baton.aclose()
 
     return asyncio.run(look())
 
 
-def _row(card: Card, default: bool, width: int) -> str:
+def _worker_row(card: Card, default: bool, width: int) -> str:
     mark = "*" if default else " "
     size = show_size(card.size) if card.size else ""
-    more = f"{card.privacy.value}, {show_price(card)}" if card.is_outside else size
+    more = f"{card.privacy.value}, {sourced_price_text(card)}" if card.uses_gateway else size
     name = one_line(card.name, 50)
     return f"{mark} {one_line(card.id):{width}}  {card.kind:7}  {name}  {more}".rstrip()
 
 
-def _skills(card: Card) -> str:
+def _skills_text(card: Card) -> str:
     """Say how difficult a task of each kind may be for a worker, the hardest first."""
     best = sorted(card.skills.items(), key=lambda skill: (-skill[1], skill[0]))
     if not best:
@@ -179,53 +190,42 @@ def _skills(card: Card) -> str:
 
 def card_object(card: Card) -> dict[str, Any]:
     """Return a card for machines: its price in US dollars per million tokens, as text."""
-    return asdict(card) | {"price": None if card.price is None else _rates(card.price)}
+    return asdict(card) | {"price": None if card.price is None else _rates_object(card.price)}
 
 
-def _rates(price: Price) -> dict[str, str]:
+def _rates_object(price: Price) -> dict[str, str]:
     rates = {name: format_usd(rate) for name, rate in asdict(price.rates).items()}
     return rates | {"source": price.source}
 
 
-def show_price(card: Card) -> str:
-    """Say what a worker costs."""
-    if card.price is None:
-        return "price unknown"
-    if card.price.is_free:
-        return "costs nothing"
-    rates = card.price.rates
-    source = f" ({card.price.source})" if card.price.source else ""
-    return f"{_usd(rates.input)} in, {_usd(rates.output)} out per million tokens{source}"
+def sourced_price_text(card: Card) -> str:
+    """Say what a worker costs, and where its price comes from."""
+    source = card.price.source if card.price is not None and not card.price.is_free else ""
+    return f"{price_text(card)} ({source})" if source else price_text(card)
 
 
-def _usd(rate: int) -> str:
-    """Write a rate with all its digits, but cents with two: "$0.0375", "$0.10", "$2"."""
-    whole, point, rest = format_usd(rate).partition(".")
-    return f"${whole}{point}{rest.ljust(2, '0') if rest else ''}"
-
-
-def elsewhere(settings: Settings, worker: str) -> tuple[str, str]:
+def configured_address(settings: Settings, worker: str) -> tuple[str, str]:
     """Return the address and the key's variable that the settings name for a worker."""
     for entry in settings.roster:
-        if entry.id == worker and isinstance(entry, CloudWorker | ServerWorker):
+        if entry.id == worker and isinstance(entry, CloudWorkerSettings | ServerWorkerSettings):
             return entry.base_url, entry.api_key_env
     return "", ""
 
 
-def _new(settings: Settings) -> list[Found]:
+def _new_models(settings: Settings) -> list[Found]:
     """Return the models of running engines that aren't workers yet."""
     from baton.workers.local.local_servers import LIMIT, engines
 
     known = {
         (entry.model, entry.base_url.rstrip("/").replace("//localhost:", "//127.0.0.1:"))
         for entry in settings.roster
-        if isinstance(entry, ServerWorker)
+        if isinstance(entry, ServerWorkerSettings)
     }
     found = asyncio.run(engines(taken=[entry.id for entry in settings.roster], limit=LIMIT))
     return [model for model in found if (model.model, model.base_url) not in known]
 
 
-def _named(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
+def _select_models(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
     by_id = {model.id: model for model in found}
     for id in ids:
         if id not in by_id:
@@ -234,7 +234,7 @@ def _named(found: Sequence[Found], ids: Iterable[str]) -> list[Found]:
     return [by_id[id] for id in ids] or list(found)
 
 
-def _add(file: Path, found: Iterable[Found]) -> None:
+def _add_workers(file: Path, found: Iterable[Found]) -> None:
     """Append to `[[workers]]`; what stands there stays as it is."""
     import tomlkit
 
@@ -246,16 +246,16 @@ def _add(file: Path, found: Iterable[Found]) -> None:
     for model in found:
         entries.append(model.entry)
     if entries:
-        write(file, {"workers": entries})
+        write_settings(file, {"workers": entries})
 
 
-def _told(model: Found) -> str:
+def _model_text(model: Found) -> str:
     if model.cloud:
         return f"{model.model}: only forwarded to a cloud, needs a price"
     return f"{model.model}  {show_size(model.size)}" if model.size else model.model
 
 
-def _outcome(found: Sequence[Found], added: bool) -> str:
+def _detection_text(found: Sequence[Found], added: bool) -> str:
     if not found:
         return "No engine with new models runs here (Ollama, LM Studio, llama-server)."
     if not added:
@@ -264,3 +264,138 @@ def _outcome(found: Sequence[Found], added: bool) -> str:
         "" if not any(model.cloud for model in found) else " What is forwarded needs a price."
     )
     return f"Added to config.toml; `baton ask -m {found[0].id}` asks the first.{unpriced}"
+
+
+_ORIGINS = ("settings", "model", "file", "baton")
+_ORIGIN_NAMES = ("config.toml", "suits this model", "its file", "Baton's own")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfiguration:
+    """How one worker writes.
+
+    `sampling` has a number for each name and who said it, by its place in `_ORIGINS`; it is empty
+    where the model's file can't be read, and of a worker elsewhere but for what was set.
+    """
+
+    card: Card
+    entry: WorkerSettings
+    sampling: Mapping[str, tuple[float, int]]
+    settings: Settings
+
+
+def worker_configuration(card: Card, settings: Settings, file: Path | None) -> WorkerConfiguration:
+    """Return how a worker writes whose model is that file, if it is one of this machine."""
+    listed = {entry.id: entry for entry in settings.roster}
+    entry = listed.get(card.id) or LocalWorkerSettings(card.id, model=card.id)
+    if isinstance(entry, LocalWorkerSettings):
+        return WorkerConfiguration(card, entry, _sampling(entry, file), settings)
+    set = {} if entry.temperature is None else {"temperature": (entry.temperature, 0)}
+    return WorkerConfiguration(card, entry, set, settings)
+
+
+def _sampling(entry: LocalWorkerSettings, file: Path | None) -> Mapping[str, tuple[float, int]]:
+    from baton.workers.local import STARTER, find_model
+    from baton.workers.local.model_file import read_file
+
+    try:
+        if file is None:
+            return {}
+        header = read_file(file)
+        suits = find_model(STARTER).temperature if entry.model == STARTER else None
+    except BatonError:
+        return {}
+    settings = {name: getattr(entry, name) for name in default_sampling(0)}
+    return effective_values(
+        settings, {"temperature": suits}, header.sampling, default_sampling(header.parameters)
+    )
+
+
+# For people
+
+
+def configuration_lines(manner: WorkerConfiguration) -> dict[str, str]:
+    """Return the lines that say how a worker writes."""
+    entry = manner.entry
+    lines = {"Writes with": _sampling_text(manner), "System text": _system_text(manner)}
+    if isinstance(entry, LocalWorkerSettings):
+        lines |= {
+            "Seed": _seed_text(manner, entry),
+            "Adapter": _adapter_text(entry),
+            "Loaded with": _loading_text(entry, manner.settings),
+        }
+        if entry.thinking is not None:
+            lines["Thinks"] = f"{'yes' if entry.thinking else 'no'} ({_ORIGIN_NAMES[0]})"
+    return lines
+
+
+def _sampling_text(manner: WorkerConfiguration) -> str:
+    if isinstance(manner.entry, CloudWorkerSettings | ServerWorkerSettings) and not manner.sampling:
+        return "what is usual there"
+    by = sorted(manner.sampling.items(), key=lambda one: one[1][1])
+    groups = groupby(by, key=lambda one: one[1][1])
+    return "; ".join(
+        ", ".join(f"{name} {number:g}" for name, (number, _) in group)
+        + f" ({_ORIGIN_NAMES[origin]})"
+        for origin, group in groups
+    )
+
+
+def _seed_text(manner: WorkerConfiguration, entry: LocalWorkerSettings) -> str:
+    if entry.seed is not None:
+        return f"{entry.seed} ({_ORIGIN_NAMES[0]})"
+    always = manner.sampling.get("temperature", (1.0, 0))[0] == 0
+    return "not needed: the likeliest word is taken" if always else "by chance"
+
+
+def _system_text(manner: WorkerConfiguration) -> str:
+    if not manner.card.system:
+        return "nothing of its own"
+    whose = _ORIGIN_NAMES[3] if manner.entry.system is None else _ORIGIN_NAMES[0]
+    return f"\u201c{one_line(manner.card.system, 120)}\u201d ({whose})"
+
+
+def _adapter_text(entry: LocalWorkerSettings) -> str:
+    if not entry.adapter:
+        return ""
+    path = Path(entry.adapter).expanduser().absolute()
+    if not path.is_file():
+        return f"{path}, which isn't there: without it, this worker can't answer"
+    return f"{path}, {show_size(path.stat().st_size)}, with a strength of {entry.adapter_scale:g}"
+
+
+def _loading_text(entry: LocalWorkerSettings, settings: Settings) -> str:
+    local = settings.local
+    threads = local.threads if entry.threads is None else entry.threads
+    layers = local.gpu_layers if entry.gpu_layers is None else entry.gpu_layers
+    return ", ".join(
+        (
+            f"kv {entry.kv or local.kv}",
+            f"{threads or 'a'} thread{'s' if threads > 1 else ''}{'' if threads else ' per core'}",
+            "as many layers on a GPU as fit" if layers < 0 else f"{layers} layers on a GPU",
+            *(["however little memory is free"] if entry.force else []),
+        )
+    )
+
+
+# For machines
+
+
+def configuration_object(manner: WorkerConfiguration) -> dict[str, Any]:
+    """Return how a worker writes, for machines; what is None holds nowhere or isn't known."""
+    entry = manner.entry
+    found: dict[str, Any] = {
+        "sampling": {
+            name: {"value": round(number, 6), "from": _ORIGINS[origin]}
+            for name, (number, origin) in manner.sampling.items()
+        },
+        "seed": None,
+        "thinking": None,
+        "adapter": None,
+    }
+    if isinstance(entry, LocalWorkerSettings):
+        found |= {"seed": entry.seed, "thinking": entry.thinking}
+        if entry.adapter:
+            path = Path(entry.adapter).expanduser().absolute()
+            found["adapter"] = {"file": str(path), "scale": entry.adapter_scale}
+    return found

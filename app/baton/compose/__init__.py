@@ -14,9 +14,15 @@ from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
 from baton.core.sanitiser import one_line
-from baton.models.model_types import State
-from baton.platform.settings import LocalWorker as LocalSettings
-from baton.platform.settings import Paths, Settings, ceiling_variables, load, write
+from baton.models.model_types import ModelState
+from baton.platform.settings import LocalWorkerSettings as LocalSettings
+from baton.platform.settings import (
+    Paths,
+    Settings,
+    ceiling_variables,
+    load_settings,
+    write_settings,
+)
 from baton.workers.local import LocalWorker
 
 if TYPE_CHECKING:
@@ -30,10 +36,10 @@ if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.models.library import Library
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
     from baton.money import Ledger
     from baton.routing import LearnedRouter
-    from baton.routing.personalisation import Tutor
+    from baton.routing.personalisation import Personaliser
     from baton.workers.cloud import Gateway
 
 __all__ = [
@@ -101,11 +107,11 @@ class Baton:
 
         So the app opens, where that can be mended, also when the models' folder was lost.
         """
-        from baton.core.model_roles import STARTER
+        from baton.core.model_roles import STARTER_ID
 
         known = {card.id for card in self.orchestra.roster}
         wanted, absent = self.orchestra.default, self.orchestra.absent
-        other = next(iter(_stand_ins(self.local.here)), STARTER if STARTER in absent else "")
+        other = next(iter(_stand_ins(self.local.here)), STARTER_ID if STARTER_ID in absent else "")
         if wanted in known or wanted in absent or not other:
             return ""
         self.orchestra.configure(default=other)
@@ -114,11 +120,13 @@ class Baton:
 
     def must_know_conductor(self) -> None:
         """Refuse to answer where the settings name a conductor that isn't there: ConfigError."""
-        from baton.core.model_roles import RULE
+        from baton.core.model_roles import RULE_CONDUCTOR
 
         named = self.settings.conductor
         known = [*(card.id for card in self.orchestra.roster), *self.orchestra.absent]
-        if named in ("", RULE, *known) or named in {held.id for held in self.library.models()}:
+        if named in ("", RULE_CONDUCTOR, *known) or named in {
+            held.id for held in self.library.models()
+        }:
             return
         import difflib
 
@@ -129,22 +137,22 @@ class Baton:
         )
 
     @property
-    def tutor(self) -> Tutor:
+    def tutor(self) -> Personaliser:
         """What has the router learn from this person's answers."""
-        from baton.routing import Versions, candidates, learn, learned_file
-        from baton.routing.personalisation import Tutor
+        from baton.routing import LearnedVersions, candidates, learned_file, refit_router
+        from baton.routing.personalisation import Personaliser
 
-        return Tutor(
+        return Personaliser(
             self.store,
             lambda: candidates(self.orchestra.roster),
-            learn,
-            Versions(learned_file(self.paths.data)),
+            refit_router,
+            LearnedVersions(learned_file(self.paths.data)),
         )
 
     def tell_later(self, tell: Callable[[str], object]) -> None:
         """Have the person told of what turns out only later: that the router can't be used."""
         if self.router is not None:
-            self.router.tell = tell
+            self.router.on_warning = tell
 
     def warm_cloud(self) -> None:
         """Start the gateway ahead of its first call, if there can be one that costs money."""
@@ -152,61 +160,58 @@ class Baton:
         if self.gateway is not None and not terms.offline and any(terms.ceilings.values()):
             self.gateway.warm()
 
-    def join(self, held: Held) -> str:
+    def join(self, held: LibraryModel) -> str:
         """Make a model that has arrived a worker, in its roles; return a line that says so."""
-        from baton.core.model_roles import told
+        from baton.core.model_roles import arrival_text
 
         with _changing:  # others arrive in other threads
-            roles = appoint(held, self.library, load(self.paths.config_file), self.paths)
+            roles = appoint(held, self.library, load_settings(self.paths.config_file), self.paths)
             for worker in self.local.arrived(held).values():
                 self.orchestra.add(worker)
             self._appointed(held.id, roles)
-        return told(held.id, held.record.name, roles, self.library.suited(held.id))
+        return arrival_text(held.id, held.record.name, roles, self.library.suitable_roles(held.id))
 
     def _appointed(self, worker: str, roles: Collection[ModelRole]) -> None:
         """Have the orchestra follow what the settings say by now."""
         orchestra = self.orchestra
-        answers = ModelRole.CHAT in roles or orchestra.default in orchestra.absent
-        orchestra.configure(
-            default=worker if answers else orchestra.default,
-            conductor=worker if ModelRole.CONDUCTOR in roles else orchestra.services.conductor,
-            prefer=load(self.paths.config_file).prefer,
-        )
+        if ModelRole.CHAT in roles or orchestra.default in orchestra.absent:
+            orchestra.configure(default=worker)  # no other worker could answer
+        if ModelRole.CONDUCTOR in roles:
+            orchestra.configure(conductor=worker)
+        orchestra.configure(prefer=load_settings(self.paths.config_file).prefer)
 
     def roles(self) -> Mapping[ModelRole, str]:
         """Return who has which role now, "" where Baton chooses."""
-        from baton.core.model_roles import holders
+        from baton.core.model_roles import role_holders
 
         now = self.orchestra
         prefer = {str(kind): worker for kind, worker in now.services.prefer.items()}
-        return holders(now.default, now.services.conductor, prefer)
+        return role_holders(now.default, now.services.conductor, prefer)
 
     def assign(self, worker: str, roles: Collection[ModelRole]) -> str:
         """Give a worker roles, in the settings and at once; return a line that says so."""
-        from baton.core.model_roles import changes, told
+        from baton.core.model_roles import arrival_text, settings_for_roles
 
         with _changing:
-            write(self.paths.config_file, changes(worker, roles))
+            write_settings(self.paths.config_file, settings_for_roles(worker, roles))
             self._appointed(worker, roles)
-        return told(worker, self.orchestra.worker(worker).card.name, roles)
+        return arrival_text(worker, self.orchestra.worker(worker).card.name, roles)
 
     async def leave(self, worker: str) -> None:
         """Let a worker go whose model is about to be removed, and its roles with it."""
-        from baton.core.model_roles import STARTER, holders, vacated
+        from baton.core.model_roles import STARTER_ID, role_holders, settings_without_model
 
-        settings = load(self.paths.config_file)
-        having = holders(settings.worker, settings.conductor, settings.prefer)
-        if gone := vacated(worker, having):
-            write(self.paths.config_file, gone)
-        await self.orchestra.dismiss(worker)
+        settings = load_settings(self.paths.config_file)
+        having = role_holders(settings.worker, settings.conductor, settings.prefer)
+        if gone := settings_without_model(worker, having):
+            write_settings(self.paths.config_file, gone)
         orchestra = self.orchestra
-        lost = orchestra.default == worker and STARTER in orchestra.absent
-        conductor = orchestra.services.conductor
-        orchestra.configure(
-            default=STARTER if lost else orchestra.default,
-            conductor="" if conductor == worker else conductor,
-            prefer=load(self.paths.config_file).prefer,
-        )
+        await orchestra.dismiss(worker)
+        if orchestra.default == worker and STARTER_ID in orchestra.absent:
+            orchestra.configure(default=STARTER_ID)
+        if orchestra.services.conductor == worker:
+            orchestra.configure(conductor="")
+        orchestra.configure(prefer=load_settings(self.paths.config_file).prefer)
 
     async def aclose(self) -> None:
         """Let workers, gateway, money and history go; downloads stop, and can go on later.
@@ -247,7 +252,7 @@ def compose(
     if warm is not None:
         router.warm()
 
-    from baton.core.model_roles import RULE
+    from baton.core.model_roles import RULE_CONDUCTOR
     from baton.core.run.orchestra import Orchestra
     from baton.core.run.policy import RunTerms
     from baton.core.run.run_context import Services
@@ -264,10 +269,10 @@ def compose(
     ids += [name for name in workers if name not in ids]
     trained = None
     if settings.tools:
-        from baton.workers.tools import tools
+        from baton.workers.tools import build_tools
 
-        workers = {**tools(), **workers}
-        trained = None if settings.conductor == RULE else _trained(local, workers)
+        workers = {**build_tools(), **workers}
+        trained = None if settings.conductor == RULE_CONDUCTOR else _trained(local, workers)
         ids += [name for name in workers if name not in ids]
     listed = {
         name: workers[name]
@@ -288,7 +293,7 @@ def compose(
         redactor,
         router,
         templates=partial(_templates, paths),
-        pacer=Pacing(budget.pace, store.weighed if history else None),
+        pacer=Pacing(budget.pace, store.recent_weighings if history else None),
         skills=skill_table(store if history else None),
         trained=trained,
         conductor=settings.conductor,
@@ -331,16 +336,16 @@ def open_ledger(paths: Paths) -> Ledger:
 
 def is_ledger_lost(paths: Paths) -> bool:
     """Tell whether there is no ledger though there was one: the next to open it finds it frozen."""
-    from baton.money.loss_detection import Memory
+    from baton.money.ledger_file import LedgerRecords
 
-    memory = Memory(paths.ledger, paths.ledger_records, paths.database)
-    return memory.recall().past and not paths.ledger.exists()
+    memory = LedgerRecords(paths.ledger, paths.ledger_records, paths.database)
+    return memory.recall_records().past and not paths.ledger.exists()
 
 
 def _ceilings(file: Path) -> Mapping[Scope, int]:
     """Return the ceilings in the settings; a file that can't be read now was read before."""
     try:
-        return load(file).budget.ceilings
+        return load_settings(file).budget.ceilings
     except ConfigError:
         return {}
 
@@ -360,16 +365,16 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
     held = {held.id: held for held in stock.models()}.get(wanted)
     if held is None:
         return wanted, ""
-    why = f"is {held.state}" if held.state is not State.COMING else "isn't all here yet"
+    why = f"is {held.state}" if held.state is not ModelState.COMING else "isn't all here yet"
     other = others[0]
     return other, f"{wanted} {why}, so {other} answers; `baton models show {wanted}` says more."
 
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
     """Return who could answer instead of somebody: the starter first, then the largest."""
-    from baton.core.model_roles import STARTER
+    from baton.core.model_roles import STARTER_ID
 
-    return sorted(here, key=lambda id: (id != STARTER, -here[id].card.size))
+    return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
 
 
 def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> None:
@@ -379,12 +384,11 @@ def _go_offline(connecting: Collection[Library | Gateway], offline: bool) -> Non
 
 def skill_table(store: Store | None) -> SkillTable:
     """Return what workers are good at, by what Baton ships and by that history (None: without)."""
-    from baton.core.plan.skill_table import RECENT, SkillTable
-    from baton.routing import shipped
-    from baton.routing.measured_skills import read_scores
+    from baton.core.plan.skill_table import MAX_RECENT_ANSWERS, SkillTable
+    from baton.routing import read_scores, shipped_folder
 
-    own = None if store is None else partial(store.outcomes, RECENT)
-    return SkillTable(partial(read_scores, shipped()), own)
+    own = None if store is None else partial(store.outcomes, MAX_RECENT_ANSWERS)
+    return SkillTable(partial(read_scores, shipped_folder()), own)
 
 
 def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
@@ -393,7 +397,7 @@ def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
 
     router = LearnedRouter(learned=learned_file(paths.data))
     if isinstance(warm, LocalWorker):
-        router.beside(lambda: warm.loading)
+        router.wait_while(lambda: warm.loading)
     return router
 
 
@@ -403,15 +407,17 @@ def _templates(paths: Paths) -> Mapping[str, Template]:
     return read_templates(paths.config / "templates")
 
 
-def appoint(held: Held, stock: Library, settings: Settings, paths: Paths) -> tuple[ModelRole, ...]:
+def appoint(
+    held: LibraryModel, stock: Library, settings: Settings, paths: Paths
+) -> tuple[ModelRole, ...]:
     """Give a model that has arrived its roles in the settings; return them."""
-    from baton.core.model_roles import changes, holders, taken
+    from baton.core.model_roles import role_holders, roles_on_arrival, settings_for_roles
 
-    having = holders(settings.worker, settings.conductor, settings.prefer)
-    roles = taken(held.record.roles, stock.suited(held.id), having)
+    having = role_holders(settings.worker, settings.conductor, settings.prefer)
+    roles = roles_on_arrival(held.record.roles, stock.suitable_roles(held.id), having)
     # Those that are its own already are so again, after it had to be fetched anew.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)
     if roles:
-        write(paths.config_file, changes(held.id, roles))
+        write_settings(paths.config_file, settings_for_roles(held.id, roles))
     return roles

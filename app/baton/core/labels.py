@@ -19,11 +19,11 @@ class Label(StrEnum):
     CLOUD = "cloud"
 
     def allows(self, privacy: Label) -> bool:
-        """Tell whether text with this label may be shown to a worker of that privacy class."""
+        """Whether text with this label may be shown to a worker of that privacy class."""
         return _RANK[privacy] <= _RANK[self]
 
 
-_HOME = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
+_HOME_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
 _HOME_NETWORKS = (
     "10.0.0.0/8",
     "169.254.0.0/16",
@@ -32,11 +32,11 @@ _HOME_NETWORKS = (
     "fc00::/7",
     "fe80::/10",
 )
-"""Every other network counts as cloud: also tunnels through others (Teredo, 6to4, NAT64)."""
+"""Any other network counts as cloud: also tunnels through others (Teredo, 6to4, NAT64)."""
 
 
-def reach(url: str) -> Label:
-    """Tell how far a text travels to reach an address, which is judged as it is written.
+def address_label(url: str) -> Label:
+    """Return how far a text travels to an address, judged by how the address is written.
 
     No name is looked up: names without a dot and those that only a home network knows count as
     lan, "localhost" as local, and every other name as cloud.
@@ -55,7 +55,7 @@ def reach(url: str) -> Label:
             return Label.LOCAL
         # 134744072 is a way to write 8.8.8.8.
         plain = host.isascii() and host[:1].isalpha() and "." not in host
-        return Label.LAN if plain or host.endswith(_HOME) else Label.CLOUD
+        return Label.LAN if plain or host.endswith(_HOME_SUFFIXES) else Label.CLOUD
     if address.version == 6 and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     if address.is_loopback:

@@ -1,4 +1,4 @@
-"""What a machine has to run models on."""
+"""The hardware that models run on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Gpu:
     integrated: bool = False
 
     @property
-    def shared(self) -> bool:
+    def has_shared_memory(self) -> bool:
         """Whether its memory is a part of the machine's own, and must not be counted twice."""
         return self.integrated or "apple" in self.name.lower()
 
@@ -45,11 +45,11 @@ class Hardware:
     idle_gpus: tuple[str, ...] = ()
 
     @property
-    def free(self) -> int:
-        """The part of the memory that nobody uses, in hundredths."""
+    def free_percent(self) -> int:
+        """The unused share of the memory, in percent."""
         return round(100 * self.available / self.memory)
 
     @property
-    def on_battery(self) -> bool:
+    def is_on_battery(self) -> bool:
         """Whether it runs on its battery alone."""
         return self.battery is not None and not self.plugged

@@ -1,4 +1,4 @@
-"""The one gate through which all outside text passes before it reaches a terminal.
+"""Sanitises all untrusted text before it reaches a terminal.
 
 Models, files, error messages, worker names, history, pasted text: any of them may hold escape
 sequences that would write to the clipboard, forge the window's title or move the cursor, or text
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-_SHOWN = "�"
+_REPLACEMENT = "�"
 _BREAKS = re.compile("\r\n?|\u2028|\u2029|\x85")
 _UNSAFE = re.compile(
     "["
@@ -40,11 +40,11 @@ def sanitise(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_SHOWN, _BREAKS.sub("\n", text))
+    return _UNSAFE.sub(_REPLACEMENT, _BREAKS.sub("\n", text))
 
 
 class StreamSanitiser:
-    """Sanitises a text that comes in chunks, whatever their borders."""
+    """Sanitises a text that comes in chunks, independent of their borders."""
 
     def __init__(self) -> None:
         self._ended_with_return = False

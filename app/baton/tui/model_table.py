@@ -8,29 +8,38 @@ from dataclasses import dataclass, field, replace
 from textual.content import Content
 
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import CatalogueEntry, ModelRole
+from baton.core.catalogue_types import (
+    UNKNOWN_SOURCE,
+    CatalogueEntry,
+    ModelRole,
+    ThinkingMode,
+    card_of,
+)
 from baton.core.machine import Hardware
 from baton.core.messages import Card
 from baton.core.money import show_usd
 from baton.core.sanitiser import one_line
 from baton.download.progress import Phase
-from baton.gguf.memory_fit import Fit, Verdict
-from baton.models.model_types import Foreign, Held, State
-from baton.tui.background_downloads import Coming, percent
+from baton.gguf.memory_fit import Fit, FitVerdict
+from baton.models.model_types import ExternalModel, LibraryModel, ModelState
+from baton.presentation.models import licence_text, place_text
+from baton.presentation.money import price_text
+from baton.presentation.words import percent_done
+from baton.tui.background_downloads import ActiveDownload, download_text
 
-MORE = "More for this machine"
-OTHERS = "Of other programs, to be used where they lie"
-CATALOGUE = "catalogue/"
+MORE_TITLE = "More for this machine"
+FOREIGN_TITLE = "Of other programs, to be used where they lie"
+CATALOGUE_PREFIX = "catalogue/"
 """What the key of a row begins with that is of the catalogue alone."""
 
-WIDE = 110
+WIDE_COLUMNS = 110
 """From how many columns on there is room for more words."""
 
 _FITS = list(Fit)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ModelRow:
     """One line of the table. What is None or empty isn't known, or isn't so.
 
     `key` tells it apart. `card` is set if it is a worker, `held` if it is on the shelf, `entry` if
@@ -44,20 +53,20 @@ class Row:
     size: int = 0
     roles: tuple[ModelRole, ...] = ()
     card: Card | None = None
-    held: Held | None = None
+    held: LibraryModel | None = None
     entry: CatalogueEntry | None = None
-    foreign: Foreign | None = None
-    coming: Coming | None = None
-    verdict: Verdict | None = None
-    answers: bool = False
-    recommended: bool = False
+    foreign: ExternalModel | None = None
+    coming: ActiveDownload | None = None
+    verdict: FitVerdict | None = None
+    is_answering: bool = False
+    is_recommended: bool = False
     memory: int = 0
     speed: float | None = None
     pace: float | None = None
     used: float | None = None
 
     @property
-    def offered(self) -> bool:
+    def is_offered(self) -> bool:
         """Whether it is of the catalogue alone."""
         return self.card is None and self.held is None and self.foreign is None
 
@@ -69,14 +78,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class TableData:
     """What the table is made of, as it was read last."""
 
     roster: Sequence[Card] = ()
-    held: Sequence[Held] = ()
+    held: Sequence[LibraryModel] = ()
     entries: Mapping[str, CatalogueEntry] = field(default_factory=dict)
-    foreign: Sequence[Foreign] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    foreign: Sequence[ExternalModel] = ()
+    verdicts: Mapping[str, FitVerdict] = field(default_factory=dict)
     recommended: Collection[str] = ()
     paces: Mapping[str, float] = field(default_factory=dict)
     uses: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
@@ -85,17 +94,17 @@ class Stock:
 
 
 def rows_here(
-    stock: Stock,
-    coming: Mapping[str, Coming],
+    stock: TableData,
+    coming: Mapping[str, ActiveDownload],
     current: str,
     resident: Callable[[str], int] = lambda _: 0,
-) -> list[Row]:
+) -> list[ModelRow]:
     """Return the workers, then the models that aren't workers yet; `current` answers now."""
     shelf = {held.id: held for held in stock.held}
     rows = []
     for card in stock.roster:
         speed, used = stock.uses.get(card.id, (None, None))
-        row = Row(
+        row = ModelRow(
             card.id,
             card.name,
             card.size,
@@ -103,7 +112,7 @@ def rows_here(
             card,
             shelf.pop(card.id, None),
             stock.entries.get(card.id),
-            answers=card.id == current,
+            is_answering=card.id == current,
             memory=resident(card.id),
             speed=speed,
             used=used,
@@ -112,56 +121,56 @@ def rows_here(
     for id, held in shelf.items():
         record = held.record
         entry = stock.entries.get(id)
-        row = Row(id, record.name, record.size, record.roles, None, held, entry)
+        row = ModelRow(id, record.name, record.size, record.roles, None, held, entry)
         rows.append(replace(row, coming=coming.get(id)))
     linking = [one for key, one in coming.items() if key not in {row.key for row in rows}]
-    rows += [Row(one.id, one.name, one.progress.total, coming=one) for one in linking]
+    rows += [ModelRow(one.id, one.name, one.progress.total, coming=one) for one in linking]
     return rows
 
 
-def rows_foreign(stock: Stock, coming: Collection[str]) -> list[Row]:
+def rows_foreign(stock: TableData, coming: Collection[str]) -> list[ModelRow]:
     """Return the models of other programs."""
     return [
-        Row(str(one.path), one.name, one.size, foreign=one)
+        ModelRow(str(one.path), one.name, one.size, foreign=one)
         for one in stock.foreign
         if str(one.path) not in coming
     ]
 
 
-def rows_offered(stock: Stock, here: Iterable[str], *, whole: bool) -> list[Row]:
+def rows_offered(stock: TableData, here: Iterable[str], *, whole: bool) -> list[ModelRow]:
     """Return the catalogue's other models: the recommended ones, then by how well they fit.
 
     Those that won't fit are left out but for the `whole`.
     """
     there = set(here)
     rows = [
-        Row(
-            f"{CATALOGUE}{id}",
+        ModelRow(
+            f"{CATALOGUE_PREFIX}{id}",
             entry.name,
             entry.size,
             entry.roles,
             entry=entry,
             verdict=stock.verdicts.get(id),
-            recommended=id in stock.recommended,
+            is_recommended=id in stock.recommended,
             pace=stock.paces.get(id),
         )
         for id, entry in stock.entries.items()
         if id not in there
     ]
     shown = [row for row in rows if whole or row.verdict is None or row.verdict.fit is not Fit.WONT]
-    return sorted(shown, key=_rank)
+    return sorted(shown, key=_offer_rank)
 
 
-def called_now(rows: Mapping[str, Row], key: str) -> str:
+def current_key(rows: Mapping[str, ModelRow], key: str) -> str:
     """Return the key of the row that had this one: coming or going changes it."""
     linked = (
         row.key for row in rows.values() if row.held is not None and str(row.held.path) == key
     )
-    names = (key, key.removeprefix(CATALOGUE), f"{CATALOGUE}{key}", *linked)
+    names = (key, key.removeprefix(CATALOGUE_PREFIX), f"{CATALOGUE_PREFIX}{key}", *linked)
     return next((name for name in names if name in rows), key)
 
 
-def paces(
+def expected_speeds(
     entries: Mapping[str, CatalogueEntry], machine: Hardware, starter: float | None
 ) -> Mapping[str, float]:
     """Return about how fast models would write here, if it is known how fast the starter does."""
@@ -172,10 +181,10 @@ def paces(
     return {id: expected_speed(entry, machine, starter) for id, entry in entries.items()}
 
 
-def _rank(row: Row) -> tuple[bool, int, bool, int]:
+def _offer_rank(row: ModelRow) -> tuple[bool, int, bool, int]:
     assert row.entry is not None
     fit = _FITS.index(row.verdict.fit) if row.verdict is not None else 0
-    return not row.recommended, fit, not row.entry.free, -row.entry.parameters
+    return not row.is_recommended, fit, not row.entry.is_free, -row.entry.parameters
 
 
 # Columns
@@ -190,7 +199,7 @@ class Columns:
     @property
     def wide(self) -> bool:
         """Whether there is room for more than the least."""
-        return self.width >= WIDE
+        return self.width >= WIDE_COLUMNS
 
     @property
     def state(self) -> int:
@@ -211,28 +220,28 @@ class Columns:
         """Return the columns' names."""
         return Content(self._put("name", "role", "state", "size", "memory", "tok/s", "used"))
 
-    def line(self, row: Row, now: float) -> Content:
+    def line(self, row: ModelRow, now: float) -> Content:
         """Return a row."""
-        state, colour = told_state(row, wide=self.wide)
+        state, colour = state_text(row, wide=self.wide)
         text = self._put(
             row.name,
             ", ".join(row.roles if self.wide else row.roles[:1]),
             state,
             show_size(row.size) if row.size else "",
             show_size(row.memory) if row.memory else "",
-            told_speed(row),
-            ago(row.used, now) if row.used else "",
+            speed_text(row),
+            age_text(row.used, now) if row.used else "",
         )
         start = self.name + self.role + 2
         content = Content(text).stylize(colour, start, start + self.state)
-        return content.stylize("bold", 0, self.name) if row.answers else content
+        return content.stylize("bold", 0, self.name) if row.is_answering else content
 
     def _put(
         self, name: str, role: str, state: str, size: str, memory: str, speed: str, used: str
     ) -> str:
         left = ((name, self.name), (role, self.role), (state, self.state))
         right = ((size, 8), (memory, 8), (speed, 5), (used, 5))
-        cells = [_fit(text, width) for text, width in left]
+        cells = [_fit_width(text, width) for text, width in left]
         cells += [one_line(text, width).rjust(width) for text, width in right]
         return " ".join(cells)
 
@@ -241,19 +250,19 @@ _FIXED = 8 + 8 + 5 + 5 + 6
 """What the columns of figures take, and the gaps."""
 
 
-def _fit(text: str, width: int) -> str:
+def _fit_width(text: str, width: int) -> str:
     """Cut or fill a text to a width on the screen, which for some scripts isn't its length."""
     return Content(one_line(text)).truncate(width, ellipsis=True, pad=True).plain
 
 
-def told_speed(row: Row) -> str:
+def speed_text(row: ModelRow) -> str:
     """Say in five columns how fast a model writes here, or about how fast it would."""
     if row.speed or not row.pace:
         return f"{row.speed:.0f}" if row.speed else ""
     return f"~{row.pace:.0f}" if row.pace >= 1 else "<1"
 
 
-def ago(then: float, now: float) -> str:
+def age_text(then: float, now: float) -> str:
     """Say in five columns how long ago something was."""
     seconds = max(0.0, now - then)
     for size, unit in ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "min")):
@@ -262,60 +271,60 @@ def ago(then: float, now: float) -> str:
     return "now"
 
 
-def told_state(row: Row, *, wide: bool = False) -> tuple[str, str]:
+def state_text(row: ModelRow, *, wide: bool = False) -> tuple[str, str]:
     """Say how a row stands, in words and a colour that adds to them."""
     if row.coming is not None:
-        return _on_its_way(row.coming), "$primary"
-    if row.held is not None and not row.held.state.usable:
-        return _lacking(row.held)
-    if row.answers:
+        return _download_state(row.coming), "$primary"
+    if row.held is not None and not row.held.state.is_usable:
+        return _unusable_state(row.held)
+    if row.is_answering:
         return "answers now", "$primary"
     if row.foreign is not None:
         return one_line(row.foreign.program, 26), "$muted"
     if row.card is None:
-        return _fitting(row)
-    if row.card.is_outside:
-        return _elsewhere(row.card, wide), "$accent"
+        return _fit_state(row)
+    if row.card.uses_gateway:
+        return _remote_state(row.card, wide), "$accent"
     return (str(row.held.state) if row.held is not None else "here"), "$foreground"
 
 
-def _on_its_way(coming: Coming) -> str:
+def _download_state(coming: ActiveDownload) -> str:
     word = {
         Phase.WAITING: "waiting",
         Phase.DOWNLOADING: "downloading",
         Phase.VERIFYING: "verifying",
     }[coming.progress.phase]
-    return f"{word} {percent(coming.progress)} %"
+    return f"{word} {percent_done(coming.progress.done, coming.progress.total)} %"
 
 
-def _lacking(held: Held) -> tuple[str, str]:
-    if held.state is State.COMING:
+def _unusable_state(held: LibraryModel) -> tuple[str, str]:
+    if held.state is ModelState.COMING:
         word = "paused" if held.record.paused else "stopped"
         part = f" {100 * held.bytes // held.record.size} %" if held.record.size else ""
         return f"{word}{part}", "$muted"
     return str(held.state), "$error"
 
 
-def _fitting(row: Row) -> tuple[str, str]:
+def _fit_state(row: ModelRow) -> tuple[str, str]:
     if row.verdict is None:
-        return ("recommended" if row.recommended else ""), "$muted"
+        return ("recommended" if row.is_recommended else ""), "$muted"
     if row.verdict.fit is Fit.WONT:
         return "won't fit", "$muted"
-    return ("recommended", "$primary") if row.recommended else (str(row.verdict.fit), "$muted")
+    return ("recommended", "$primary") if row.is_recommended else (str(row.verdict.fit), "$muted")
 
 
-def _elsewhere(card: Card, wide: bool) -> str:
-    where = {"local": "this machine", "lan": "this network", "cloud": "cloud"}[card.privacy.value]
+def _remote_state(card: Card, wide: bool) -> str:
+    where = place_text(card)
     if not wide or card.price is None or card.price.is_free:
         return where
     rates = card.price.rates
     return f"{where} {show_usd(rates.input)}, {show_usd(rates.output)}/M"
 
 
-def totals(stock: Stock, memory: int, *, wide: bool = False) -> str:
+def totals_text(stock: TableData, memory: int, *, wide: bool = False) -> str:
     """Sum up what there is, and what it takes where that leaves room for the keys beside it."""
     shelf = {held.id for held in stock.held}
-    others = [card for card in stock.roster if not card.is_outside and card.id not in shelf]
+    others = [card for card in stock.roster if not card.uses_gateway and card.id not in shelf]
     count = len(shelf) + len(others)
     size = sum(held.bytes for held in stock.held) + sum(card.size for card in others)
     parts = [f"{count} {'model' if count == 1 else 'models'}"]
@@ -323,3 +332,160 @@ def totals(stock: Stock, memory: int, *, wide: bool = False) -> str:
     parts += [f"{show_size(stock.disk)} free"] if stock.disk and wide else []
     parts += [f"{show_size(memory)} in memory"] if memory and wide else []
     return " · ".join(parts)
+
+
+BAR_COLUMNS, SHORT_BAR_COLUMNS = 24, 12
+"""How long bars are, where there is room and where there is little."""
+
+READABLE_STATES = (ModelState.HERE, ModelState.LINKED, ModelState.CHANGED, ModelState.BROKEN)
+"""States in which there is a file to be read through."""
+
+
+def is_fetchable(row: ModelRow) -> bool:
+    """Tell whether Enter would fetch a model."""
+    if row.coming is not None or row.foreign is not None:
+        return False
+    if row.held is None:
+        return row.is_offered and row.entry is not None
+    if row.held.state is ModelState.COMING:
+        return True
+    lost = row.held.state in (ModelState.BROKEN, ModelState.GONE)
+    return lost and not row.held.record.link and row.held.record.source != UNKNOWN_SOURCE
+
+
+def removal_text(row: ModelRow) -> str:
+    """Say what removing a model comes to."""
+    assert row.held is not None
+    record = row.held.record
+    if record.link:
+        what = "Its file is another program's and stays where it is; Baton only forgets it."
+    elif not row.held.bytes:
+        return "Nothing of it is here yet."
+    else:
+        what = f"{show_size(row.held.bytes)} are freed."
+    return f"{what}\nConversations with it stay as they are, and can be read."
+
+
+def progress_bar(coming: ActiveDownload, length: int = BAR_COLUMNS) -> Content:
+    """Draw how far a model is, and say it."""
+    progress = coming.progress
+    done = length * progress.done // progress.total if progress.total else 0
+    return Content.assemble(
+        ("█" * done, "$primary"),
+        ("·" * (length - done), "$rule"),
+        f"  {one_line(download_text(coming), 100)}",
+    )
+
+
+# All that is known
+
+
+def row_card(row: ModelRow) -> Card | None:
+    """Return the card of a worker, or of what a model of the catalogue would be as one."""
+    return row.card if row.card is not None or row.entry is None else card_of(row.entry)
+
+
+def row_details(
+    row: ModelRow, good: str = "", verdict: FitVerdict | None = None, adapter: str = ""
+) -> Content:
+    """Tell what is known of a model: what it is good at, its licence, whether it fits, its file.
+
+    `adapter` is the file of the LoRA adapter that it has on.
+    """
+    lines = [  # what matters most first: there may be no room for all of it
+        Content.assemble((one_line(row.name, 60), "bold"), (_facts_text(row), "$muted")),
+        Content.styled(_fault_text(row), "$error"),
+        Content.styled(_fetch_hint(row), "$primary"),
+        Content(" ".join(filter(None, (_fit_text(verdict or row.verdict), _speed_text(row))))),
+        Content(f"{good[:1].upper()}{one_line(good[1:], 200)}"),
+        Content.styled(_notes_text(row), "$muted"),
+        Content.styled(f"With the adapter {one_line(adapter)}" if adapter else "", "$muted"),
+        Content.styled(_origin_text(row), "$muted"),
+    ]
+    return Content("\n").join([line for line in lines if line.plain])
+
+
+def _facts_text(row: ModelRow) -> str:
+    card, entry = row.card, row.entry
+    context = (card.context if card else 0) or (entry.context if entry else 0)
+    price = _price_text(card) if card is not None and card.uses_gateway else ""
+    thinks = {ThinkingMode.ALWAYS: "always thinks first", ThinkingMode.SWITCH: "can think first"}
+    facts = [
+        one_line(card.id, 40) if card is not None else "",
+        ", ".join(row.roles),
+        show_size(row.size) if row.size else "",
+        licence_text(row.licence) if row.licence else "",
+        f"{context:,} tokens" if context else "",
+        one_line(card.hardware, 40) if card is not None else "",
+        price,
+        thinks.get(entry.thinking, "") if entry is not None else "",
+    ]
+    return "".join(f" · {fact}" for fact in facts if fact)
+
+
+def _price_text(card: Card) -> str:
+    text = price_text(card)
+    return text if card.price is not None else f"{text}: not asked until you enter one"
+
+
+def _fit_text(verdict: FitVerdict | None) -> str:
+    return f"{one_line(verdict.why)} {one_line(verdict.remedy)}".strip() if verdict else ""
+
+
+def _speed_text(row: ModelRow) -> str:
+    """Say about how fast one would write that isn't here."""
+    if not row.is_offered or not row.pace:
+        return ""
+    if row.pace < 1:
+        return "Less than 1 token/s, by how fast the starter model is here."
+    return f"About {row.pace:.0f} tokens/s, by how fast the starter model is here."
+
+
+def _origin_text(row: ModelRow) -> str:
+    if row.foreign is not None:
+        return f"{one_line(row.foreign.program, 30)}'s: {one_line(str(row.foreign.path))}"
+    if row.held is None:
+        return (
+            f"From hf.co/{one_line(row.entry.source.repo, 90)}"
+            if row.is_offered and row.entry
+            else ""
+        )
+    if row.held.state is ModelState.COMING:
+        return f"From {one_line(str(row.held.record.source), 150)}"
+    linked = "Linked: " if row.held.record.link else ""
+    return f"{linked}{one_line(str(row.held.path))}"
+
+
+def _notes_text(row: ModelRow) -> str:
+    """Tell what its maker and its runner say of it."""
+    known = (row.card.note if row.card else "", row.entry.note if row.entry else "")
+    return " ".join(dict.fromkeys(one_line(note) for note in known if note))
+
+
+def _fault_text(row: ModelRow) -> str:
+    if row.held is None or row.coming is not None:
+        return ""
+    match row.held.state:
+        case ModelState.BROKEN:
+            return f"Not used: {one_line(row.held.record.wrong) or 'its file is broken'}."
+        case ModelState.GONE:
+            return "Its file isn't there any more."
+        case ModelState.CHANGED:
+            return "Its file was changed: it is read through before it is loaded again."
+    return ""
+
+
+def _fetch_hint(row: ModelRow) -> str:
+    """Say what Enter would do, where that takes more than a moment."""
+    if is_fetchable(row) and row.held is not None:
+        return (
+            "Enter goes on with it."
+            if row.held.state is ModelState.COMING
+            else "Enter fetches it anew."
+        )
+    if row.entry is None or not row.is_offered or row.coming is not None:
+        return ""
+    what = f"Enter downloads it: {show_size(row.size)}" if row.size else "Enter downloads it"
+    if not row.entry.is_free:
+        return f"{what}, once you have agreed to its licence ({licence_text(row.licence)})."
+    return f"{what}, {licence_text(row.licence)}."

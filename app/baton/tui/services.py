@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from baton.core.run.orchestra import Orchestra
     from baton.history import Store
     from baton.models.library import Library
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
     from baton.money import Ledger
-    from baton.routing.personalisation import Tutor
+    from baton.routing.personalisation import Personaliser
 
 
-def _nothing() -> None:
+def _warm_nothing() -> None:
     """There is nothing to be warmed."""
 
 
-def _never(_: Callable[[str], object]) -> None:
+def _report_nothing(_: Callable[[str], object]) -> None:
     """Nothing turns out later."""
 
 
-def _nobody(_: Held) -> str:
+def _join_nothing(_: LibraryModel) -> str:
     """Nobody new answers."""
     return ""
 
 
-def _as_it_was(_: str, __: Sequence[ModelRole]) -> str:
+def _assign_nothing(_: str, __: Sequence[ModelRole]) -> str:
     """Roles stay as they are."""
     return ""
 
 
-async def _stays(_: str) -> None:
+async def _leave_nothing(_: str) -> None:
     """Nobody leaves."""
 
 
@@ -47,7 +47,7 @@ def _no_roles() -> Mapping[ModelRole, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AppServices:
     """Everything behind the screens.
 
     `config` is the file with the settings; `exports` and `logs` are folders, made when first
@@ -71,12 +71,12 @@ class Desk:
     worker: str | None = None
     conversation: str | None = None
     greeting: str = ""
-    warm_cloud: Callable[[], None] = _nothing
-    tell_later: Callable[[Callable[[str], object]], None] = _never
-    tutor: Callable[[], Tutor] | None = None
+    warm_cloud: Callable[[], None] = _warm_nothing
+    tell_later: Callable[[Callable[[str], object]], None] = _report_nothing
+    tutor: Callable[[], Personaliser] | None = None
     library: Library | None = None
-    join: Callable[[Held], str] = _nobody
-    leave: Callable[[str], Awaitable[None]] = _stays
+    join: Callable[[LibraryModel], str] = _join_nothing
+    leave: Callable[[str], Awaitable[None]] = _leave_nothing
     roles: Callable[[], Mapping[ModelRole, str]] = _no_roles
-    assign: Callable[[str, Sequence[ModelRole]], str] = _as_it_was
+    assign: Callable[[str, Sequence[ModelRole]], str] = _assign_nothing
     state: Path | None = None

@@ -14,22 +14,32 @@ from hypothesis import strategies as st
 from baton.core.errors import BatonError, StoreError, WorkerError
 from baton.core.messages import Card, Purpose, Request
 from baton.core.plan.plan import KINDS, Need, Outcome, Plan, Step
-from baton.core.plan.plan_lines import PlanPart, is_astray, parse_lines, written
+from baton.core.plan.plan_lines import PlanPart, format_lines, is_repeating, parse_lines
 from baton.core.plan.request_parts import (
-    IN_DOUBT,
+    DOUBTFUL_NEED,
     CheckedPart,
     TrainedConductor,
-    Written,
-    is_followed,
-    linked,
-    plan_of,
-    split,
+    WrittenPlan,
+    is_worth_following,
+    plan_from_parts,
+    split_request,
+    with_implied_inputs,
 )
 from baton.core.ports import SpendingRoom
-from baton.core.strategies._parts import InParts
+from baton.core.strategies._parts import SplitRequest
 from baton.core.strategies.hybrid import Hybrid
 from baton.workers.scripted_worker import ScriptedWorker
-from support.strategy_context import CLOUD, GEMMA, LLAMA, TALE, TINY, TOOL, Desk, play, situation
+from support.strategy_context import (
+    CLOUD,
+    GEMMA,
+    LLAMA,
+    TALE,
+    TINY,
+    TOOL,
+    ScriptedContext,
+    play,
+    situation,
+)
 
 UNITS = Card("units", "tool", "Units")
 TWO = "Translate 'good morning' to German and tell me what 17*23 is"
@@ -71,13 +81,13 @@ async def parts_of(
 ) -> Plan | None:
     """Return the plan that comes of what the conductor writes, and writes of a part `alone`."""
 
-    async def write(request: Request) -> Written:
+    async def write(request: Request) -> WrittenPlan:
         assert (request.purpose, request.temperature) == (Purpose.PLAN, 0.0)
         is_whole = request.messages[0].text == prompt.upper()
-        return Written(text, confidence, lines) if is_whole else Written(alone, -0.01)
+        return WrittenPlan(text, confidence, lines) if is_whole else WrittenPlan(alone, -0.01)
 
     conductor = TrainedConductor(ScriptedWorker(card=TINY), tools or FakeTools())
-    return await split(conductor, situation(*roster, prompt=prompt), write)
+    return await split_request(conductor, situation(*roster, prompt=prompt), write)
 
 
 async def test_each_part_is_a_step_of_its_own_and_the_answer_is_all_of_them() -> None:
@@ -126,7 +136,7 @@ async def test_a_part_in_doubt_is_a_models_in_the_persons_words() -> None:
     plan = await parts_of(LINES, tools=FakeTools("7 isn't in the request."))
     assert plan is not None
     in_doubt = [step for step in plan.steps if step.subtask.startswith("say ")]
-    assert [(step.worker, step.need) for step in in_doubt] == [("", IN_DOUBT)]
+    assert [(step.worker, step.need) for step in in_doubt] == [("", DOUBTFUL_NEED)]
     assert await parts_of("calc: 17 * 7", tools=FakeTools("7 isn't in the request.")) is None
 
 
@@ -146,15 +156,18 @@ async def test_what_is_in_doubt_is_shown_to_the_conductor_by_itself() -> None:
     for text in (LINES, "writing1: say it", "calc: 17 * 24\nwriting1: say 17", "calc"):
         left = await parts_of(LINES, tools=Doubting(), alone=text)
         assert left is not None
-        assert [(s.worker, s.need == IN_DOUBT) for s in left.steps[1:]] == [("", True), ("", False)]
+        assert [(s.worker, s.need == DOUBTFUL_NEED) for s in left.steps[1:]] == [
+            ("", True),
+            ("", False),
+        ]
 
 
 def test_what_speaks_of_a_result_sees_the_part_before() -> None:
     parts = parse_lines("calc: 1\nwriting1: double the result\nwriting1: say it <- 1\nchat1: hello")
     checked = [CheckedPart(part.text, "", part.text, refers=True) for part in parts]
-    assert [part.inputs for part in linked(parts, checked)] == [(), (1,), (1,), (3,)]
+    assert [part.inputs for part in with_implied_inputs(parts, checked)] == [(), (1,), (1,), (3,)]
     checked = [CheckedPart(part.text, "", part.text) for part in parts]
-    assert linked(parts, checked) == parts
+    assert with_implied_inputs(parts, checked) == parts
 
 
 async def test_what_the_plan_leaves_out_is_a_part_too() -> None:
@@ -187,7 +200,7 @@ async def test_a_plan_in_doubt_leaves_the_request_whole() -> None:
     ],
 )
 def test_a_plan_that_repeats_itself_is_stopped(text: str, is_lost: bool) -> None:
-    assert is_astray(text) == is_lost
+    assert is_repeating(text) == is_lost
 
 
 async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
@@ -196,7 +209,9 @@ async def test_a_plan_that_repeats_itself_is_not_followed() -> None:
 
 def is_played(lines: str, *confidence: float, request: str = TWO) -> bool:
     """Tell whether a plan is followed of whose lines, all as long, the model was so sure."""
-    return is_followed(request, parse_lines(lines), Written(lines, fmean(confidence), confidence))
+    return is_worth_following(
+        request, parse_lines(lines), WrittenPlan(lines, fmean(confidence), confidence)
+    )
 
 
 def test_a_sure_sum_carries_a_plan_that_texts_alone_would_not() -> None:
@@ -225,7 +240,7 @@ async def test_a_sum_that_the_model_is_unsure_of_is_in_doubt_and_the_others_stay
     plan = await parts_of(lines, lines=(0.0, -0.2, 0.0, 0.0, 0.0))
     assert plan is not None
     assert [step.worker for step in plan.steps] == ["calculator", "", "", "calculator", ""]
-    assert [step.need == IN_DOUBT for step in plan.steps] == [False, True, True, False, False]
+    assert [step.need == DOUBTFUL_NEED for step in plan.steps] == [False, True, True, False, False]
 
 
 async def test_a_sum_that_the_model_is_unsure_of_is_shown_to_it_by_itself() -> None:
@@ -258,14 +273,14 @@ def test_any_parts_make_a_plan_that_can_be_played(
         inputs = tuple(sorted(data.draw(earlier)))
         need = Need("calculation", 1) if tool else Need(kind, data.draw(st.integers(1, 5)))
         parts.append(PlanPart(f"text {number}", tool, need, inputs))
-    assert parse_lines(written(parts)) == tuple(parts)
+    assert parse_lines(format_lines(parts)) == tuple(parts)
     subtasks = [part.text for part in parts]
-    plan = plan_of(parts, situation(TINY, files=["a.txt"]).material)
+    plan = plan_from_parts(parts, situation(TINY, files=["a.txt"]).material)
     assert [step.subtask for step in plan.steps] == subtasks
     assert [step.inputs for step in plan.steps] == [part.inputs for part in parts]
     assert plan.answer == tuple(range(1, len(parts) + 1))
     done: list[int] = []
-    while ready := plan.ready(done):
+    while ready := plan.startable_steps(done):
         done += ready
     assert sorted(done) == list(plan.answer)
 
@@ -276,12 +291,14 @@ PLAN = Plan((Step("", "translate it"), Step("calculator", "17 * 23", ("prompt",)
 SUM = Plan((Step("calculator", "17 * 23", ("prompt",)),), (1,))
 
 
-def desk(parts: Plan | None, *cards: Card, **more: Any) -> Desk:
-    return Desk(situation(*cards, prompt=TWO, **more), parts=parts)
+def context(parts: Plan | None, *cards: Card, **more: Any) -> ScriptedContext:
+    return ScriptedContext(situation(*cards, prompt=TWO, **more), parts=parts)
 
 
 async def test_hybrid_plays_the_parts_in_their_order() -> None:
-    played = await play(Hybrid(), desk(PLAN, TINY, TOOL), lambda n, step: f"{n} by {step.worker}")
+    played = await play(
+        Hybrid(), context(PLAN, TINY, TOOL), lambda n, step: f"{n} by {step.worker}"
+    )
     assert played.text == "1 by tiny\n\n2 by calculator"
     assert played.proposals[0].why == "You ask for 2 things, so each is a step of its own."
 
@@ -290,41 +307,41 @@ async def test_a_sum_that_can_not_be_computed_is_answered_by_a_model() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return WorkerError("No.") if step.worker == "calculator" else "391, perhaps"
 
-    played = await play(Hybrid(), desk(SUM, TINY, TOOL), say)
+    played = await play(Hybrid(), context(SUM, TINY, TOOL), say)
     assert (played.workers, played.text) == (["calculator", "tiny"], "391, perhaps")
 
 
 async def test_a_sum_that_a_model_works_out_is_said_to_be_unsure() -> None:
-    doubted = Step("", "17 times 23", (), IN_DOUBT)
+    doubted = Step("", "17 times 23", (), DOUBTFUL_NEED)
     one = Plan((*PLAN.steps[:1], doubted), (1, 2))
-    proposal = await Hybrid().first(desk(one, TINY, TOOL))
+    proposal = await Hybrid().first(context(one, TINY, TOOL))
     said = "Step 2 couldn't be computed for certain: a model's result may be wrong."
     assert proposal.why.endswith(said)
     two = Plan((doubted, doubted), (1, 2))
-    assert "Steps 1 and 2 couldn't" in (await Hybrid().first(desk(two, TINY, TOOL))).why
+    assert "Steps 1 and 2 couldn't" in (await Hybrid().first(context(two, TINY, TOOL))).why
 
 
 async def test_parts_that_all_fail_leave_the_request_to_one_worker() -> None:
     def say(number: int, step: Step) -> str | BatonError:
         return "whole" if step.is_direct else WorkerError("No.")
 
-    assert (await play(Hybrid(), desk(PLAN, TINY, TOOL), say)).text == "whole"
+    assert (await play(Hybrid(), context(PLAN, TINY, TOOL), say)).text == "whole"
 
 
 @pytest.mark.parametrize("parts", [PLAN, SUM])
 async def test_mini_never_waits_for_a_plan(parts: Plan) -> None:
-    played = await play(Hybrid(), desk(parts, TINY, TOOL, mode="mini"), lambda n, s: s.worker)
+    played = await play(Hybrid(), context(parts, TINY, TOOL, mode="mini"), lambda n, s: s.worker)
     assert played.text == "tiny"
 
 
 async def test_whom_the_person_named_splits_and_this_one_still_computes() -> None:
     named = {"conductor": CLOUD.id}
-    whole = await Hybrid().first(desk(PLAN, TINY, TOOL, CLOUD, **named))
+    whole = await Hybrid().first(context(PLAN, TINY, TOOL, CLOUD, **named))
     assert whole.plan.steps != PLAN.steps
-    assert (await Hybrid().first(desk(SUM, TINY, TOOL, CLOUD, **named))).plan == SUM
+    assert (await Hybrid().first(context(SUM, TINY, TOOL, CLOUD, **named))).plan == SUM
 
 
-class Failing(Desk):
+class Failing(ScriptedContext):
     """Its conductor fails in some way."""
 
     error: BatonError = WorkerError("The conductor died.")
@@ -343,7 +360,7 @@ async def test_a_conductor_that_fails_leaves_the_request_whole() -> None:
 
 async def test_a_resumed_plan_is_not_split_again() -> None:
     outcome = Outcome(PLAN, {1: "guten Morgen", 2: "391"})
-    assert await InParts(PLAN).next(desk(None, TINY, TOOL), outcome) is None
+    assert await SplitRequest(PLAN).next(context(None, TINY, TOOL), outcome) is None
 
 
 THREE = Plan(
@@ -361,7 +378,7 @@ def who(number: int, step: Step) -> str:
 
 
 async def test_what_a_check_finds_wrong_another_does_again_with_what_follows_from_it() -> None:
-    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {1: "2 + 2 = 5"}
     played = await play(Hybrid(), desk_, who)
     assert not played.proposals[0].final
@@ -375,15 +392,15 @@ async def test_what_a_check_finds_wrong_another_does_again_with_what_follows_fro
 
 
 async def test_what_is_right_stays_and_a_tools_result_is_no_models() -> None:
-    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {2: "a tool's"}
     assert (await play(Hybrid(), desk_, who)).answer == (1, 2, 3)
-    alone = await Hybrid().first(desk(THREE, TINY, TOOL))
+    alone = await Hybrid().first(context(THREE, TINY, TOOL))
     assert alone.final  # there is nobody else
 
 
 async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> None:
-    desk_ = desk(THREE, LLAMA, TOOL, GEMMA)
+    desk_ = context(THREE, LLAMA, TOOL, GEMMA)
     desk_.wrong = {1: "2 + 2 = 5"}
 
     def say(number: int, step: Step) -> str | BatonError:
@@ -394,7 +411,7 @@ async def test_a_correction_that_comes_to_nothing_leaves_what_was_there() -> Non
 
 @pytest.mark.parametrize("left", [10**9, 0])
 async def test_who_costs_something_corrects_only_where_there_is_money_for_it(left: int) -> None:
-    desk_ = desk(replace(THREE, steps=THREE.steps[:2], answer=(1, 2)), LLAMA, TOOL, CLOUD)
+    desk_ = context(replace(THREE, steps=THREE.steps[:2], answer=(1, 2)), LLAMA, TOOL, CLOUD)
     desk_.wrong = {1: "2 + 2 = 5"}
     desk_.money = SpendingRoom(left, 0.0)
     workers = (await play(Hybrid(), desk_, who)).workers

@@ -22,11 +22,20 @@ from baton.core.errors import ContextTooLong, WorkerUnavailable
 from baton.core.feedback import Signal
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy, Scope
-from baton.core.messages import Attachment, Card, Chunk, Finish, Prompt, Request, Sent, Text, Usage
-from baton.core.money import NANO
+from baton.core.messages import (
+    Attachment,
+    Card,
+    Chunk,
+    Finish,
+    Prompt,
+    Request,
+    RequestSent,
+    Text,
+    Usage,
+)
+from baton.core.money import NANO, Price, Rates
 from baton.core.plan.skill_table import SkillTable
 from baton.core.ports import NEW, ConversationPosition, Proposal, Question, StrategyContext, Worker
-from baton.core.prices import Price, Rates
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms, may_use
 from baton.core.run.run_context import Services
@@ -69,7 +78,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.workers = {
-            card.id: ScriptedWorker(self.elsewhere if card.is_outside else self.local, card)
+            card.id: ScriptedWorker(self.elsewhere if card.uses_gateway else self.local, card)
             for card in (SMALL, BIG, HERE, *ELSEWHERE)
         }
         self.open(Store.open(self.folder / "0.db"))
@@ -113,7 +122,7 @@ class World:
     def elsewhere(self, request: Request) -> Iterable[Chunk | BaseException]:
         if self.dice.random() < 0.1:
             yield ContextTooLong(9000, 4096)
-        yield Sent("api.example.org", 100)
+        yield RequestSent("api.example.org", 100)
         yield Text(self.dice.choice(["", "Fine.", request.messages[-1].text]))
         if self.dice.random() < 0.2:
             yield WorkerUnavailable("It was cut.")

@@ -11,11 +11,10 @@ import pytest
 
 from baton.core import events as ev
 from baton.core.errors import StoreError
-from baton.core.ledger_types import Policy, Room, Scope, Standing
-from baton.core.money import NANO
-from baton.core.plan.plan import Outcome, Plan, single
+from baton.core.ledger_types import Policy, Scope, ScopeBalance, Standing
+from baton.core.money import FREE, NANO
+from baton.core.plan.plan import Outcome, Plan, single_step_plan
 from baton.core.ports import Proposal, SpendingRoom, StrategyContext
-from baton.core.prices import FREE
 from baton.core.run.policy import PromptLimits
 from baton.core.spending.pace_controller import Pacing
 from baton.history import Store
@@ -33,12 +32,12 @@ class Weighs:
         self.said: list[bool] = []
         self.money: list[SpendingRoom] = []
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        self.said.append(await desk.weigh("far", self.gain, plain=self.plain))
-        self.money.append(await desk.funds())
-        return Proposal(single(desk.situation.worker))
+    async def first(self, context: StrategyContext) -> Proposal:
+        self.said.append(await context.weigh("far", self.gain, plain=self.plain))
+        self.money.append(await context.funds())
+        return Proposal(single_step_plan(context.situation.worker))
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         return None
 
 
@@ -112,7 +111,7 @@ async def test_what_costs_nothing_is_worth_any_gain() -> None:
             NANO,
             {},
             PromptLimits(attended=False),
-            "nothing may be spent: nobody is here to be asked.",
+            "nothing may be spent: there is no person to ask.",
         ),
         (0, BUDGET, PromptLimits(budget=NANO), "but that is more than is left today."),
     ],
@@ -161,14 +160,14 @@ async def test_a_pace_is_known_again_after_a_restart(tmp_path: Path) -> None:
             before = await weighed(here)
     store = Store.open(tmp_path / "baton.db")
     try:
-        past = await store.weighed()
+        past = await store.recent_weighings()
         assert [one.gain for one in past] == [0.2] + [0.6] * 30
         assert [one.ok for one in past][-1] == before.ok
         assert len({one.conversation for one in past}) == 31
         morning = datetime.now().replace(hour=9, minute=0) + timedelta(days=1)
         clock = morning.timestamp  # just before midnight there is nothing still to come
-        fresh, again = Pacing(clock=clock), Pacing(memory=store.weighed, clock=clock)
-        money = Standing((Room(Scope.DAY, NANO // 200),))
+        fresh, again = Pacing(clock=clock), Pacing(memory=store.recent_weighings, clock=clock)
+        money = Standing((ScopeBalance(Scope.DAY, NANO // 200),))
         known = await again.weigh(0.4, first.cost, money)
         unknown = await fresh.weigh(0.4, first.cost, money)
         assert known.bar != unknown.bar
@@ -182,12 +181,12 @@ class Looks:
     def __init__(self) -> None:
         self.money: list[SpendingRoom] = []
 
-    async def first(self, desk: StrategyContext) -> Proposal:
+    async def first(self, context: StrategyContext) -> Proposal:
         return Proposal(Plan((step("far", "One."),), (1,)))
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
-        self.money.append(await desk.funds())
-        await desk.weigh("far", 1.0)
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
+        self.money.append(await context.funds())
+        await context.weigh("far", 1.0)
         return None
 
 

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from baton.core.plan.plan import KINDS, Need
 from baton.core.plan.turn_roles import (
-    MOST_TURNS,
-    POSITION_FIGURES,
-    WORKER_FIGURES,
-    Position,
-    Seen,
+    MAX_TURNS,
+    POSITION_FEATURES,
+    WORKER_FEATURES,
+    TurnPosition,
     TurnRole,
-    after,
+    WorkerFacts,
     best_move,
     is_allowed,
-    position_figures,
-    worker_figures,
+    position_after,
+    position_features,
+    worker_features,
 )
 from baton.core.ports import SpendingRoom
-from baton.core.strategies._verification import AUDIT, MEND
+from baton.core.strategies._verification import AUDIT, REPAIR
 from baton.core.strategies.trinity import THINK, WORK
 from support.strategy_context import (
     BIG,
@@ -30,8 +30,8 @@ from support.strategy_context import (
     GEMMA,
     LLAMA,
     TINY,
-    Desk,
     Say,
+    ScriptedContext,
     play,
     says,
     situation,
@@ -51,18 +51,18 @@ def tasks(run_steps: Sequence[object]) -> list[str]:
 
 
 async def test_one_worker_answers_at_once_and_for_good() -> None:
-    run = await play("trinity", Desk(situation(TINY)), says("A tale."))
+    run = await play("trinity", ScriptedContext(situation(TINY)), says("A tale."))
     assert run.workers == ["tiny"]
     assert run.proposals[0].final
     assert run.text == "A tale."
 
 
 async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
-    desk = Desk(situation(LLAMA, GEMMA), scores=lambda *_: likes(1, 0, 1))
+    context = ScriptedContext(situation(LLAMA, GEMMA), scores=lambda *_: likes(1, 0, 1))
     said = says("Mind the dates.", "In 1812.", "The year is wrong.", "In 1815.")
-    run = await play("trinity", desk, said)
+    run = await play("trinity", context, said)
     steps = run.outcome.plan.steps
-    assert tasks(steps) == [THINK, WORK, AUDIT, MEND]
+    assert tasks(steps) == [THINK, WORK, AUDIT, REPAIR]
     assert run.workers == ["gemma", "llama", "gemma", "llama"]
     assert [step.inputs for step in steps] == [(), (1,), (2,), (2, 3)]
     assert run.answer == (4,)
@@ -70,22 +70,22 @@ async def test_all_three_roles_are_played_until_the_verifier_accepts() -> None:
 
 
 async def test_an_accepted_answer_stands() -> None:
-    desk = Desk(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
-    run = await play("trinity", desk, says("In 1815.", "ACCEPT"))
+    context = ScriptedContext(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
+    run = await play("trinity", context, says("In 1815.", "ACCEPT"))
     assert tasks(run.outcome.plan.steps)[1:] == [AUDIT]
     assert run.text == "In 1815."
 
 
 async def test_the_answer_before_comes_back_where_the_next_has_not_a_word() -> None:
-    desk = Desk(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
-    run = await play("trinity", desk, says("In 1815.", "Wrong.", ""))
+    context = ScriptedContext(situation(LLAMA, GEMMA), scores=lambda *_: likes(-1, 0, 1))
+    run = await play("trinity", context, says("In 1815.", "Wrong.", ""))
     assert run.text == "In 1815."
 
 
 async def test_nobody_elsewhere_speaks_where_nothing_may_be_spent() -> None:
-    desk = Desk(situation(TINY, CLOUD), SpendingRoom(0, 0.0))
-    desk.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
-    run = await play("trinity", desk, says("A tale."))
+    context = ScriptedContext(situation(TINY, CLOUD), SpendingRoom(0, 0.0))
+    context.scores = lambda _, workers: [[-1.0] * len(workers), list(range(len(workers))), [-1.0]]
+    run = await play("trinity", context, says("A tale."))
     assert run.workers == ["tiny"]
 
 
@@ -95,14 +95,14 @@ async def test_whatever_the_head_says_it_ends_after_five_turns(random: object, c
     assert hasattr(random, "uniform")
     draw = random.uniform
     cards = (TINY, LLAMA, GEMMA, BIG)[:count]
-    desk = Desk(
+    context = ScriptedContext(
         situation(*cards),
         scores=lambda _, workers: [[draw(-1, 1) for _ in workers] for _ in TurnRole],
     )
     said: Say = lambda number, step: "ACCEPT" if draw(0, 1) < 0.3 else f"Text {number}."  # noqa: E731
-    run = await play("trinity", desk, said)
+    run = await play("trinity", context, said)
     steps = run.outcome.plan.steps
-    assert 1 <= len(steps) <= MOST_TURNS
+    assert 1 <= len(steps) <= MAX_TURNS
     assert run.text.startswith(("Text", "ACCEPT"))
     assert tasks(steps).count(THINK) <= 1
     for number, step in enumerate(steps, start=1):
@@ -122,18 +122,18 @@ async def test_whatever_the_head_says_it_ends_after_five_turns(random: object, c
 def test_the_rules_of_the_turns(
     kind: str, difficulty: int, tools: list[bool], moves: list[tuple[TurnRole, int, bool]]
 ) -> None:
-    workers = [Seen(0.5, 2.0, 0.0, is_tool=is_tool) for is_tool in tools]
-    position = Position()
+    workers = [WorkerFacts(0.5, 2.0, 0.0, is_tool=is_tool) for is_tool in tools]
+    position = TurnPosition()
     for role, place, is_accepted in moves:
-        assert len(position_figures(position, Need(kind, difficulty))) == POSITION_FIGURES
-        figures = [worker_figures(worker, n, position) for n, worker in enumerate(workers)]
-        assert {len(row) for row in figures} == {WORKER_FIGURES}
+        assert len(position_features(position, Need(kind, difficulty))) == POSITION_FEATURES
+        figures = [worker_features(worker, n, position) for n, worker in enumerate(workers)]
+        assert {len(row) for row in figures} == {WORKER_FEATURES}
         flat = [[0.0] * len(workers) for _ in TurnRole]
         move = best_move(flat, position, workers)
-        is_over = position.turn >= MOST_TURNS
+        is_over = position.turn >= MAX_TURNS
         is_standing = position.wrote is not None and not position.is_rejected
         assert (move is None) == (is_over or is_standing)
         place %= len(workers)
         if not is_allowed(role, place, position, workers):
             continue
-        position = after(position, role, place, is_accepted)
+        position = position_after(position, role, place, is_accepted)

@@ -14,16 +14,21 @@ import pytest
 
 from baton.compose import card_of, compose
 from baton.core.errors import BudgetExceeded, ConfigError
-from baton.core.hold_decision import unknown_price
+from baton.core.hold_decision import unknown_price_error
 from baton.core.labels import Label
 from baton.core.ledger_types import Policy
 from baton.core.messages import Prompt
-from baton.core.money import NANO
-from baton.core.prices import Price, Rates
+from baton.core.money import NANO, Price, Rates
 from baton.core.run.policy import RunTerms, check
 from baton.core.view import RunView
 from baton.platform.secrets import PROVIDERS
-from baton.platform.settings import Budget, CloudWorker, PriceSettings, Settings, find_paths
+from baton.platform.settings import (
+    BudgetSettings,
+    CloudWorkerSettings,
+    PriceSettings,
+    Settings,
+    find_paths,
+)
 from baton.workers.cloud import price_table
 from baton.workers.cloud.price_table import CONFIGURED, cheapest, facts, price_of, snapshot
 from support.fake_cloud import Cloud
@@ -99,7 +104,7 @@ def test_two_hundred_corrupt_entries_are_unknown_and_refused(ship: Ship) -> None
     assert price_of("openai/good") is not None
     terms = RunTerms({}, Policy.BUDGET, "auto", False)
     for number, entry in enumerate(entries):
-        card = card_of(CloudWorker(f"w{number}", f"openai/{number}"))
+        card = card_of(CloudWorkerSettings(f"w{number}", f"openai/{number}"))
         assert card.price is None, entry
         with pytest.raises(BudgetExceeded, match="is not known, so nothing was sent"):
             check(card, Label.CLOUD, terms)
@@ -115,8 +120,8 @@ async def test_not_one_request_is_made_at_a_corrupt_price(
     with Cloud() as cloud:
         here = replace(PROVIDERS["openai"], base_url=cloud.base("openai"))
         monkeypatch.setitem(PROVIDERS, "openai", here)
-        workers = tuple(CloudWorker(name, name) for name in names)
-        budget = Budget(day="100", policy=Policy.BUDGET)
+        workers = tuple(CloudWorkerSettings(name, name) for name in names)
+        budget = BudgetSettings(day="100", policy=Policy.BUDGET)
         settings = Settings(budget=budget, workers=workers, worker="openai/gpt-4o-mini")
         baton = compose(settings, find_paths(), history=False)
         try:
@@ -260,7 +265,7 @@ def test_a_price_for_one_token_is_noticed() -> None:
 
 
 def test_what_to_do_about_an_unknown_price_is_said_to_the_letter() -> None:
-    error = unknown_price("gpt", "openai/gpt-99")
+    error = unknown_price_error("gpt", "openai/gpt-99")
     assert isinstance(error, BudgetExceeded)
     assert "openai/gpt-99 is not known, so nothing was sent" in error.message
     assert 'id = "gpt"' in error.hint

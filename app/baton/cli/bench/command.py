@@ -13,14 +13,14 @@ import click
 
 from baton.cli import interrupts
 from baton.cli.completion import complete_worker
-from baton.cli.error_report import complain
+from baton.cli.error_report import report_error
 from baton.cli.output import emit, emit_json
 from baton.core.errors import BudgetExceeded, ConfigError
 from baton.core.sanitiser import one_line
 from baton.platform.durable_files import replace_file
 
 if TYPE_CHECKING:
-    from baton.bench.strategy_bench import Played, Row
+    from baton.bench.strategy_bench import PlayedQuestion, StrategyRow
     from baton.cli.bench.base_bench import Bench
 
 _EXAMPLES = """\b
@@ -142,12 +142,12 @@ def bench(
     from baton.cli.bench.base_bench import Options
     from baton.cli.bench.live_bench import Live
     from baton.cli.bench.replay_bench import Replay
-    from baton.core.strategies import strategy
+    from baton.core.strategies import make_strategy
 
     options = Options(**typed)
     for name in options.strategies:
-        strategy(name)  # says which ones there are
-    interrupts.hand_over()
+        make_strategy(name)  # says which ones there are
+    interrupts.restore_default_handler()
     read = read_dataset(dataset)
     made: Bench = (Replay if read.recorded else Live)(options, read)
     return asyncio.run(_compare(made, as_json, svg))
@@ -168,7 +168,7 @@ def _compare_conductors(ctx: click.Context, workers: str, limit: int | None, as_
     _refuse_others(ctx, _CONDUCTING, about, "With it go --workers, --limit and --json.")
     from baton.cli.bench.conductor_comparison import Options, compare
 
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     return asyncio.run(compare(Options(workers, limit, as_json)))
 
 
@@ -201,24 +201,24 @@ def _wanted(dataset: Path | None, workers: str | None, policy: str | None) -> Pa
 
 async def _compare(bench: Bench, as_json: bool, svg: Path | None) -> int:
     """Play each strategy; show the table even where money did not last."""
-    from baton.bench.strategy_bench import summed
+    from baton.bench.strategy_bench import sum_row
 
     stopped: BudgetExceeded | None = None
     rows = list(bench.baselines())
     async with bench:
         for this in bench.rounds:
-            played: list[Played] = []
+            played: list[PlayedQuestion] = []
             try:
                 async for one in bench.go_on(this):
                     played.append(one)
                     _progress(this.title, len(played), len(bench.questions))
             except BudgetExceeded as error:
                 stopped = bench.explained(error, this.title, len(played))
-            rows.append(summed(this.title, played))
+            rows.append(sum_row(this.title, played))
             if stopped is not None:
                 break
     _show(bench, rows, as_json, svg)
-    return 0 if stopped is None else complain(stopped)
+    return 0 if stopped is None else report_error(stopped)
 
 
 def _progress(name: str, done: int, count: int) -> None:
@@ -227,7 +227,7 @@ def _progress(name: str, done: int, count: int) -> None:
         print(f"{one_line(name, 40)}: {done} of {count}", end=end, file=sys.stderr, flush=True)
 
 
-def _show(bench: Bench, rows: Sequence[Row], as_json: bool, svg: Path | None) -> None:
+def _show(bench: Bench, rows: Sequence[StrategyRow], as_json: bool, svg: Path | None) -> None:
     from baton.cli.bench import bench_report
     from baton.cli.bench.cost_plot import as_svg, in_characters, legend
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from baton.bench.conductor_bench import ConductorBench, ConductorRow, drawing
+from baton.bench.conductor_bench import ConductorBench, ConductorRow, plan_drawer
 from baton.bench.conductor_episodes import read_episodes
 from baton.cli.bench.base_bench import listed
-from baton.cli.ledger_access import columns
-from baton.cli.options import with_worker
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.options import add_named_worker
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import BatonError, ConfigError
-from baton.core.plan.conductor import may_conduct
+from baton.core.plan.conductor import can_conduct
+from baton.core.run.rule_router import RuleRouter
 from baton.core.sanitiser import one_line
-from baton.platform.settings import LocalWorker, Paths, Settings, find_paths, load
+from baton.platform.settings import LocalWorkerSettings, Paths, Settings, find_paths, load_settings
 
 if TYPE_CHECKING:
     from baton.bench.conductor_score import Episode
@@ -56,7 +57,7 @@ class Verdict:
 async def compare(options: Options) -> int:
     """Have each conductor plan the episodes, show the table, and let the best one conduct."""
     paths = find_paths()
-    settings = load(paths.config_file)
+    settings = load_settings(paths.config_file)
     episodes = read_episodes(options.limit)
     rows: list[ConductorRow] = []
     failures: list[str] = []
@@ -85,15 +86,15 @@ async def _composed(
 
     named = []
     for name in listed(options.workers):
-        settings, known = with_worker(settings, name)
+        settings, known = add_named_worker(settings, name)
         named.append(known or name)
-    remote = {entry.id for entry in settings.roster if not isinstance(entry, LocalWorker)}
+    remote = {entry.id for entry in settings.roster if not isinstance(entry, LocalWorkerSettings)}
     if refused := [name for name in named if name in remote]:
         raise ConfigError(
             f"{one_line(refused[0])} is not a local model, and only those are compared.",
             "Name local models: --workers A,B",
         )
-    entries = tuple(entry for entry in settings.workers if isinstance(entry, LocalWorker))
+    entries = tuple(entry for entry in settings.workers if isinstance(entry, LocalWorkerSettings))
     # Also where the person wants no model to plan, the comparison takes place.
     alone = msgspec.structs.replace(settings, workers=entries, conductor="", offline=True)
     baton = compose(alone, paths, history=False)
@@ -101,7 +102,7 @@ async def _composed(
         roster = {card.id: card for card in baton.orchestra.roster}
         for name in named:
             _must_conduct(baton.orchestra.worker(name).card)
-        able = [card.id for card in roster.values() if not card.is_outside and may_conduct(card)]
+        able = [card.id for card in roster.values() if not card.uses_gateway and can_conduct(card)]
         trained = [""] if baton.orchestra.services.trained is not None else []
         yield baton, [*trained, *(named or able)]
     finally:
@@ -116,18 +117,18 @@ def _must_conduct(card: Card) -> None:
 def _bench(baton: Baton) -> ConductorBench:
     """Return what all conductors plan with: local workers and tools, the default worker first."""
     default = baton.orchestra.default
-    cards = [card for card in baton.orchestra.roster if not card.is_outside]
+    cards = [card for card in baton.orchestra.roster if not card.uses_gateway]
     cards.sort(key=lambda card: (card.is_tool, card.id != default))
     workers: Mapping[str, Worker] = {card.id: baton.orchestra.worker(card.id) for card in cards}
-    services = baton.orchestra.services
-    return ConductorBench(workers, services.router, services.skills)
+    router = baton.orchestra.services.router or RuleRouter()
+    return ConductorBench(workers, router, baton.orchestra.services.skills)
 
 
 async def _row(
     bench: ConductorBench, baton: Baton, name: str, episodes: Sequence[Episode]
 ) -> ConductorRow:
     trained = baton.orchestra.services.trained
-    draw = drawing(name if name or trained is None else trained)
+    draw = plan_drawer(name if name or trained is None else trained)
     drawn = []
     async for one in bench.play(draw, episodes):
         drawn.append(one)
@@ -183,7 +184,7 @@ _STAYS = "your setting `conductor` stays {}, which `baton models role conductor 
 
 def _is_kept(worker: str, baton: Baton, paths: Paths) -> bool:
     """Tell whether the settings can name a worker: one made of a file's path is gone afterwards."""
-    entries = {entry.id for entry in load(paths.config_file).roster}
+    entries = {entry.id for entry in load_settings(paths.config_file).roster}
     return worker in entries | {held.id for held in baton.library.models()}
 
 
@@ -191,7 +192,7 @@ def _show(
     rows: Sequence[ConductorRow], failures: Sequence[str], verdict: Verdict, as_json: bool
 ) -> None:
     for failure in failures:
-        talk(failure)
+        notify(failure)
     if as_json:
         return emit_json(
             {
@@ -205,8 +206,8 @@ def _show(
             }
         )
     if not rows:
-        return talk("Nothing here could conduct.")
-    emit(columns([_HEAD, *map(_cells, rows)]))
+        return notify("Nothing here could conduct.")
+    emit(format_columns([_HEAD, *map(_cells, rows)]))
     if verdict.said:
         emit(verdict.said)
 

@@ -13,20 +13,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from baton.bench.backtest import Case, Row, happened, replay
-from baton.cli.ledger_access import columns
-from baton.cli.output import emit, emit_json, talk
-from baton.cli.step_text import view_of
-from baton.cli.usage import beginning
+from baton.bench.backtest import PastPrompt, PolicyRow, actual_row, replay_policy
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
+from baton.cli.usage import parse_since
 from baton.core.errors import ConfigError
-from baton.core.feedback import opinion
+from baton.core.feedback import dated_grade
 from baton.core.history_types import PastRun
 from baton.core.ledger_types import Scope, SpendingStyle
 from baton.core.messages import Card, Role, Turn, TurnStatus
-from baton.core.money import format_usd, parse_usd, show_usd
+from baton.core.money import BilledTokens, format_usd, parse_usd, show_usd
 from baton.core.plan.plan import Material
-from baton.core.prices import Used
 from baton.core.view import RunView
+from baton.presentation.plans import record_view
 
 if TYPE_CHECKING:
     from baton.compose import Baton
@@ -56,7 +55,7 @@ class Options:
 class Looked:
     """A person's prompts as cases, and those that are left out as they asked elsewhere by name."""
 
-    cases: Sequence[Case]
+    cases: Sequence[PastPrompt]
     named: int = 0
     named_cost: int = 0
     helper: str = ""
@@ -64,17 +63,17 @@ class Looked:
 
 async def look_back(options: Options) -> int:
     """Show what each policy would have come to, beside what happened. Raises ConfigError."""
-    since = beginning(options.since)
+    since = parse_since(options.since)
     async with _opened() as baton:
         paces = _paces(options.policy, baton.settings.budget.pace)
-        past = await baton.store.past(since)
+        past = await baton.store.past_runs(since)
         if not past and not options.as_json:
-            talk(_NOTHING.format(since=_since(since)))
+            notify(_NOTHING.format(since=_since(since)))
             return 0
         ceilings = _ceilings(options.budget, baton.settings.budget.ceilings)
         looked = await _looked(baton, past)
-    rows = [happened(looked.cases)]
-    rows += [await replay(looked.cases, pace, ceilings) for pace in paces]
+    rows = [actual_row(looked.cases)]
+    rows += [await replay_policy(looked.cases, pace, ceilings) for pace in paces]
     if options.as_json:
         emit_json(_object(since, looked, rows, ceilings))
     else:
@@ -86,10 +85,10 @@ async def look_back(options: Options) -> int:
 @asynccontextmanager
 async def _opened() -> AsyncIterator[Baton]:
     from baton.compose import compose
-    from baton.platform.settings import find_paths, load
+    from baton.platform.settings import find_paths, load_settings
 
     paths = find_paths()
-    baton = compose(load(paths.config_file), paths)
+    baton = compose(load_settings(paths.config_file), paths)
     try:
         yield baton
     finally:
@@ -124,16 +123,16 @@ def _ceilings(typed: str | None, set_: Mapping[Scope, int]) -> Mapping[Scope, in
 
 async def _looked(baton: Baton, past: Sequence[PastRun]) -> Looked:
     """Return what each prompt comes to, as known then, else as estimated now."""
-    from baton.routing import LearnedRouter, Limits, learned_file
+    from baton.routing import LearnedRouter, ScorerLimits, learned_file
 
     # Nobody waits for one prompt, so the router may take its time.
-    patient = Limits(_PATIENCE, _PATIENCE, _PATIENCE)
+    patient = ScorerLimits(_PATIENCE, _PATIENCE, _PATIENCE)
     router = LearnedRouter(learned=learned_file(baton.paths.data), limits=patient)
     try:
         return await _counted(await _estimator(baton, router), past)
     finally:
         if router.warning:
-            talk(f"baton: {router.warning}")
+            notify(f"baton: {router.warning}")
         await router.aclose()
 
 
@@ -141,7 +140,7 @@ async def _counted(estimator: _Estimator, past: Sequence[PastRun]) -> Looked:
     cases, named, cost = [], 0, 0
     for number, run in enumerate(past, start=1):
         _progress(number, len(past))
-        view = view_of(run.record)
+        view = record_view(run.record)
         if estimator.is_named(view):
             named, cost = named + 1, cost + view.cost
         else:
@@ -155,13 +154,13 @@ async def _estimator(baton: Baton, router: Router) -> _Estimator:
     from baton.core.run.policy import stronger
 
     orchestra = baton.orchestra
-    roster = await orchestra.services.skills.informed(orchestra.roster)
+    roster = await orchestra.services.skills.cards_with_skills(orchestra.roster)
     by_id = {card.id: card for card in roster}
     mine = by_id[orchestra.worker().card.id]
     terms = replace(orchestra.terms, offline=False, mode="auto")
-    here = next((c for c in (mine, *roster) if not c.is_outside and not c.is_tool), mine)
+    here = next((c for c in (mine, *roster) if not c.uses_gateway and not c.is_tool), mine)
     helper = stronger(here, roster, Label.CLOUD, terms)
-    return _Estimator(router, by_id, here, helper if helper and helper.is_outside else None)
+    return _Estimator(router, by_id, here, helper if helper and helper.uses_gateway else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +178,17 @@ class _Estimator:
             return False
         card = self.roster.get(view.routed.worker if view.routed else "")
         if card is not None:
-            return card.is_outside
+            return card.uses_gateway
         left = {sent.worker for sent in view.sent}
         return bool(view.calls) and all(call.worker in left for call in view.calls)
 
-    async def case(self, run: PastRun, view: RunView) -> Case:
+    async def case(self, run: PastRun, view: RunView) -> PastPrompt:
         """Return what is known of a prompt, and what must be estimated."""
-        good = opinion(run.signals, time.time())[0] if run.signals else None
+        good = dated_grade(run.signals, time.time())[0] if run.signals else None
         asked, record = _asked(view), run.record
-        case = Case(record.created, record.conversation, _SURE, 0.0, 0, asked, view.cost, good)
+        case = PastPrompt(
+            record.created, record.conversation, _SURE, 0.0, 0, asked, view.cost, good
+        )
         last = next((one for one in reversed(view.weighed) if self._elsewhere(one)), None)
         quality = _scored(view)
         if last is not None and quality is not None:
@@ -197,7 +198,7 @@ class _Estimator:
 
     def _elsewhere(self, weighed: Weighed) -> bool:
         card = self.roster.get(weighed.worker)
-        return weighed.cost > 0 or (card is not None and card.is_outside)
+        return weighed.cost > 0 or (card is not None and card.uses_gateway)
 
     def _privacy(self, worker: str) -> Any:
         from baton.core.labels import Label
@@ -205,18 +206,18 @@ class _Estimator:
         card = self.roster.get(worker)
         return card.privacy if card is not None else Label.CLOUD
 
-    async def _estimated(self, run: PastRun, view: RunView, case: Case) -> Case:
-        from baton.core.strategies._draft_scoring import expected
+    async def _estimated(self, run: PastRun, view: RunView, case: PastPrompt) -> PastPrompt:
+        from baton.core.strategies._draft_scoring import expected_quality
 
         roster = (self.here, *(card for card in self.roster.values() if card is not self.here))
         route = await self.router.route(_material(run), roster)
         if route.tool:
             return case
-        quality = expected(self.here, route)
+        quality = expected_quality(self.here, route)
         if self.helper is None:
             return replace(case, quality=quality, open=False)
         gains = route.estimate.gain if route.estimate is not None else {}
-        gain = gains.get(self.helper.id, expected(self.helper, route) - quality)
+        gain = gains.get(self.helper.id, expected_quality(self.helper, route) - quality)
         cost = _likely_cost(self.helper, view.calls, route)
         open_ = run.label.allows(self.helper.privacy)
         return replace(case, quality=quality, gain=gain, cost=cost, open=open_)
@@ -254,7 +255,9 @@ def _likely_cost(card: Card, calls: Sequence[Called], route: Route) -> int:
     longest = max(calls, key=lambda call: call.tokens_in + call.tokens_out, default=None)
     read, written = (longest.tokens_in, longest.tokens_out) if longest else (0, 0)
     expected = route.estimate.tokens if route.estimate is not None else 0
-    return card.price.cost(Used(max(1, read), min(expected or max(1, written), card.max_output)))
+    return card.price.cost(
+        BilledTokens(max(1, read), min(expected or max(1, written), card.max_output))
+    )
 
 
 def _progress(done: int, count: int) -> None:
@@ -266,12 +269,12 @@ def _progress(done: int, count: int) -> None:
 # What a person sees
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[PolicyRow]) -> str:
     head = ["policy", "asked elsewhere", "cost", "good, as expected", "as you judged"]
-    return columns([head, *(_cells(row) for row in rows)])
+    return format_columns([head, *(_cells(row) for row in rows)])
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: PolicyRow) -> list[str]:
     judged = f"{row.rated_good:.1f} of {row.rated} ({row.known} known)" if row.rated else "-"
     return [
         row.policy,
@@ -282,7 +285,7 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def _remarks(looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int]) -> list[str]:
+def _remarks(looked: Looked, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]) -> list[str]:
     """Say what the table means, what of it is known and what only expected."""
     told = [""]
     told += [_compared(row, rows[0]) for row in rows[1:]]
@@ -327,7 +330,7 @@ def _judged(count: int) -> str:
     )
 
 
-def _compared(row: Row, then: Row) -> str:
+def _compared(row: PolicyRow, then: PolicyRow) -> str:
     """Say what a policy would have saved and lost, or the other way round."""
     money, good = row.cost - then.cost, row.good - then.good
     cost = "just as much"
@@ -340,7 +343,7 @@ def _compared(row: Row, then: Row) -> str:
 
 
 def _object(
-    since: float, looked: Looked, rows: Sequence[Row], ceilings: Mapping[Scope, int]
+    since: float, looked: Looked, rows: Sequence[PolicyRow], ceilings: Mapping[Scope, int]
 ) -> dict[str, Any]:
     cases = looked.cases
     return {

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.bench.strategy_bench import Played, Row, baselines
+from baton.bench.strategy_bench import PlayedQuestion, StrategyRow, baseline_rows
 from baton.cli.bench.base_bench import Bench, Options, Round, listed
 from baton.core.errors import ConfigError
-from baton.core.prices import Price
+from baton.core.money import Price
 
 if TYPE_CHECKING:
     from baton.cli.bench.replay_orchestra import Recordings
@@ -34,9 +34,9 @@ class Replay(Bench):
         self.models: Recordings = {name: paid.get(name) for name in self.workers}
         rates = [(name, price.rates) for name, price in sorted(paid.items())]
         prices = [f"{name}@{rate.input},{rate.output}" for name, rate in rates]
-        from baton.routing import shipped
+        from baton.routing import shipped_folder
 
-        self._router = options.router or shipped()
+        self._router = options.router or shipped_folder()
         self._terms = [*prices, f"router {_digest(self._router)}"]
         self._parts = _parts(options)
 
@@ -62,21 +62,21 @@ class Replay(Bench):
         return "; ".join([*self._terms, *order])
 
     def play(
-        self, one: Round, questions: Sequence[Question], before: Sequence[Played]
-    ) -> AsyncIterator[Played]:
+        self, one: Round, questions: Sequence[Question], before: Sequence[PlayedQuestion]
+    ) -> AsyncIterator[PlayedQuestion]:
         """Play questions by recorded models."""
         from baton.cli.bench.replay_orchestra import Table, replay
 
         table = Table(self.dataset, self.models, self._router, one.ceiling)
         return replay(table, questions, one.strategy, before)
 
-    def baselines(self) -> Sequence[Row]:
+    def baselines(self) -> Sequence[StrategyRow]:
         """Return what each model reaches alone, and the oracle."""
         from baton.cli.bench.replay_orchestra import cards
 
-        return baselines(self.dataset, self.questions, cards(self.models))
+        return baseline_rows(self.dataset, self.questions, cards(self.models))
 
-    def remarks(self, rows: Sequence[Row]) -> Sequence[str]:
+    def remarks(self, rows: Sequence[StrategyRow]) -> Sequence[str]:
         """Say which router decided, and what recordings can't show."""
         told = ["The answers are replayed, so seconds are Baton's own."]
         played = {row.name.partition(",")[0] for row in rows if not row.baseline}

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from baton.bench.replay_worker import ReplayWorker, card_of
-from baton.bench.strategy_bench import Grader, Played, play_all
+from baton.bench.replay_worker import ReplayWorker, recorded_card
+from baton.bench.strategy_bench import Grader, PlayedQuestion, play_all
 from baton.core.errors import ConfigError
-from baton.core.hold_decision import MOST
-from baton.core.ledger_types import Bill, Policy, Scope, SpendingStyle
+from baton.core.hold_decision import MAX_AMOUNT_NANOS
+from baton.core.ledger_types import HoldRequest, Policy, Scope, SpendingStyle
 from baton.core.messages import Card, Purpose
+from baton.core.money import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.plan.answer_grades import Dataset, Question
-from baton.core.prices import PER, Price, Rates, Used
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
 from baton.core.run.rule_router import RuleRouter
 from baton.core.run.run_context import Services
 from baton.core.spending.pace_controller import Pacing
-from baton.core.spending.usage_rate import Rhythm
+from baton.core.spending.usage_rate import UsageRate
 from baton.history import Store
 from baton.money import Ledger
 
@@ -57,7 +57,7 @@ class Table:
 
 def cards(models: Recordings) -> list[Card]:
     """Return the cards of the models as they are replayed."""
-    return [card_of(model, price) for model, price in models.items()]
+    return [recorded_card(model, price) for model, price in models.items()]
 
 
 class Progress:
@@ -80,7 +80,7 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
     Nothing is kept.
     """
     ledger, store = Ledger.open(None), Store.open(None)
-    ceilings = {Scope.MONTH: MOST if table.ceiling is None else table.ceiling}
+    ceilings = {Scope.MONTH: MAX_AMOUNT_NANOS if table.ceiling is None else table.ceiling}
     workers = {
         model: ReplayWorker(table.dataset, model, price) for model, price in table.models.items()
     }
@@ -91,7 +91,7 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
         store,
         ledger,
         router=_router(table.router) or RuleRouter(),
-        pacer=Pacing(thrift, rhythm=Rhythm(progress)),
+        pacer=Pacing(thrift, rhythm=UsageRate(progress)),
     )
     orchestra = Orchestra(services, next(iter(workers)), terms)
     try:
@@ -109,7 +109,7 @@ def _router(folder: Path | None) -> LearnedRouter | None:
     if folder is None:
         return None
     from baton.routing import LearnedRouter
-    from baton.routing import Limits as Patience
+    from baton.routing import ScorerLimits as Patience
 
     router = LearnedRouter(folder, limits=Patience(_WARM, _COLD, _COLD))
 
@@ -118,24 +118,27 @@ def _router(folder: Path | None) -> LearnedRouter | None:
 
     if router.warning:
         refuse(router.warning)
-    router.tell = refuse
+    router.on_warning = refuse
     return router
 
 
 async def _book(ledger: Ledger, amount: int) -> None:
     """Charge an amount that an earlier replay spent."""
-    one = PER  # a nano-dollar for each token
-    bill = Bill(
+    one = TOKENS_PER_RATE  # a nano-dollar for each token
+    bill = HoldRequest(
         "", "", "earlier", "replay", "earlier", Purpose.ANSWER, Price(Rates(one, one, one, one)),
-        amount, 0, {Scope.MONTH: MOST},
+        amount, 0, {Scope.MONTH: MAX_AMOUNT_NANOS},
     )  # fmt: skip
     hold = await ledger.hold(bill)
-    await ledger.settle(hold.call, Used(amount, 0))
+    await ledger.settle(hold.call, BilledTokens(amount, 0))
 
 
 async def replay(
-    table: Table, questions: Sequence[Question], strategy: str, before: Sequence[Played] = ()
-) -> AsyncIterator[Played]:
+    table: Table,
+    questions: Sequence[Question],
+    strategy: str,
+    before: Sequence[PlayedQuestion] = (),
+) -> AsyncIterator[PlayedQuestion]:
     """Play questions by recorded models, within a ceiling of which some is spent already.
 
     Where that forbids a call the strategy goes on without: it is part of what is measured.

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from baton.cli.models import model_text
 from baton.compose import compose
 from baton.compose import library as compose_library
-from baton.core.catalogue_types import NOWHERE, CatalogueEntry, ModelRole, Source, card_of
+from baton.core.catalogue_types import UNKNOWN_SOURCE, CatalogueEntry, ModelRole, Source, card_of
 from baton.core.errors import BatonError, ConfigError
 from baton.core.messages import Card
-from baton.core.model_roles import STARTER as WORKER
-from baton.core.model_roles import holders
-from baton.core.plan.skill_table import Mastery, scores_of
-from baton.gguf.memory_fit import Fit, Verdict, load_of_entry
-from baton.models.model_types import Held
-from baton.platform.settings import LocalWorker, Settings, find_paths, load
+from baton.core.model_roles import STARTER_ID as WORKER
+from baton.core.model_roles import role_holders
+from baton.core.plan.skill_table import Mastery, measured_scores
+from baton.gguf.memory_fit import Fit, FitVerdict, estimate_entry_load
+from baton.models.model_types import LibraryModel
+from baton.platform.settings import LocalWorkerSettings, Settings, find_paths, load_settings
 from baton.workers.local import STARTER, find_model, starter
 
 if TYPE_CHECKING:
     from baton.compose import Baton
-    from baton.gguf.memory_fit import Load
+    from baton.gguf.memory_fit import ModelLoad
     from baton.models.library import Library
 
 IN_CATALOGUE = "catalogue"
@@ -45,10 +45,10 @@ class Known:
     state: str
     default: bool = False
     roles: tuple[ModelRole, ...] = ()
-    held: Held | None = None
+    held: LibraryModel | None = None
     entry: CatalogueEntry | None = None
     file: Path | None = None
-    load: Load | None = None
+    load: ModelLoad | None = None
     speed: float | None = None
     used: float | None = None
     too_large: bool = False
@@ -76,7 +76,7 @@ class Known:
         """Where its file came from, or would come from."""
         if self.held is not None:
             return self.held.record.source
-        return self.entry.source if self.entry is not None else NOWHERE
+        return self.entry.source if self.entry is not None else UNKNOWN_SOURCE
 
     @property
     def sha256(self) -> str:
@@ -90,7 +90,7 @@ class Known:
 async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings]]:
     """Open this person's models; what was begun is let go in the end."""
     paths = find_paths()
-    settings = load(paths.config_file, flags={"offline": True} if offline else {})
+    settings = load_settings(paths.config_file, flags={"offline": True} if offline else {})
     library = compose_library(settings, paths)
     try:
         yield library, settings
@@ -101,7 +101,7 @@ async def opened(offline: bool = False) -> AsyncIterator[tuple[Library, Settings
 async def survey(whole: bool = False) -> list[Known]:
     """Return the models that answer or are on their way, and with `whole` the catalogue's too."""
     paths = find_paths()
-    baton = compose(load(paths.config_file), paths)
+    baton = compose(load_settings(paths.config_file), paths)
     try:
         return await _Survey(baton).all(whole)
     finally:
@@ -116,7 +116,7 @@ class _Survey:
         self._library = baton.library
         self._settings = baton.settings
         self._entries = self._library.entries()
-        self._verdicts: Mapping[str, Verdict] = {}
+        self._verdicts: Mapping[str, FitVerdict] = {}
         self._held = {held.id: held for held in self._library.models()}
 
     async def all(self, whole: bool) -> list[Known]:
@@ -127,13 +127,13 @@ class _Survey:
             self._verdicts = self._library.verdicts(await self._library.machine())
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
-        uses = await self._baton.store.use_of_workers()
+        uses = await self._baton.store.worker_usage()
         skills = self._baton.orchestra.services.skills
         found = []
         for card in cards.values():
             speed, used = uses.get(card.id, (None, None))
-            table = await skills.of(card)
-            measured = scores_of(card, skills.scores)
+            table = await skills.masteries_of(card)
+            measured = measured_scores(card, skills.scores)
             known = replace(self._known(card), speed=speed, used=used)
             found.append(replace(known, table=table, measured=measured))
         return found
@@ -141,7 +141,7 @@ class _Survey:
     def _known(self, card: Card) -> Known:
         settings, held, entry = self._settings, self._held.get(card.id), self._entries.get(card.id)
         default = self._baton.orchestra.default
-        roles = holders(default, settings.conductor, settings.prefer)
+        roles = role_holders(default, settings.conductor, settings.prefer)
         known = Known(
             card,
             IN_CATALOGUE,
@@ -161,13 +161,13 @@ class _Survey:
             known = replace(known, too_large=verdict.fit is Fit.WONT)
         return replace(known, load=self._load(known))
 
-    def _worker(self, id: str) -> LocalWorker | None:
+    def _worker(self, id: str) -> LocalWorkerSettings | None:
         """Return the entry of a local worker that stands in the settings, if there is one."""
         entries = {entry.id: entry for entry in self._settings.roster}
         entry = entries.get(id)
-        return entry if isinstance(entry, LocalWorker) else None
+        return entry if isinstance(entry, LocalWorkerSettings) else None
 
-    def _file(self, worker: LocalWorker) -> Path | None:
+    def _file(self, worker: LocalWorkerSettings) -> Path | None:
         if (held := self._held.get(worker.model)) is not None:
             return held.path
         try:
@@ -175,23 +175,23 @@ class _Survey:
         except BatonError:
             return None
 
-    def _load(self, known: Known) -> Load | None:
+    def _load(self, known: Known) -> ModelLoad | None:
         """Return what a model takes of memory: by its file, else by the catalogue."""
         with suppress(BatonError, OSError):
             if known.file is not None and known.file.is_file():
-                return self._library.load(known.file, known.card.context)
+                return self._library.memory_load(known.file, known.card.context)
             if known.entry is not None and known.entry.size:
-                return load_of_entry(known.entry, self._settings.local.context)
+                return estimate_entry_load(known.entry, self._settings.local.context)
         return None
 
 
-def _state(worker: LocalWorker, file: Path | None) -> str:
+def _state(worker: LocalWorkerSettings, file: Path | None) -> str:
     if file is None or not file.is_file():
         return "gone"
     return "starter" if worker.model == STARTER else "here"
 
 
-def _card_of(held: Held) -> Card:
+def _card_of(held: LibraryModel) -> Card:
     """Return a model that can't answer now as a worker's card."""
     record = held.record
     return Card(held.id, "local", record.name, size=record.size, licence=record.licence)

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from baton.cli import interrupts
-from baton.cli.ledger_access import columns
 from baton.cli.models.download_progress import Board
 from baton.cli.models.inventory import opened
 from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import quiet_option
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import NOWHERE
+from baton.core.catalogue_types import UNKNOWN_SOURCE
 from baton.core.errors import BatonError, ConfigError
 from baton.core.sanitiser import one_line
 from baton.download.progress import Progress
-from baton.models.model_types import Foreign, Held
+from baton.models.model_types import ExternalModel, LibraryModel
 
 if TYPE_CHECKING:
     from baton.models.library import Library
 
-Steps = AsyncGenerator[Progress | Held]
+Steps = AsyncGenerator[Progress | LibraryModel]
 
 _IMPORTS = """\b
 Examples:
@@ -71,7 +71,7 @@ def import_(
         raise ConfigError("Which file?", "`baton models import PATH`, or --found for a list.")
     if id and len(paths) != 1:
         raise ConfigError("--id is for one file.", "Import them one by one.")
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     if found and not paths:
         return _list_found(as_json)
     outcomes = asyncio.run(_import(paths, found, link, id, force, quiet))
@@ -85,31 +85,31 @@ def _list_found(as_json: bool) -> int:
     if as_json:
         emit_json([_foreign_object(one) for one in listed])
     elif not listed:
-        talk("No other program keeps models here that aren't linked yet.")
+        notify("No other program keeps models here that aren't linked yet.")
     else:
         rows = [[_shown(one), one_line(one.program, 20), show_size(one.size)] for one in listed]
-        emit(columns(rows, left=2))
-        talk("`baton models import --found NAME` uses one where it lies.")
+        emit(format_columns(rows, left=2))
+        notify("`baton models import --found NAME` uses one where it lies.")
     return 0
 
 
-async def _foreign() -> Sequence[Foreign]:
+async def _foreign() -> Sequence[ExternalModel]:
     async with opened() as (library, _):
-        return await asyncio.to_thread(library.foreign)
+        return await asyncio.to_thread(library.external_models)
 
 
-def _shown(one: Foreign) -> str:
+def _shown(one: ExternalModel) -> str:
     return one_line(one.name, 60)
 
 
-def _foreign_object(one: Foreign) -> dict[str, Any]:
+def _foreign_object(one: ExternalModel) -> dict[str, Any]:
     return {
         "name": one.name,
         "program": one.program,
         "size": one.size,
         "file": str(one.path),
         "sha256": one.sha256,
-        "source": "" if one.source == NOWHERE else str(one.source),
+        "source": "" if one.source == UNKNOWN_SOURCE else str(one.source),
     }
 
 
@@ -119,7 +119,7 @@ async def _import(
     async with opened() as (library, _):
         files = [(name, Path(name)) for name in paths]
         if found:
-            listed = await asyncio.to_thread(library.foreign)
+            listed = await asyncio.to_thread(library.external_models)
             files = [(name, _named(name, listed).path) for name in paths]
         outcomes: list[Outcome] = []
         board = Board([_title(name) for name, _ in files], quiet)
@@ -128,11 +128,11 @@ async def _import(
                 if not found and _is_elsewhere(name, library):
                     outcomes.append(Outcome(name, error=_to_pull(name)))
                     continue
-                add = partial(library.add, file, id=id, link=link or found, force=force)
+                add = partial(library.import_files, file, id=id, link=link or found, force=force)
                 await _take(library, name, add, board, outcomes)
         except asyncio.CancelledError:
             board.close()
-            talk("Stopped; of what wasn't verified yet, nothing was taken.")
+            notify("Stopped; of what wasn't verified yet, nothing was taken.")
             raise
         finally:
             board.close()
@@ -174,7 +174,7 @@ def _title(name: str) -> str:
     return one_line(Path(name).name or name, 40)
 
 
-def _named(name: str, listed: Sequence[Foreign]) -> Foreign:
+def _named(name: str, listed: Sequence[ExternalModel]) -> ExternalModel:
     import difflib
 
     for one in listed:

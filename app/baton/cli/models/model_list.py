@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from baton.cli.ledger_access import columns
 from baton.cli.models import model_text
 from baton.cli.models.details import as_object, facts
 from baton.cli.models.inventory import IN_CATALOGUE, Known, named, opened, survey
 from baton.cli.models.model_completion import complete_known
-from baton.cli.output import emit, emit_json, talk
+from baton.cli.output import emit, emit_json, notify
+from baton.cli.stores import format_columns
 from baton.core.byte_format import show_size
 from baton.core.sanitiser import one_line
-from baton.models.model_types import State
+from baton.models.model_types import ModelState
 
 if TYPE_CHECKING:
-    from baton.models.model_types import Held
+    from baton.models.model_types import LibraryModel
     from baton.workers.local.loaded_models import Running
 
 _HEAD = ("  id", "role", "state", "size", "memory", "tokens/s", "last used", "licence")
@@ -51,7 +51,7 @@ def list_(whole: bool, as_json: bool) -> None:
         return emit_json([as_object(known) for known in found])
     if found:
         emit(_table(found))
-    talk(asyncio.run(_totals()))
+    notify(asyncio.run(_totals()))
 
 
 @click.command(short_help="Show all that is known of a model.")
@@ -82,9 +82,9 @@ def ps(as_json: bool) -> None:
     if as_json:
         return emit_json([_running_object(one, names) for one in loaded])
     if not loaded:
-        return talk("No model is loaded.")
+        return notify("No model is loaded.")
     head = ["model", "memory", "loaded for", "process", "of Baton"]
-    emit(columns([head, *(_running_row(one, names) for one in loaded)]))
+    emit(format_columns([head, *(_running_row(one, names) for one in loaded)]))
 
 
 def fitting(line: str, indent: int) -> str:
@@ -108,7 +108,7 @@ def _table(found: Sequence[Known]) -> str:
             if column in shown and _width(shown, rows) > width:
                 shown.remove(column)
     cells = [[row[name] for name in shown] for row in rows]
-    return columns([shown, *cells], shown.index("size"), words_last=shown[-1] == "licence")
+    return format_columns([shown, *cells], shown.index("size"), words_last=shown[-1] == "licence")
 
 
 def _width(shown: Sequence[str], rows: Sequence[dict[str, str]]) -> int:
@@ -149,13 +149,15 @@ async def _totals() -> str:
     return "\n".join([total.strip(), *problems])
 
 
-def _amounts(models: Sequence[Held]) -> list[str]:
-    here = [held for held in models if held.state is not State.COMING]
+def _amounts(models: Sequence[LibraryModel]) -> list[str]:
+    here = [held for held in models if held.state is not ModelState.COMING]
     told = [f"{model_text.count(len(here))}, {show_size(sum(held.bytes for held in here))}"]
-    linked = sum(held.record.size for held in here if held.state is State.LINKED)
+    linked = sum(held.record.size for held in here if held.state is ModelState.LINKED)
     if linked:
         told.append(f"{show_size(linked)} linked")
-    coming = sum(held.record.size - held.bytes for held in models if held.state is State.COMING)
+    coming = sum(
+        held.record.size - held.bytes for held in models if held.state is ModelState.COMING
+    )
     if coming:
         told.append(f"{show_size(coming)} still to come")
     return told

@@ -19,13 +19,13 @@ from baton.cli.models.last_recommendation import advise, kept
 from baton.cli.models.model_completion import complete_wanted
 from baton.cli.models.pull_result import Outcome, as_object, exit_code, settled
 from baton.cli.options import offline_option, quiet_option
-from baton.cli.output import emit_json, talk
+from baton.cli.output import emit_json, notify
 from baton.core.byte_format import show_size
-from baton.core.catalogue_types import NOWHERE, ModelRole
+from baton.core.catalogue_types import UNKNOWN_SOURCE, ModelRole
 from baton.core.errors import BatonError, ConfigError, ModelFileError
-from baton.core.model_roles import holders, recommended_roles, taken
+from baton.core.model_roles import recommended_roles, role_holders, roles_on_arrival
 from baton.models.library_state import NeedsAgreement
-from baton.models.model_types import Held, State
+from baton.models.model_types import LibraryModel, ModelState
 
 if TYPE_CHECKING:
     from baton.models.library import Library
@@ -80,7 +80,7 @@ def pull(
     if recommended and models:
         raise ConfigError("--recommended says itself which models.", "Leave out the names.")
     wish = Wish(models, tuple(map(ModelRole, roles)) or None, agree, force)
-    interrupts.hand_over()
+    interrupts.restore_default_handler()
     outcomes = asyncio.run(_pull(wish, recommended, offline, quiet))
     if as_json:
         emit_json(as_object(outcomes))
@@ -106,7 +106,7 @@ async def _pull(wish: Wish, recommended: bool, offline: bool, quiet: bool) -> li
         else:
             outcomes = [_going_on(held) for held in library.models() if _is_unfinished(held)]
             if not outcomes:
-                talk(
+                notify(
                     "Nothing is on its way. `baton models recommend` says what suits this machine."
                 )
         for outcome in outcomes:
@@ -122,29 +122,29 @@ async def _recommended(library: Library, settings: Settings) -> list[Outcome]:
     if not picks:
         _, found = await advise(library, settings, True)
         picks = [(pick.entry.id, pick.roles) for pick in found.picks]
-    here = {held.id for held in library.models() if held.state.usable}
+    here = {held.id for held in library.models() if held.state.is_usable}
     missing = [(id, recommended_roles(roles)) for id, roles in picks if id not in here]
     # Also after an attempt that was killed when a model had come, before it had its roles.
-    having = holders(settings.worker, settings.conductor, settings.prefer)
-    idle = [(id, taken((), roles, having)) for id, roles in picks if id in here]
+    having = role_holders(settings.worker, settings.conductor, settings.prefer)
+    idle = [(id, roles_on_arrival((), roles, having)) for id, roles in picks if id in here]
     idle = [(id, roles) for id, roles in idle if roles]
     if missing:
         size = show_size(sum(entries[id].size for id, _ in missing))
-        talk(f"{model_text.listed([id for id, _ in missing])}, {size}, will be fetched.")
+        notify(f"{model_text.listed([id for id, _ in missing])}, {size}, will be fetched.")
     else:
-        talk("What suits this machine best is here already.")
+        notify("What suits this machine best is here already.")
     return [Outcome(id, roles=roles) for id, roles in (*idle, *missing)]
 
 
-def _is_unfinished(held: Held) -> bool:
-    return not held.state.usable and _has_source(held)
+def _is_unfinished(held: LibraryModel) -> bool:
+    return not held.state.is_usable and _has_source(held)
 
 
-def _has_source(held: Held) -> bool:
-    return held.record.source != NOWHERE
+def _has_source(held: LibraryModel) -> bool:
+    return held.record.source != UNKNOWN_SOURCE
 
 
-def _going_on(held: Held) -> Outcome:
+def _going_on(held: LibraryModel) -> Outcome:
     return Outcome(held.id, held)
 
 
@@ -169,12 +169,12 @@ def _to_agree(error: NeedsAgreement) -> str:
     return f"{error.message}{place}\nFetch it under this licence?"
 
 
-def _on_shelf(library: Library, outcome: Outcome) -> Held | None:
+def _on_shelf(library: Library, outcome: Outcome) -> LibraryModel | None:
     """Return the model that is to go on, if it is one that the catalogue doesn't know."""
     if outcome.held is not None or outcome.asked in library.entries():
         return outcome.held
     held = {one.id: one for one in library.models()}.get(outcome.asked)
-    if held is not None and not held.state.usable and not _has_source(held):
+    if held is not None and not held.state.is_usable and not _has_source(held):
         raise ModelFileError(
             f"{held.id} came from a file of this machine, so it can't be fetched again.",
             f"`baton models rm {held.id}`, then `baton models import PATH`.",
@@ -182,8 +182,10 @@ def _on_shelf(library: Library, outcome: Outcome) -> Held | None:
     return held
 
 
-async def _wanted(library: Library, outcome: Outcome, wish: Wish, agreed: bool) -> Held:
-    return await library.want(outcome.asked, outcome.roles, agreed=agreed, force=wish.forced)
+async def _wanted(library: Library, outcome: Outcome, wish: Wish, agreed: bool) -> LibraryModel:
+    return await library.request_model(
+        outcome.asked, outcome.roles, agreed=agreed, force=wish.forced
+    )
 
 
 async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool) -> None:
@@ -207,11 +209,11 @@ async def _fetch_all(library: Library, outcomes: Sequence[Outcome], quiet: bool)
 async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
     assert outcome.held is not None, "only what was found is fetched"
     id = outcome.held.id
-    fresh = outcome.held.state is not State.HERE or outcome.roles is not None
+    fresh = outcome.held.state is not ModelState.HERE or outcome.roles is not None
     try:
         async with aclosing(library.fetch(id)) as steps:
             async for step in steps:
-                if isinstance(step, Held):
+                if isinstance(step, LibraryModel):
                     outcome.held = step
                 else:
                     board.show(id, step)
@@ -225,4 +227,4 @@ async def _fetch(library: Library, outcome: Outcome, board: Board) -> None:
 
 def _say_what_is_kept(library: Library, outcomes: Sequence[Outcome]) -> None:
     kept = sum(library.get(one.held.id).bytes for one in outcomes if one.held is not None)
-    talk(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")
+    notify(f"Stopped; {show_size(kept)} are kept. `baton models pull` goes on from there.")

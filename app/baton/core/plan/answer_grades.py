@@ -1,8 +1,8 @@
-"""Whether an answer is right, as far as that can be told without a person; and how sure that is.
+"""Grades answers to questions with known answers, and the confidence interval of a score.
 
-A question with its right answer is graded by what its kind says: a number by its value, a choice by
-its letter, a text by a regular expression, the parts of a request by one each, code by its tests
-(elsewhere: it must be executed).
+The kind of a question decides how: a number by its value, a choice by its letter, a text by a
+regular expression, the parts of a request by one each. Code is graded by its tests, which the bench
+runs in the sandbox.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from baton.core.code_blocks import blocks
+from baton.core.plan.short_answer import numbers_agree
 
 NUMBER, CHOICE, REGEX, PARTS = "number", "choice", "regex", "parts"
 PYTHON, TEXT = "python", "text"
@@ -43,31 +44,31 @@ class Question:
 
     @property
     def prompt(self) -> str:
-        """What is asked, with the choices if there are any."""
+        """The question, with the choices if there are any."""
         if not self.choices:
             return self.text
-        listed = (f"{letter(n)}. {choice}" for n, choice in enumerate(self.choices))
+        listed = (f"{choice_letter(n)}. {choice}" for n, choice in enumerate(self.choices))
         return "\n".join([self.text, *listed])
 
 
-HELD_OUT = 0.3
-"""The share of the questions that a router is tried on, once it was trained on the others."""
+HELD_OUT_SHARE = 0.3
+"""The share of the questions that a router is tested on and was not trained on."""
 
 
 def is_held_out(question: Question, salt: str) -> bool:
-    """Tell whether a router that was trained with that salt never saw the question."""
+    """Whether a router that was trained with that salt never saw the question."""
     digest = hashlib.sha256(f"{salt}:{question.key}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64 < HELD_OUT
+    return int.from_bytes(digest[:8], "big") / 2**64 < HELD_OUT_SHARE
 
 
-def letter(place: int) -> str:
+def choice_letter(place: int) -> str:
     """Return the letter of a choice, counted from 0."""
     return chr(ord("A") + place)
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a model once answered: the short answer found in it ("": none), and how good it was.
+class RecordedAnswer:
+    """A recorded answer of a model: the short answer found in it ("": none), and its score.
 
     `score` is 1 for right and 0 for wrong, `length` the characters of the whole answer.
     """
@@ -93,15 +94,15 @@ class Dataset:
     name: str
     digest: str
     questions: tuple[Question, ...]
-    recorded: Mapping[str, Mapping[str, Recorded]] = field(default_factory=dict)
+    recorded: Mapping[str, Mapping[str, RecordedAnswer]] = field(default_factory=dict)
 
 
-def tokens_in(text: str) -> int:
-    """Return how many tokens a text has, about: recordings know only characters."""
+def recorded_tokens(text: str) -> int:
+    """Return an estimate of the tokens of a text: recordings hold only its characters."""
     return -(-len(text) // 4)
 
 
-def grade(question: Question, text: str) -> float:
+def grade_answer(question: Question, text: str) -> float:
     """Return how much of the right answer a text holds, from 0 to 1; only parts give shares.
 
     Code is graded by executing its tests instead.
@@ -110,17 +111,17 @@ def grade(question: Question, text: str) -> float:
         case "number":
             return float(_same_number(text, question.answer))
         case "choice":
-            return float(choice_in(text) == question.answer.strip().strip("().").upper())
+            return float(chosen_letter(text) == question.answer.strip().strip("().").upper())
         case "regex":
             return float(re.search(question.answer, text) is not None)
         case "parts":
             found = [re.search(part, text) is not None for part in question.parts]
             return sum(found) / len(found)
         case _:
-            return float(_plain(_after_cue(text) or text) == _plain(question.answer))
+            return float(_plain_text(_announced_line(text) or text) == _plain_text(question.answer))
 
 
-# What is said to be the answer
+# Finding the answer in a text
 
 
 _CUE = re.compile(
@@ -130,7 +131,7 @@ _CUE = re.compile(
 )
 
 
-def _after_cue(text: str) -> str:
+def _announced_line(text: str) -> str:
     """Return the line after the last words that announce an answer, or ""."""
     plain = text.replace("*", "")
     cues = list(_CUE.finditer(plain))
@@ -147,27 +148,27 @@ _NUMBER = re.compile(
 )
 
 
-_LONGEST_EXPONENT = 5  # "e-999": more would make a Fraction that fills the memory
-_LONGEST_NUMBER = 400  # a model that repeats a digit without end has not answered
+_MAX_EXPONENT_CHARS = 5  # "e-999": more would make a Fraction that fills the memory
+_MAX_NUMBER_CHARS = 400  # a model that repeats a digit without end has not answered
 
 
-def number_in(text: str) -> Fraction | None:
-    """Return the number that a text comes to: the one announced as the answer, else the last."""
-    announced = next(_numbers(_after_cue(text)), None)
+def final_number(text: str) -> Fraction | None:
+    """Return the number that a text announces as the answer, else its last one."""
+    announced = next(_numbers_in(_announced_line(text)), None)
     if announced is not None:
         return announced
-    numbers = list(_numbers(text))
+    numbers = list(_numbers_in(text))
     return numbers[-1] if numbers else None
 
 
-def _numbers(text: str) -> Iterator[Fraction]:
+def _numbers_in(text: str) -> Iterator[Fraction]:
     for found in _NUMBER.finditer(text):
-        if len(found[0]) > _LONGEST_NUMBER:
+        if len(found[0]) > _MAX_NUMBER_CHARS:
             continue
         upper, lower, sign, digits, exponent, under = found.groups()
         if upper is not None:
             value, divisor = Fraction(upper), lower
-        elif len(exponent or "") > _LONGEST_EXPONENT:
+        elif len(exponent or "") > _MAX_EXPONENT_CHARS:
             continue
         else:
             plain = Fraction(digits.replace(",", "") + (exponent or ""))
@@ -177,29 +178,27 @@ def _numbers(text: str) -> Iterator[Fraction]:
 
 
 def _same_number(text: str, answer: str) -> bool:
-    said, right = number_in(text), number_in(answer)
-    if said is None or right is None:
-        return False
-    return abs(said - right) <= Fraction(1, 10**6) * max(Fraction(1), abs(right))
+    said, right = final_number(text), final_number(answer)
+    return said is not None and right is not None and numbers_agree(said, right)
 
 
 _LETTER = re.compile(r"^\W*(?:option\s+|choice\s+|text\{)?\(?([A-Za-z])(?![\w'\u2019])", re.I)
 _ALONE = re.compile(r"(?:^|[\s(\[*])([B-HJ-Z]|[AI](?=[).\]:*]|\s*$))(?![\w'\u2019])", re.MULTILINE)
 
 
-def choice_in(text: str) -> str:
+def chosen_letter(text: str) -> str:
     """Return the letter that a text chooses, or "": the one announced, else the last alone."""
-    if found := _LETTER.match(_after_cue(text)):
+    if found := _LETTER.match(_announced_line(text)):
         return found[1].upper()
     letters = _ALONE.findall(text)
     return letters[-1] if letters else ""
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .*\"'`}$")
 
 
-def code_in(text: str) -> str:
+def python_in(text: str) -> str:
     """Return the Python that a text holds: its fenced blocks, or all of it where it has none."""
     found = [block for block in blocks(text) if block.language in _PYTHON]
     return "\n\n".join(block.text for block in found) if found else text
@@ -208,19 +207,19 @@ def code_in(text: str) -> str:
 _PYTHON = ("", "python", "py", "python3")
 
 
-# How sure that is
+# Confidence
 
 
-Z95 = 1.959963984540054
+Z_95 = 1.959963984540054
 """A normal variable is within so many deviations in 95 % of all cases."""
 
 
-def wilson(right: float, count: int) -> tuple[float, float]:
+def wilson_interval(right: float, count: int) -> tuple[float, float]:
     """Return the 95 % interval of a share (Wilson's), (0, 1) where nothing was counted."""
     if count == 0:
         return 0.0, 1.0
-    share, square = right / count, Z95**2
+    share, square = right / count, Z_95**2
     middle = (share + square / (2 * count)) / (1 + square / count)
     root = math.sqrt(share * (1 - share) / count + square / (4 * count**2))
-    half = Z95 * root / (1 + square / count)
+    half = Z_95 * root / (1 + square / count)
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,7 +1,11 @@
-"""What can be checked in a text without asking anybody: code, JSON, sums.
+"""What can be checked in a text without a model: code, JSON, sums.
 
-All that could take long or break, code and schemas above all, is done by the tools, in their own
-process. Nothing is called wrong that may be right: what can't be told is "not checked".
+Whatever could take long or break, code and schemas above all, runs in the tools' process. Nothing
+that may be right is called wrong: what can't be decided is "not checked".
+
+What stands in prose is rarely all of a sum: a unit is left out, a number rounded, a date looks like
+a difference. So each claimed sum has several readings and holds if one of them does; and where the
+words around it leave a doubt, it is never called wrong.
 """
 
 from __future__ import annotations
@@ -11,24 +15,35 @@ import re
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from baton.core.code_blocks import LINE_BREAK, Block, blocks, prose
+from baton.core.code_blocks import LINE_BREAK, CodeBlock, blocks, prose
 from baton.core.errors import BatonError
 from baton.core.events import Verdict
 from baton.core.messages import fenced
-from baton.core.plan.arithmetic_claims import Sum, claimed
 
-MOST_CHARACTERS = 100_000
+MAX_TEXT_CHARS = 100_000
 """A longer text is checked as far as that."""
 
-MOST_RUNS = 6
+MAX_RUNS = 6
 """How often code is run for one text."""
 
 Compute = Callable[[str, str], Awaitable[str]]
-"""Gives a tool (by its id) a text and returns its answer. Raises WorkerError, or LookupError."""
+"""Returns the answer of a tool (by its id) to a text. Raises WorkerError, or LookupError."""
 
-_PYTHON = ("python", "py", "python3", "pycon")
-_NO_CODE = ("text", "txt", "plaintext", "output", "console", "csv", "md", "markdown", "diff", "log")
+_PYTHON_LANGUAGES = ("python", "py", "python3", "pycon")
+_TEXT_LANGUAGES = (
+    "text",
+    "txt",
+    "plaintext",
+    "output",
+    "console",
+    "csv",
+    "md",
+    "markdown",
+    "diff",
+    "log",
+)
 _TESTS = re.compile(
     r"^(?:[^\s#].*; *)?assert\b|^\s*(?:async )?def test|\b(?:unittest\.|IsolatedAsyncio)TestCase\b"
     r"|\bTestCase\)|^\s*>>> ",
@@ -40,7 +55,7 @@ _PARSERS = {
     "yaml": "import yaml\nlist(yaml.parse({text!r}))",
     "yml": "import yaml\nlist(yaml.parse({text!r}))",
 }
-_SCHEMA = """
+_SCHEMA_PROGRAM = """
 import json, jsonschema
 schema, value = json.loads({schema!r}), json.loads({value!r})
 problem = None
@@ -62,25 +77,31 @@ _SCHEMA_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at (code, JSON, sums), and what was found."""
+    """What was checked (code, JSON, sums), and the result."""
 
     what: str
     verdict: Verdict
     note: str = ""
 
 
-async def check(text: str, prompt: str, compute: Compute | None) -> tuple[Finding, ...]:
+async def check_text(text: str, prompt: str, compute: Compute | None) -> tuple[Finding, ...]:
     """Check what can be checked in a text; `prompt` may hold the schema that was asked for."""
-    text = text[:MOST_CHARACTERS]
-    checker = _Checker(prompt[:MOST_CHARACTERS], compute)
+    text = text[:MAX_TEXT_CHARS]
+    checker = _Checker(prompt[:MAX_TEXT_CHARS], compute)
     found = blocks(text)
     if not found and text.lstrip()[:1] in ("{", "[") and _is_json(text):
-        found = [Block("json", text)]
-    python = [block.text for block in found if block.language in _PYTHON]
-    findings = await checker.python(python)
-    findings += await checker.documents(found)
-    findings += await checker.sums(claimed(prose(text)))
-    others = {b.language for b in found} - {*_PYTHON, *_PARSERS, *_NO_CODE, "json", ""}
+        found = [CodeBlock("json", text)]
+    python = [block.text for block in found if block.language in _PYTHON_LANGUAGES]
+    findings = await checker.check_python(python)
+    findings += await checker.check_documents(found)
+    findings += await checker.check_sums(claimed_sums(prose(text)))
+    others = {b.language for b in found} - {
+        *_PYTHON_LANGUAGES,
+        *_PARSERS,
+        *_TEXT_LANGUAGES,
+        "json",
+        "",
+    }
     if others:
         names = ", ".join(sorted(others)[:5])
         findings.append(Finding("code", Verdict.UNCHECKED, f"There is no parser here for {names}."))
@@ -91,38 +112,38 @@ async def check(text: str, prompt: str, compute: Compute | None) -> tuple[Findin
 
 
 def is_checkable(text: str) -> bool:
-    """Tell whether there is anything in a text that `check` might find right or wrong."""
-    text = text[:MOST_CHARACTERS]
-    return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed(prose(text)))
+    """Whether there is anything in a text that `check` might find right or wrong."""
+    text = text[:MAX_TEXT_CHARS]
+    return bool(blocks(text) or text.lstrip()[:1] in ("{", "[") or claimed_sums(prose(text)))
 
 
 class _Checker:
-    """Checks one text; counts what it has the tools do."""
+    """Checks one text; counts the programs that it runs."""
 
     def __init__(self, prompt: str, compute: Compute | None) -> None:
         self._prompt = prompt
         self._compute = compute
         self._runs = 0
 
-    async def python(self, codes: Sequence[str]) -> list[Finding]:
-        """Run the code that has tests, parse all other."""
+    async def check_python(self, codes: Sequence[str]) -> list[Finding]:
+        """Run the code that has tests, and parse the rest."""
         tested = [n for n, code in enumerate(codes) if _has_tests(code)]
-        findings = [await self._tested(codes, n) for n in tested]
+        findings = [await self._run_tests(codes, n) for n in tested]
         used = max(tested, default=-1)
         plain = [code for code in codes[used + 1 :] if not _has_tests(code)]
-        return findings + ([await self._parsed(plain)] if plain else [])
+        return findings + ([await self._parse_python(plain)] if plain else [])
 
-    async def _tested(self, codes: Sequence[str], number: int) -> Finding:
+    async def _run_tests(self, codes: Sequence[str], number: int) -> Finding:
         """Run a block's tests: after the blocks before it, else alone, else after the prompt's."""
-        code = _runnable(codes[number])
-        before = [_runnable(other) for other in codes[:number]]
-        asked = [b.text for b in blocks(self._prompt) if b.language in _PYTHON]
+        code = _as_program(codes[number])
+        before = [_as_program(other) for other in codes[:number]]
+        asked = [b.text for b in blocks(self._prompt) if b.language in _PYTHON_LANGUAGES]
         attempts = dict.fromkeys(
             "\n\n".join(parts) for parts in ([*before, code], [code], [*asked, *before, code])
         )
         first: Finding | None = None
         for program in attempts:
-            found = await self._run("Python and its tests", program, tested=True)
+            found = await self._run_program("Python and its tests", program, tested=True)
             if found.verdict is Verdict.RIGHT:
                 return found
             first = first or found
@@ -132,53 +153,55 @@ class _Checker:
             return Finding(first.what, Verdict.UNCHECKED, note)
         return first
 
-    async def _parsed(self, codes: Sequence[str]) -> Finding:
-        """Have code without tests parsed: where the jail is, because a parser can be overrun."""
-        sources = [textwrap.dedent(_without_prompts(code)) for code in codes]
+    async def _parse_python(self, codes: Sequence[str]) -> Finding:
+        """Parse code without tests: in the sandbox, because code can crash a parser."""
+        sources = [textwrap.dedent(_without_shell_lines(code)) for code in codes]
         program = f"import ast\nfor code in {sources!r}:\n    ast.parse(code)"
-        found = await self._run("Python", program)
+        found = await self._run_program("Python", program)
         if found.verdict is Verdict.RIGHT:
             return Finding(found.what, found.verdict, "It can be parsed; it has no tests.")
         return found
 
-    async def documents(self, found: Sequence[Block]) -> list[Finding]:
+    async def check_documents(self, found: Sequence[CodeBlock]) -> list[Finding]:
         """Parse JSON and the like; hold JSON against the prompt's schema."""
-        findings = [await self._json(b.text) for b in found if b.language == "json"][:MOST_RUNS]
+        findings = [await self._check_json(b.text) for b in found if b.language == "json"][
+            :MAX_RUNS
+        ]
         for block in found:
             if (program := _PARSERS.get(block.language)) and "{{" not in block.text:
                 findings.append(
-                    await self._run(block.language.upper(), program.format(text=block.text))
+                    await self._run_program(block.language.upper(), program.format(text=block.text))
                 )
         return findings
 
-    async def _json(self, text: str) -> Finding:
+    async def _check_json(self, text: str) -> Finding:
         try:
-            value = json.loads(text, parse_constant=_refuse)
+            value = json.loads(text, parse_constant=_refuse_constant)
         except json.JSONDecodeError as error:
             return Finding("JSON", Verdict.WRONG, f"{error.msg} in line {error.lineno}.")
         except (ValueError, RecursionError):
             return Finding(
                 "JSON", Verdict.UNCHECKED, "It is nested too deeply, or has huge numbers."
             )
-        schema = next(_schemas(self._prompt), None)
+        schema = next(_schemas_in(self._prompt), None)
         if schema is None or value == schema:
             return Finding("JSON", Verdict.RIGHT, "It can be parsed; there is no schema for it.")
-        program = _SCHEMA.format(schema=json.dumps(schema), value=json.dumps(value))
-        found = await self._run("JSON and its schema", program, tested=True)
+        program = _SCHEMA_PROGRAM.format(schema=json.dumps(schema), value=json.dumps(value))
+        found = await self._run_program("JSON and its schema", program, tested=True)
         if found.note.startswith("AssertionError: unusable "):
             return Finding("JSON", Verdict.RIGHT, "It can be parsed; its schema can't be used.")
         return found
 
-    async def sums(self, sums: Sequence[Sum]) -> list[Finding]:
+    async def check_sums(self, sums: Sequence[ClaimedSum]) -> list[Finding]:
         """Recompute all sums at once."""
-        quoted = {one.written for one in claimed(self._prompt)}
+        quoted = {one.written for one in claimed_sums(self._prompt)}
         sums = [one for one in sums if one.written not in quoted]
         if not sums:
             return []
         asked = [f"{left} \u2248 {right}" for one in sums for left, right in one.readings]
         asked.append("1 = 1")  # a list of claims is judged line by line
         try:
-            answers = iter((await self._ask("calculator", "\n".join(asked))).splitlines())
+            answers = iter((await self._ask_tool("calculator", "\n".join(asked))).splitlines())
         except (BatonError, LookupError) as error:
             return [Finding("sums", Verdict.UNCHECKED, str(error))]
         right, wrong = 0, []
@@ -192,17 +215,17 @@ class _Checker:
             return [Finding("sums", Verdict.WRONG, "; ".join(wrong[:3]))]
         return [Finding("sums", Verdict.RIGHT, f"{right} recomputed.")] if right else []
 
-    async def _run(self, what: str, program: str, *, tested: bool = False) -> Finding:
-        """Run a program; that it can't be run says nothing of it.
+    async def _run_program(self, what: str, program: str, *, tested: bool = False) -> Finding:
+        """Run a program; one that can't be run stays unchecked.
 
         Where it is `tested`, only tests that ran and passed say that it is right.
         """
         self._runs += 1
-        if self._runs > MOST_RUNS:
+        if self._runs > MAX_RUNS:
             return Finding(what, Verdict.UNCHECKED, "There is too much of it.")
         block = fenced(program).replace("\n", "python\n", 1)
         try:
-            said = await self._ask("python", block)
+            said = await self._ask_tool("python", block)
         except (BatonError, LookupError) as error:
             message = error.message if isinstance(error, BatonError) else ""
             return Finding(what, Verdict.UNCHECKED, message or "There is no sandbox here.")
@@ -213,14 +236,14 @@ class _Checker:
             return Finding(what, Verdict.UNCHECKED, note or "No test ran.")
         return Finding(what, Verdict.RIGHT)
 
-    async def _ask(self, tool: str, text: str) -> str:
+    async def _ask_tool(self, tool: str, text: str) -> str:
         if self._compute is None:
             raise LookupError("There are no tools.")
         return await self._compute(tool, text)
 
 
 def _has_tests(code: str) -> bool:
-    """Return whether code looks as if it had tests: an assertion of a function's own is none."""
+    """Whether code seems to have tests: an assertion within a function is none."""
     # After a form feed Python counts the indentation from 0.
     lines = [re.sub(r"^[ \t\f]*\f", "", line) for line in LINE_BREAK.split(code)]
     if _TESTS.search("\n".join(lines)):
@@ -234,14 +257,14 @@ def _has_tests(code: str) -> bool:
     return False
 
 
-def _runnable(code: str) -> str:
-    """Make a program of what may be a session: its own output is its test."""
+def _as_program(code: str) -> str:
+    """Return code as a program; of an interactive session, its own output is the test."""
     session = code.lstrip().startswith(">>>")
     return f"__doc__ = {textwrap.dedent(code) + chr(10)!r}" if session else textwrap.dedent(code)
 
 
-def _without_prompts(code: str) -> str:
-    """Leave out what is no Python in a notebook: `%pip install`, `!ls`."""
+def _without_shell_lines(code: str) -> str:
+    """Return notebook code without its magic lines: `%pip install`, `!ls`."""
     return re.sub(r"^[%!].*$", "", code, flags=re.MULTILINE)
 
 
@@ -253,11 +276,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _refuse(constant: str) -> None:
+def _refuse_constant(constant: str) -> None:
     raise json.JSONDecodeError(f"{constant} is no JSON", "", 0)
 
 
-def _schemas(prompt: str) -> Iterator[dict[str, object]]:
+def _schemas_in(prompt: str) -> Iterator[dict[str, object]]:
     """Find JSON schemas in a prompt, in blocks or in its lines."""
     decoder = json.JSONDecoder()
     start, tries = prompt.find("{"), 0
@@ -266,12 +289,200 @@ def _schemas(prompt: str) -> Iterator[dict[str, object]]:
             value, end = decoder.raw_decode(prompt, start)
         except (ValueError, RecursionError):
             value, end = None, start + 1
-        if isinstance(value, dict) and ("$schema" in value or _describes(value)):
+        if isinstance(value, dict) and ("$schema" in value or _is_schema(value)):
             yield value
         tries += 1
         start = prompt.find("{", end)
 
 
-def _describes(value: dict[str, object]) -> bool:
+def _is_schema(value: dict[str, object]) -> bool:
     kinds = ("object", "array", "string", "number", "integer", "boolean", "null")
     return value.get("type") in kinds and bool(value.keys() & set(_SCHEMA_WORDS.split()))
+
+
+# Sums that a text claims, such as 17 + 25 = 42
+
+
+MAX_SUMS = 40
+MAX_LINE_CHARS = 2000
+"""A longer line isn't prose."""
+
+_MAX_SIDE_CHARS = 80
+
+
+def _word_set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SIGNS = str.maketrans(
+    {
+        "\u00d7": "*",
+        "\u00b7": "*",
+        "\u22c5": "*",
+        "\u00f7": "/",
+        "\u2215": "/",
+        "\u2044": "/",
+        "\u2212": "-",
+        "\u2013": "-",
+        "\u00a0": " ",
+        "\u202f": " ",
+        "\u2009": " ",
+        "\u00b2": "^2",
+        "\u00b3": "^3",
+    }
+)
+_LATEX = (
+    (re.compile(r"\\(?:times|cdot)(?![a-z])"), "*"),
+    (re.compile(r"\\div(?![a-z])"), "/"),
+    (re.compile(r"\\approx(?![a-z])"), "\u2248"),
+    (re.compile(r"\\[td]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"(\1/\2)"),
+    (re.compile(r"\\\*"), "*"),
+    (re.compile(r"\\(?:left|right|[,;!()\[\]$%])|\$\$"), ""),
+    # Bold type, but no power.
+    (re.compile(r"(?<![\w)])\*\*(?=\S)|(?<=[^\s*])\*\*(?![\w(\s*-])|(?<=[^\s*])\*\*$"), ""),
+    (re.compile(r"(?<=[^\s*])\*\* (?![\d(])"), " "),
+    (re.compile(r"`"), ""),
+    (re.compile(r"(?<=\d) (?=\d{3}(?!\d))"), ""),
+    (re.compile(r"(?<=[\d)%])\s*[xX]\s*(?=[$\u20ac\u00a3]?[\d(])"), "*"),
+)
+_MATH = "0123456789-+*/^().,%$\u20ac\u00a3 \t"
+_OPERATION = re.compile(r"[\d)%]\s*[-+*/^]+\s*[-(]?\s*[$\u20ac\u00a3]?[\d(]")
+_RELATION = re.compile(r"[!<>:=~]=|=[>=<~]|[<>\u2260\u2264\u2265]")
+_OPERATORS_TOO = tuple("\u221a\u221b\u2211\u222b\u00b1|!_\\}]{[~")
+_UNSURE = re.compile(r"\.\d{13}|\d,\d{1,2}(?!\d)")
+"""What a computer printed, and 2,5 or the next sum: 1+2=3,3+3=6."""
+_LIST_MARK = re.compile(r"^\s*(?:(?:\(?\d{1,2}[.)]|[-+*|>\u2022])\s+)+")
+_DOUBT = re.compile(
+    r"n't\b|\b(?:not|never|wrong|incorrect|false|instead|if|suppose|assume|mod|modulo|binary|hex"
+    r"|hexadecimal|octal|base|claims?|mistakes?|errors?|typo|should|would|unlike|versus|vs|clock"
+    r"|o'clock|string|strings|concatenat\w*|joke|remainder|nicht|falsch|kein\w*|pas|faux|incorrecto"
+    r"|non|sbagliato|let|where|odds|ratio|score|chapters?|pages?|between|range|from"
+    r"|boolean|logic\w*|xor|ring|vectors?|matri\w+|modular|fails?|contradict\w*|impossible|no"
+    r"|says?|said|novels?|slogans?|carry|gross|about|roughly|around|approx\w*|nearly"
+    r"|cannot)\b",
+    re.IGNORECASE,
+)
+_AMBIGUOUS = re.compile(
+    r"\d\.\d{3}(?!\d)|(?<![\d.,])0,\d"  # thousands to some, decimals to others
+    r"|\s[\u2013\u2014]\s|\b(?:step|day|week|option|item|case|part|question|example|method|problem"
+    r"|round|level|phase|section|exercise|rule|figure|table)\s\d+\s[-\u2212]\s"  # a dash
+    r"|\d/\d+\s-\s\d+/\d",  # dates
+    re.IGNORECASE,
+)
+_WORDS_BEFORE = _word_set(
+    "of times plus minus by over mod sqrt root log ln sin cos tan exp squared cubed half double"
+    " twice triple to per than with thousand million billion dozen hundred a an"
+)
+_SCALES = _word_set(
+    "hundred thousand million billion trillion dozen k m b bn mio mrd percent per point"
+    " points remainder r rest am pm st th o noon mod base in hours hour hrs hr h minutes"
+    " minute mins min seconds second secs sec s days day weeks week months month years year km"
+    " cm mm meters metres meter metre mi miles mile feet foot ft inches inch yards yard kg g"
+    " mg grams gram lb lbs pounds pound oz ounces ounce tons ton tonnes l ml liters litres"
+    " liter litre gallons gallon kb mb gb tb bytes bits cents cent degrees radians times to or"
+    " x y z a p"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedSum:
+    """One claimed sum: its text, its readings (`left`, `right`), and whether they are doubtful."""
+
+    written: str
+    readings: tuple[tuple[str, str], ...]
+    doubtful: bool
+
+
+def claimed_sums(text: str) -> list[ClaimedSum]:
+    """Return the sums that a text claims, at most MOST_SUMS."""
+    found: list[ClaimedSum] = []
+    for line in text.splitlines():
+        if len(found) >= MAX_SUMS:
+            break
+        if len(line) <= MAX_LINE_CHARS and ("=" in line or "\u2248" in line):
+            found += _sums_in_line(line)
+    return found[:MAX_SUMS]
+
+
+def _sums_in_line(line: str) -> Iterator[ClaimedSum]:
+    doubtful = bool(_DOUBT.search(line) or _AMBIGUOUS.search(line))
+    for pattern, replacement in _LATEX:
+        line = pattern.sub(replacement, line.translate(_SIGNS))
+    if _RELATION.search(line):
+        return
+    marked = _LIST_MARK.match(line)
+    plain = line[marked.end() :] if marked else line
+    signs = re.findall("[=\u2248]", plain)
+    sides = re.split("[=\u2248]", plain)
+    for n, ((before, after), sign) in enumerate(zip(pairwise(sides), signs, strict=True)):
+        left, right = _left_side(before), _right_side(after)
+        if left is None or right is None:
+            continue
+        doubt = doubtful or sign != "=" or left.doubtful or right.doubtful
+        readings = [(a, b) for a in left.readings for b in right.readings]
+        if marked and n == 0 and "-" in marked[0]:
+            readings += [(f"-{a}", b) for a, b in readings]  # a sign, or a mark of a list
+        yield ClaimedSum(f"{left.readings[0]} = {right.readings[0]}", tuple(readings), doubt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    readings: tuple[str, ...]
+    doubtful: bool
+
+
+def _left_side(text: str) -> _Side | None:
+    """Read the expression that ends before an equals sign."""
+    words = text.rstrip(_MATH)
+    math = text[len(words) :]
+    # A number that ends a sentence, or a part of one, is no part of the sum.
+    *earlier, last = re.split(r"[.,]\s+", math)
+    if words and not earlier and not math[:1].isspace() and words[-1] not in "*_\"'":
+        return None
+    if not earlier and words.rstrip()[-1:] in _OPERATORS_TOO:
+        return None
+    math = last.strip()
+    if (
+        not math
+        or math[0] in "+*/^%)"
+        or not _OPERATION.search(math)
+        or len(math) > _MAX_SIDE_CHARS
+    ):
+        return None
+    if math.count("(") != math.count(")"):
+        return None
+    word = "" if earlier else (re.findall(r"[^\W\d_]+", words) or [""])[-1].lower()
+    doubtful = (
+        word in _WORDS_BEFORE
+        or (len(word) == 1 and word.isalpha())
+        or (math[0] == "-" and bool(words))
+        or _is_like_a_date(math)
+    )
+    return _Side((math,), doubtful)
+
+
+def _right_side(text: str) -> _Side | None:
+    """Read the number, or the expression, that begins after an equals sign."""
+    rest = text.lstrip(_MATH)
+    all_math = text[: len(text) - len(rest)]
+    whole, *more = re.split(r"[.,]\s", all_math)
+    math = whole.strip().rstrip(".,+*/^(-$").rstrip()
+    while math.endswith(")") and math.count("(") < math.count(")"):
+        math = math[:-1].rstrip()
+    number = re.match(r"-?\s*[$\u20ac\u00a3]?\s*\d[\d.,]*%?", math)
+    if number is None or len(math) > _MAX_SIDE_CHARS:
+        return None
+    first = number[0].rstrip(".,")
+    readings = dict.fromkeys((math, first, first.rstrip("%")))
+    # 7th and 13:15 aren't 7 and 13, and what is asked isn't claimed.
+    adjacent = bool(rest) and not more and not all_math[-1:].isspace()
+    adjacent = adjacent and (rest[0] not in ";:!\"'_]" or rest[1:2].isdigit())
+    word = "" if more else (re.match(r"[^\W\d_]*", rest) or [""])[0].lower()
+    doubtful = adjacent or word in _SCALES or "^" in math or "10" in math.split("*")[1:]
+    doubtful = doubtful or bool(_UNSURE.search(math))
+    return _Side(tuple(r for r in readings if r.count("(") == r.count(")")), doubtful)
+
+
+def _is_like_a_date(math: str) -> bool:
+    """Whether an expression may be a date, a range or a fraction: 3-4, 2024-01-15, 1/2."""
+    return not re.search(r"[*^+()]|\s[-/]\s", math) or bool(re.search(r"(?<![\d.,])0\d", math))

@@ -1,7 +1,8 @@
 """What a tool can answer alone: a sum in signs and digits, a conversion, the time, the date.
 
-Whatever is caught here never reaches a model, so only what is nothing else is caught. Requests in
-words are for the trained conductor, which writes them as expressions.
+Whatever matches here never reaches a model, so only unambiguous requests match. Requests in words
+are for the trained conductor, which writes them as expressions. The core reads requests to choose a
+tool, the tools' process to answer them.
 """
 
 from __future__ import annotations
@@ -9,28 +10,26 @@ from __future__ import annotations
 import ast
 import re
 
-from baton.core.plan.bare_question import clock_expression, without_lead
-
 MAX_CHARS = 200
-"""A longer text is a task in words, whatever numbers it holds."""
+"""A longer text is a task in words, even with numbers in it."""
 
 _SUM = re.compile(r"(?!.*\.\.)[\d\s.,()*/%!^+\u00d7\u00f7\u00b7\u2212\u221a²³-]+")
 _PERCENT = re.compile(r"%\s*(?:of|von|de|di)\s")
-_DROPPED = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
+_SEPARATORS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|%(?=\s*(?:[-+*/^)]|$))")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u2212": "-", "^": "**"})
 _SIGNS |= str.maketrans({"²": "**2", "³": "**3", "!": "**1", "\u221a": "0-"})
 """Signs as Python has them, or others that stand in the same places."""
 _NODES = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Constant)
 
-_LIKE_A_SUM = re.compile(r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+\d|[)\u221a²³]")
+_SUM_SIGN = re.compile(r"[\d)%]\s*[+*\u00d7\u00f7\u00b7^=]|\d\s+[-/\u2212]\s+\d|[)\u221a²³]")
 """What a bare line needs to be no date, no telephone number and no 24/7."""
 _NAME = re.compile(
     r"9[-/]11|24/7|7[-/]11|50[-/]50|80/20|20/20|4/20|9-1-1|0-60|"
     r"4-4-2|4-3-3|4-2-3-1|3-5-2|3-4-3|5-3-2|3-2-1|\d\d?/\d\d?/\d{4}|"
     r"(?:1\d|20)\d\d-(?:1\d|20)\d\d|1-800(?:-\d+)*|\d{3}-\d{3}-\d{4}"
 )
-"""Sums to the eye, but whoever asks what they *are* means something else: a day, a shop, a ratio, a
-way to play football, some years, a date, a number to call."""
+"""They look like sums, but a person who asks what they *are* means something else: a day, a shop, a
+ratio, a football formation, some years, a date, a telephone number."""
 _DAY = re.compile(r"(?<![\d.-])[12]\d{3}-\d\d?-\d\d?(?![\d.-])")
 _THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?!\d)")
 """One number in English, another one where the point stands between thousands."""
@@ -50,8 +49,8 @@ _CONVERSION = (
 """A text until it is needed: compiling it takes 3 ms of the start."""
 
 
-def computes(tool: str, text: str) -> bool:
-    """Tell whether a tool can answer a text alone."""
+def can_compute(tool: str, text: str) -> bool:
+    """Whether a tool can answer a text alone."""
     if len(text) > MAX_CHARS or "\n" in text.strip():
         return False
     match tool:
@@ -72,14 +71,67 @@ def _is_sum(text: str) -> bool:
         _DAY.search(plain)
         or (_NAME.fullmatch(plain) and "=" not in text)
         or (language not in ("", "en") and _THOUSANDS.search(plain))
-        or (not language and not _LIKE_A_SUM.search(text))
+        or (not language and not _SUM_SIGN.search(text))
     )
     if is_ambiguous or not _SUM.fullmatch(plain):
         return False
     try:
-        tree = ast.parse(_DROPPED.sub("", plain).translate(_SIGNS), mode="eval")
+        tree = ast.parse(_SEPARATORS.sub("", plain).translate(_SIGNS), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
     nodes = list(ast.walk(tree))
     has_operation = any(isinstance(node, ast.BinOp) for node in nodes)
     return has_operation and all(isinstance(node, _NODES) for node in nodes)
+
+
+# The words around a bare question
+
+
+_LEADS = {
+    "en": r"what(?:'s|\s+is|\s+are)|how much is|calculate|compute|evaluate|work out|convert",
+    "de": r"was (?:ist|sind|ergibt|macht)|wie ?viel (?:ist|sind|ergibt)|berechne|rechne",
+    "fr": r"combien (?:font|fait)|calcule[rz]?|converti[rs]",
+    "es": r"(?:cuanto|cuánto) (?:es|son)|calcula|convierte",
+    "it": r"quanto (?:fa|è)|calcola|converti",
+    "pt": r"quanto [eé]|converta",
+}
+_ANY_LEAD = "|".join(f"(?P<{language}>{words})" for language, words in _LEADS.items())
+_LEAD = rf"(?:{_ANY_LEAD})\s*:?\s"
+_TAIL = " \t=?.\uff1f\u3002"
+
+_NOW = (
+    r"what(?:'s| is) the (?:current )?time(?: (?:right )?now)?|what time is it(?: (?:right )?now)?|"
+    r"wie (?:spät|viel uhr) ist es(?: jetzt)?|quelle heure est[- ]il|qu[eé] hora es|"
+    r"que horas s[aã]o|che (?:ore|ora) (?:sono|è)|今何時(?:ですか)?|现在几点(?:了)?"
+)
+_TODAY = (
+    r"what(?:'s| is) (?:the (?:current )?date(?: (?:right )?now| today)?|today'?s date|"
+    r"(?:the )?(?:day|date) today)|what (?:date|day|year|month) is it(?: today| now)?|"
+    r"welche[rs]? (?:tag|datum) (?:ist|haben wir) heute|"
+    r"quel jour (?:sommes[- ]nous|est[- ]on)(?: aujourd'hui)?|qu[eé] d[ií]a es(?: hoy)?|"
+    r"que dia é hoje|che giorno è(?: oggi)?|今日は何日(?:ですか)?|今天几号"
+)
+
+
+def without_lead(text: str) -> tuple[str, str]:
+    """Return a question without "what is" before it and "= ?" behind it, and the lead's language.
+
+    The language is "" where nothing stood before it.
+    """
+    plain = _bare_text(text)
+    if (lead := re.match(_LEAD, plain, re.IGNORECASE)) is None:
+        return plain, ""
+    return plain[lead.end() :].strip("` "), lead.lastgroup or ""
+
+
+def clock_expression(text: str) -> str:
+    """Return `now()` or `today()` for a bare question for the time or the date, else ""."""
+    plain = _bare_text(text).rstrip(" !")
+    for expression, questions in (("now()", _NOW), ("today()", _TODAY)):
+        if re.fullmatch(questions, plain, re.IGNORECASE):
+            return expression
+    return ""
+
+
+def _bare_text(text: str) -> str:
+    return " ".join(text.split()).replace("\u2019", "'").lstrip("\u00bf").strip("` ").rstrip(_TAIL)

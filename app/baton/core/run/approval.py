@@ -10,9 +10,9 @@ from baton.core.errors import StoreError
 from baton.core.events import Decision, Event, Offered
 from baton.core.ledger_types import Policy, Standing
 from baton.core.messages import Card, Message, Role
+from baton.core.money import FREE
 from baton.core.ports import Ask, CallOffer, Choice, Question, RecordedRun, Store
-from baton.core.prices import FREE
-from baton.core.redaction_types import Redacted
+from baton.core.redaction_types import RedactedTexts
 from baton.core.run.metered_worker import PreparedCall, RunBudget
 from baton.core.run.policy import must_ask
 
@@ -117,7 +117,7 @@ class Approval:
     ) -> tuple[Offered, int]:
         assert call.bill is not None, "what stays on this machine needs no approval"
         messages = call.request.messages
-        hidden = Redacted((), call.hidden).told()
+        hidden = RedactedTexts((), call.hidden).summary()
         size = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
         share = len(self._waiting | {step}) if step else 1
         most, cap, refused = await self._budget.quote(call.bill, share)

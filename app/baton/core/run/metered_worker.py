@@ -16,7 +16,7 @@ from typing import Any
 from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError, BudgetExceeded
 from baton.core.events import Called
-from baton.core.ledger_types import Bill, Hold, Scope
+from baton.core.ledger_types import Hold, HoldRequest, Scope
 from baton.core.messages import (
     Card,
     Chunk,
@@ -24,15 +24,15 @@ from baton.core.messages import (
     Loading,
     Queued,
     Request,
-    Sent,
+    RequestSent,
     Text,
     Thinking,
     Usage,
-    input_bound,
+    max_input_tokens,
 )
+from baton.core.money import FREE, BilledTokens
 from baton.core.ports import Ledger, Redactor, Worker
-from baton.core.prices import FREE, Used
-from baton.core.redaction_types import Hidden, Restorer
+from baton.core.redaction_types import HiddenText, Restorer
 from baton.core.run.policy import PromptLimits, RunTerms, check
 from baton.core.spending.hold_queue import HoldTurn
 
@@ -71,7 +71,7 @@ class CallUsage:
             case Usage():
                 self.usage = chunk
                 self.tokens_out = chunk.tokens_out
-            case Sent():
+            case RequestSent():
                 self.sent = True
             case Declined():
                 self.declined = True
@@ -114,8 +114,8 @@ class PreparedCall:
 
     worker: str
     request: Request
-    hidden: tuple[Hidden, ...] = ()
-    bill: Bill | None = None
+    hidden: tuple[HiddenText, ...] = ()
+    bill: HoldRequest | None = None
 
     def capped(self, tokens: int) -> PreparedCall:
         """The same call with an answer of so many tokens at most."""
@@ -153,9 +153,9 @@ class RunBudget:
         Raises WorkerError, or BudgetExceeded for a worker without a price.
         """
         check(card, request.label, self.terms)
-        if not card.is_outside:
+        if not card.uses_gateway:
             return PreparedCall(card.id, request)
-        hidden: tuple[Hidden, ...] = ()
+        hidden: tuple[HiddenText, ...] = ()
         if self.redactor is not None and card.remote:
             texts = [message.text for message in request.messages]
             redacted = await asyncio.to_thread(self.redactor.redact, texts)
@@ -164,8 +164,8 @@ class RunBudget:
             request, hidden = replace(request, messages=messages), redacted.hidden
         return PreparedCall(card.id, request, hidden, self._bill(card, request))
 
-    def _bill(self, card: Card, request: Request) -> Bill:
-        return Bill(
+    def _bill(self, card: Card, request: Request) -> HoldRequest:
+        return HoldRequest(
             run=self.run,
             session=self.session,
             worker=card.id,
@@ -173,7 +173,7 @@ class RunBudget:
             model=card.model or card.id,
             purpose=request.purpose,
             price=card.price or FREE,  # `check` refuses an unknown one
-            input_bound=input_bound(request.messages, request.shape),
+            input_bound=max_input_tokens(request.messages, request.shape),
             wanted=min(request.max_tokens or card.max_output, card.max_output),
             ceilings=self.ceilings,
             typed=self.limits.budget is not None,
@@ -185,7 +185,9 @@ class RunBudget:
             patience=self.terms.patience,
         )
 
-    async def quote(self, bill: Bill, share: int = 1) -> tuple[int, int, BudgetExceeded | None]:
+    async def quote(
+        self, bill: HoldRequest, share: int = 1
+    ) -> tuple[int, int, BudgetExceeded | None]:
         """Return what would be held for a call and its answer's cap, or why it would be refused.
 
         `share` is among how many calls that are about to be made the headroom is divided.
@@ -193,7 +195,7 @@ class RunBudget:
         try:
             quoted = await self.ledger.quote(replace(bill, share=share))
         except BudgetExceeded as refused:
-            return bill.price.most(bill.input_bound, bill.cap), 0, refused
+            return bill.price.max_cost(bill.input_bound, bill.cap), 0, refused
         return quoted.amount, quoted.cap, None
 
 
@@ -290,7 +292,7 @@ class MeteredWorker:
     async def _settle(self, tally: CallUsage, hold: Hold) -> int:
         ledger, usage = self._budget.ledger, tally.usage
         if usage is not None:
-            used = Used(
+            used = BilledTokens(
                 usage.tokens_in,
                 usage.tokens_out,
                 usage.cached,
@@ -308,5 +310,5 @@ class MeteredWorker:
 
 def _rest(restorer: Restorer) -> Text | None:
     """The end of a text that may have become a placeholder, and didn't."""
-    rest = restorer.rest()
+    rest = restorer.flush()
     return Text(rest, 0) if rest else None

@@ -11,7 +11,7 @@ from baton.core.errors import BatonError, ConfigError
 from baton.core.history_types import RunRecord
 from baton.core.labels import Label
 from baton.core.ledger_types import Standing
-from baton.core.messages import Card, Prompt, named_apart
+from baton.core.messages import Card, Prompt, with_unique_names
 from baton.core.plan.plan import Outcome, Plan
 from baton.core.ports import (
     NEW,
@@ -26,7 +26,7 @@ from baton.core.ports import (
 from baton.core.run.policy import ANYTHING, NOTHING_SPENT, PromptLimits, RunTerms, stronger
 from baton.core.run.run import Run
 from baton.core.run.run_context import RunRequest, Services
-from baton.core.strategies import STRATEGIES, by_mode, strategy
+from baton.core.strategies import STRATEGIES, make_strategy, strategy_of_mode
 
 NO_ABSENT: Mapping[str, BatonError] = {}
 
@@ -127,7 +127,7 @@ class Orchestra:
         if worker is not None:
             await worker.aclose()
         if self._default not in self._services.workers:
-            here = (card.id for card in self.roster if not (card.is_tool or card.is_outside))
+            here = (card.id for card in self.roster if not (card.is_tool or card.uses_gateway))
             self._default = next(here, self._default)
 
     def configure(self, *, default: str | None = None, **services: Any) -> None:
@@ -171,8 +171,8 @@ class Orchestra:
         remote one is offered. A `plan` is played as it is, but by workers that may be used. Raises
         ConfigError for an unknown worker or strategy.
         """
-        prompt = replace(prompt, files=named_apart(prompt.files))
-        name = limits.strategy or ("single" if limits.alone else by_mode(self._terms.mode))
+        prompt = replace(prompt, files=with_unique_names(prompt.files))
+        name = limits.strategy or ("single" if limits.alone else strategy_of_mode(self._terms.mode))
         kept = None
         if plan is not None:
             name, kept = "plan", Outcome(plan)
@@ -222,7 +222,7 @@ class Orchestra:
             limits,
             terms,
             card.id,
-            helper.id if helper is not None and helper.is_outside else "",
+            helper.id if helper is not None and helper.uses_gateway else "",
             name,
             None if name == "plan" else self._strategy(name),
             kept,
@@ -232,10 +232,10 @@ class Orchestra:
     def _strategy(self, name: str) -> Strategy:
         """Return a strategy, or one that plays the template of that name. Raises ConfigError."""
         if name not in STRATEGIES and name in (templates := self._services.templates()):
-            from baton.core.strategies._template import Templated
+            from baton.core.strategies._template import TemplateStrategy
 
-            return Templated(templates[name])
-        return strategy(name)
+            return TemplateStrategy(templates[name])
+        return make_strategy(name)
 
     async def aclose(self) -> None:
         """Let every worker and the router go, each even if another fails to."""

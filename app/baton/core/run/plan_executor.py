@@ -12,12 +12,12 @@ from dataclasses import replace
 from baton.core import events as ev
 from baton.core.errors import PlanError
 from baton.core.messages import Finish
-from baton.core.plan.plan import Outcome, Plan, single
+from baton.core.plan.plan import Outcome, Plan, single_step_plan
 from baton.core.ports import Proposal, Strategy
 from baton.core.run.run_context import RunContext
 from baton.core.run.step_executor import StepExecution
 from baton.core.run.strategy_context import RunStrategyContext
-from baton.core.spending.worth_asking import funds
+from baton.core.spending.worth_asking import spending_room
 
 
 class PlanExecutor:
@@ -134,7 +134,9 @@ class PlanExecutor:
         except PlanError as error:
             self._steps.clear()  # they were of that plan
             routing = run.routing
-            ordinary = single(routing.worker, run.conversation.material.files, routing.route.need)
+            ordinary = single_step_plan(
+                routing.worker, run.conversation.material.files, routing.route.need
+            )
             await self._adopt(Proposal(ordinary, why=error.message))
         if run.request.limits.preview:
             from baton.core.run.plan_preview import approve_plan
@@ -170,13 +172,13 @@ class PlanExecutor:
         numbered = list(enumerate(plan.steps, start=1))
         if all(step.worker in allowed for n, step in numbered if n not in self._steps):
             return plan
-        from baton.core.plan.assignment import assign
+        from baton.core.plan.assignment import assign_workers
 
         # Who did a step in an earlier run may be gone: it takes no worker's time any more.
         free = next((c for c in roster if c.price and c.price.is_free), roster[0])
         over = [replace(s, worker=free.id) if n in self._steps else s for n, s in numbered]
-        room = await funds(self._run)
-        assigned = assign(
+        room = await spending_room(self._run)
+        assigned = assign_workers(
             replace(plan, steps=tuple(over)),
             roster,
             left=room.left,
@@ -216,10 +218,12 @@ class PlanExecutor:
         if self._failed:
             return []
         over = {n for n, step in self._steps.items() if step.is_over}
-        fresh = [self._execution(number) for number in self._plan.ready(over, self._steps)]
+        fresh = [
+            self._execution(number) for number in self._plan.startable_steps(over, self._steps)
+        ]
         self._steps |= {step.number: step for step in fresh}
         cards = {card.id: card for card in self._run.routing.roster}
-        self._run.approval.expect(s.number for s in fresh if cards[s.worker].is_outside)
+        self._run.approval.expect(s.number for s in fresh if cards[s.worker].uses_gateway)
         return fresh
 
     def _execution(self, number: int) -> StepExecution:

@@ -9,7 +9,7 @@ from baton.core.events import Routed
 from baton.core.history_types import RunRecord
 from baton.core.plan.plan import Outcome
 from baton.core.run.policy import PromptLimits, RunTerms
-from baton.core.view import folded
+from baton.core.view import fold_events
 
 
 def routed_as(record: RunRecord) -> Routed:
@@ -34,7 +34,7 @@ def kept_outcome(record: RunRecord) -> Outcome:
 
     Raises ConfigError where there is no plan, or nothing of it left to do.
     """
-    view = folded(record.events)
+    view = fold_events(record.events)
     if view.plan is None or record.status == "running":
         what = "is still going on" if record.status == "running" else "never had a plan"
         raise ConfigError(f"The run {record.id} {what}.", "Ask again instead.")
@@ -42,4 +42,4 @@ def kept_outcome(record: RunRecord) -> Outcome:
     if record.status == "finished":
         raise ConfigError(f"The run {record.id} is finished.", "`baton trace` shows it.")
     texts = {step.number: step.text for step in done if step.text}
-    return Outcome(view.plan, texts, {step.number for step in done if step.cut})
+    return Outcome(view.plan, texts, {step.number for step in done if step.is_cut})

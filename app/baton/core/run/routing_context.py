@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from baton.core.labels import Label
-from baton.core.messages import Card, about_tokens, with_files
-from baton.core.model_roles import RULE
+from baton.core.messages import Card, estimated_tokens, text_with_files
+from baton.core.model_roles import RULE_CONDUCTOR
 from baton.core.plan.plan import Material, Outcome
-from baton.core.plan.short_answer import announced, extract
+from baton.core.plan.short_answer import announced_answer, short_answer
 from baton.core.plan.turn_roles import TurnRole, scores_by_rule
 from baton.core.ports import RecordedRun, Route, RoutingContext
 from baton.core.routing_types import Draft, Estimate, Judgement
 from baton.core.run.policy import check, may_use, refuses, stronger
 from baton.core.run.rule_router import rerouted
 from baton.core.run.run_context import RunRequest, Services
-from baton.core.strategies._draft_scoring import seen
+from baton.core.strategies._draft_scoring import head_and_tail
 
 
 async def build_routing_context(
@@ -36,7 +36,7 @@ async def build_routing_context(
     check(first, label, terms)
     cards = [worker.card for name, worker in services.workers.items() if name != first.id]
     usable = (first, *(card for card in cards if may_use(card, label, terms)))
-    roster = await services.skills.informed(usable)
+    roster = await services.skills.cards_with_skills(usable)
     route = _sound(await services.router.route(material, roster), roster)
     helper, choice = request.helper, ""
     wanted = services.prefer.get(route.need.kind, "") if request.is_open else ""
@@ -44,7 +44,7 @@ async def build_routing_context(
         roster = (preferred, *(card for card in roster if card.id != preferred.id))
         route = rerouted(material, roster, route)
         found = stronger(preferred, roster, label, terms)
-        helper = found.id if found is not None and found.is_outside else ""
+        helper = found.id if found is not None and found.uses_gateway else ""
         choice = f"{preferred.name} is your choice for {route.need.kind}."
     allowed = {card.id for card in roster}
     return RoutingContext(
@@ -55,7 +55,7 @@ async def build_routing_context(
         route,
         replace(request.limits, label=label),  # an older conversation may be stricter
         terms.mode,
-        services.conductor if services.conductor in (*allowed, RULE) else "",
+        services.conductor if services.conductor in (*allowed, RULE_CONDUCTOR) else "",
         services.templates,
         services.prefer,
         choice,
@@ -77,9 +77,9 @@ def _preferred(wanted: str, roster: tuple[Card, ...], material: Material) -> Car
     Only one on this machine: what leaves it is offered first, whatever is preferred.
     """
     card = next((card for card in roster[1:] if card.id == wanted), None)
-    if card is None or card.is_tool or card.is_outside:
+    if card is None or card.is_tool or card.uses_gateway:
         return None
-    size = sum(about_tokens(with_files(turn.text, turn.files)) for turn in material.turns)
+    size = sum(estimated_tokens(text_with_files(turn.text, turn.files)) for turn in material.turns)
     return card if not card.context or size < card.context else None
 
 
@@ -98,13 +98,13 @@ def drafts(
     `authors` says who wrote which step's text, `wrong` how many checks by computing that failed,
     where any could be made.
     """
-    from baton.core.strategies._answer_length import wants_short
+    from baton.core.strategies._estimates import wants_short_answer
 
-    find = extract if wants_short(routing) else announced
+    find = short_answer if wants_short_answer(routing) else announced_answer
     return [
         Draft(
             author,
-            seen(text),
+            head_and_tail(text),
             find(text),
             len(text),
             step in outcome.cut and routing.limits.max_tokens is None,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from baton.core.errors import ContextTooLong
 from baton.core.events import Event, Trimmed
-from baton.core.messages import Turn, about_tokens, keep_latest, with_files
+from baton.core.messages import Turn, count_turns_to_drop, estimated_tokens, text_with_files
 from baton.core.plan.plan import Material
 from baton.core.ports import Ask, Choice, Question, RecordedRun, Store
 
@@ -43,7 +43,7 @@ class RunConversation:
 
     async def _trim(self, error: ContextTooLong) -> bool:
         turns = self._material.turns
-        first = keep_latest(turns, _room(error, turns))
+        first = count_turns_to_drop(turns, _room(error, turns))
         if first == 0:
             error.hint = "Shorten the prompt, or attach less."
             return False
@@ -62,5 +62,5 @@ class RunConversation:
 
 def _room(error: ContextTooLong, turns: tuple[Turn, ...]) -> int:
     """Turn the worker's exact count into our estimate's scale, and leave half of it free."""
-    estimate = sum(about_tokens(with_files(turn.text, turn.files)) for turn in turns)
+    estimate = sum(estimated_tokens(text_with_files(turn.text, turn.files)) for turn in turns)
     return estimate * error.limit // (2 * max(error.needed, 1))

@@ -24,19 +24,19 @@ from baton.core.messages import (
     Queued,
     Reading,
     Request,
+    RequestSent,
     Retrying,
-    Sent,
     Text,
     Thinking,
     Usage,
     Writing,
 )
 from baton.core.plan.plan import Plan
-from baton.core.plan.token_estimates import tokens_p99
+from baton.core.plan.token_estimates import step_tokens_p99
 from baton.core.run.approval import PromptWithdrawn
 from baton.core.run.metered_worker import PreparedCall
 from baton.core.run.run_context import RunContext
-from baton.core.spending.worth_asking import funds
+from baton.core.spending.worth_asking import spending_room
 
 RETRY_SECONDS = 1.0
 """How long a remote worker that wasn't available is left alone before it is asked again."""
@@ -49,7 +49,7 @@ answers would be one."""
 
 MAX_STEP_TOKENS = 2048
 MAX_BRIEF_TOKENS = 768
-"""The most tokens of a step that isn't the answer; the second of a verdict, extract or summary."""
+"""The most tokens of a step that isn't the answer; the second of a verdict, short_answer or summary."""
 
 
 class StepAbandoned(Exception):
@@ -160,18 +160,24 @@ class StepExecution:
         if request.limits.alone or is_shown or isinstance(error, StoreError):
             return None
         card = routing.card(self.worker)
-        if self.worker == request.worker and card.is_outside and isinstance(error, BudgetExceeded):
+        if (
+            self.worker == request.worker
+            and card.uses_gateway
+            and isinstance(error, BudgetExceeded)
+        ):
             return None  # the person wants that worker, and hears what is in the way
-        can_retry = tried.count(self.worker) == 1 and card.is_outside
+        can_retry = tried.count(self.worker) == 1 and card.uses_gateway
         if isinstance(error, WorkerUnavailable) and can_retry:
             return RETRY_SECONDS
         if self.step.optional and self.step.is_direct:
             return None  # whose answer it is matters: the strategy decides what comes instead
-        from baton.core.plan.assignment import substitute
+        from baton.core.plan.assignment import substitute_worker
 
         roster = [c for c in routing.roster if _may_replace(c, card, error)]
-        left = (await funds(self._run)).left
-        self.worker = substitute(self.step, roster, tried, left, self._run.conversation.material)
+        left = (await spending_room(self._run)).left
+        self.worker = substitute_worker(
+            self.step, roster, tried, left, self._run.conversation.material
+        )
         return 0.0 if self.worker else None
 
     async def _attempt(self) -> None:
@@ -182,7 +188,7 @@ class StepExecution:
         while True:
             shown = run.conversation.material
             call = await run.budget.prepare(worker.card, self.request())
-            if worker.card.is_outside:
+            if worker.card.uses_gateway:
                 call = await self._approved(worker.card, call)
             try:
                 async with run.services.slots.of(worker.card):
@@ -217,7 +223,7 @@ class StepExecution:
             temperature,
             None if limits.seed is None else (limits.seed + self.number - 1) % 2**32,
             run.recorded.label,
-            expected_tokens=tokens_p99(step, material, run.routing.route, is_answer),
+            expected_tokens=step_tokens_p99(step, material, run.routing.route, is_answer),
         )
 
     @property
@@ -261,7 +267,7 @@ class StepExecution:
         request, routing = self._run.request, self._run.routing
         if self.step.optional != self._is_alone or request.limits.alone:
             return ""
-        has_others = any(not (c.is_outside or c.is_tool) for c in routing.roster)
+        has_others = any(not (c.uses_gateway or c.is_tool) for c in routing.roster)
         if card.id == request.worker or not has_others:
             return ""
         return "Answer here" if self._is_alone else "Do it here"
@@ -291,7 +297,7 @@ class StepExecution:
             case Usage(finish=finish, confidence=confidence):
                 self.ending = finish
                 self.confidence = confidence
-            case Sent(destination=destination, size=size):
+            case RequestSent(destination=destination, size=size):
                 await emit(ev.Sent(number, self.worker, destination, size))
             case Retrying(reason=reason, delay=delay):
                 await emit(ev.StepRetried(number, reason, delay))
@@ -304,7 +310,7 @@ class StepExecution:
 def _may_replace(card: Card, failed: Card, error: BatonError) -> bool:
     """Whether a worker can do better where another had that error."""
     if isinstance(error, BudgetExceeded):
-        return not card.is_outside
+        return not card.uses_gateway
     if isinstance(error, ContextTooLong):
         return card.context == 0 or card.context > failed.context
     return True

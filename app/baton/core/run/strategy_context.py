@@ -7,9 +7,18 @@ from contextlib import aclosing
 
 from baton.core import events as ev
 from baton.core.errors import BudgetExceeded
-from baton.core.messages import AnswerFormat, Message, Purpose, Request, Role, Sent, Text, Usage
+from baton.core.messages import (
+    AnswerFormat,
+    Message,
+    Purpose,
+    Request,
+    RequestSent,
+    Role,
+    Text,
+    Usage,
+)
 from baton.core.plan.plan import Outcome, Plan
-from baton.core.plan.request_parts import Written
+from baton.core.plan.request_parts import WrittenPlan
 from baton.core.ports import RoutingContext, SpendingRoom, Worker
 from baton.core.routing_types import Judgement
 from baton.core.run.metered_worker import PreparedCall
@@ -38,7 +47,7 @@ class RunStrategyContext:
 
     async def funds(self) -> SpendingRoom:
         """Return what may be spent now: nothing where the ledger can't be read."""
-        return await worth_asking.funds(self._run)
+        return await worth_asking.spending_room(self._run)
 
     async def ask(
         self,
@@ -56,7 +65,7 @@ class RunStrategyContext:
         request = Request(tuple(messages), purpose, max_tokens, 0.0, seed, label, shape=shape)
         await run.emit(ev.Planning(worker))
         call = await run.budget.prepare(card, request)
-        if card.is_outside:
+        if card.uses_gateway:
             why, named = "It would plan the work.", run.is_named(worker, 0)
             offered, call = await run.approval.ask_for(
                 card, call, why, draft=self._draft, named=named
@@ -70,21 +79,21 @@ class RunStrategyContext:
         conductor = self._run.services.trained
         if conductor is None:
             return None
-        from baton.core.plan.plan_lines import is_astray
-        from baton.core.plan.request_parts import split
+        from baton.core.plan.plan_lines import is_repeating
+        from baton.core.plan.request_parts import split_request
 
-        async def write(request: Request) -> Written:
+        async def write(request: Request) -> WrittenPlan:
             await self._run.emit(ev.Planning(conductor.worker.card.id))
-            return await self._written(conductor.worker, request, is_astray)
+            return await self._written(conductor.worker, request, is_repeating)
 
-        return await split(conductor, self.situation, write)
+        return await split_request(conductor, self.situation, write)
 
     async def check(self, outcome: Outcome, step: int) -> tuple[ev.Checked, ...]:
         """Check a step's text by executing, parsing and recomputing what can be, and record it."""
-        from baton.core.plan.checks import check
+        from baton.core.plan.checks import check_text
 
         has_tools = any(card.is_tool for card in self.situation.roster)
-        found = await check(
+        found = await check_text(
             outcome.text(step),
             self._run.conversation.material.prompt,
             self._compute if has_tools else None,
@@ -100,7 +109,7 @@ class RunStrategyContext:
     async def judge(self, outcome: Outcome, steps: Sequence[int]) -> Judgement:
         """Return what is expected of the answers that some steps wrote, in their order."""
         from baton.core.run.routing_context import drafts, sound_judgement
-        from baton.core.strategies._draft_scoring import judged
+        from baton.core.strategies._draft_scoring import judge_by_rule
 
         routing, router = self.situation, self._run.services.router
         material = self._run.conversation.material
@@ -108,7 +117,7 @@ class RunStrategyContext:
         shown = drafts(routing, outcome, authors, self._wrong)
         said = await router.judge(material, routing.route, routing.roster, shown)
         sound = sound_judgement(said, len(shown), routing.roster)
-        return sound or judged(routing.route, routing.roster, shown)
+        return sound or judge_by_rule(routing.route, routing.roster, shown)
 
     async def likeness(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return how alike each two texts are in meaning, from 0 to 1."""
@@ -127,7 +136,7 @@ class RunStrategyContext:
 
     async def weigh(self, worker: str, gain: float, *, plain: bool = False) -> bool:
         """Whether asking a worker is worth its price; see core.ports.StrategyContext."""
-        weighed = await worth_asking.weigh(
+        weighed = await worth_asking.weigh_help(
             self._run, self.situation.card(worker), gain, plain=plain
         )
         await self._run.emit(weighed)
@@ -144,7 +153,7 @@ class RunStrategyContext:
         worker: Worker,
         request: Request | PreparedCall,
         is_enough: Callable[[str], bool] = lambda _: False,
-    ) -> Written:
+    ) -> WrittenPlan:
         """Return what a worker writes apart from any step, metered and recorded.
 
         It is stopped once what it wrote `is_enough`.
@@ -161,8 +170,8 @@ class RunStrategyContext:
                         pieces.append(text)
                         if is_enough("".join(pieces)):
                             break
-                    case Sent(destination=destination, size=size):
+                    case RequestSent(destination=destination, size=size):
                         await run.emit(ev.Sent(0, worker.card.id, destination, size))
                     case Usage():
                         confidence, lines = chunk.confidence, chunk.lines
-        return Written("".join(pieces), confidence, lines)
+        return WrittenPlan("".join(pieces), confidence, lines)

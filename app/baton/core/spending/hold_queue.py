@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError, BudgetExceeded, MoneyHeld
-from baton.core.ledger_types import Bill, Hold
+from baton.core.ledger_types import Hold, HoldRequest
 from baton.core.ports import Ledger
 
 POLL_SECONDS = 0.1
@@ -17,7 +17,7 @@ POLL_SECONDS = 0.1
 class HoldTurn:
     """One call that takes money; call `leave` in the end, whatever came of it."""
 
-    def __init__(self, ledger: Ledger, bill: Bill) -> None:
+    def __init__(self, ledger: Ledger, bill: HoldRequest) -> None:
         self._ledger = ledger
         self._bill = bill
         self._ticket = 0

@@ -10,26 +10,26 @@ from baton.core.plan.token_estimates import likely_cost
 from baton.core.ports import SpendingRoom
 from baton.core.run.policy import must_ask
 from baton.core.run.run_context import RunContext
-from baton.core.spending.pace_controller import is_open, sound
+from baton.core.spending.pace_controller import is_spending_allowed, valid_gain
 
-_NOTHING = Standing(())
-_FREE = "It costs nothing."
-_ASKED = " You are asked first."
-_FORBIDDEN = {Policy.NEVER: "the policy is never."}
-_NOBODY = "nobody is here to be asked."
+_NO_BALANCES = Standing(())
+_FREE_REASON = "It costs nothing."
+_ASKED_NOTE = " You are asked first."
+_POLICY_REASONS = {Policy.NEVER: "the policy is never."}
+_UNATTENDED_REASON = "nobody is here to be asked."
 
 
-async def funds(run: RunContext) -> SpendingRoom:
+async def spending_room(run: RunContext) -> SpendingRoom:
     """Return what a run may still spend."""
-    standing = await _standing(run)
+    standing = await _current_standing(run)
     rooms = [room for room in standing.rooms if room.left is not None]
-    if not is_open(standing) or any(room.ceiling == 0 for room in rooms):
+    if not is_spending_allowed(standing) or any(room.ceiling == 0 for room in rooms):
         return SpendingRoom(0, 1.0)
     extra = await run.services.pacer.extra(standing, run.budget.session)
     return SpendingRoom(min((room.left or 0 for room in rooms), default=None), extra)
 
 
-async def weigh(
+async def weigh_help(
     run: RunContext,
     card: Card,
     gain: float,
@@ -41,11 +41,11 @@ async def weigh(
     Where it is `plain` that what there is won't do, pace only decides where nobody is asked and
     there is enough: else the offer tells the person what could be had, or what stands in the way.
     """
-    gain = sound(gain)
+    gain = valid_gain(gain)
     if card.price is not None and card.price.is_free:
-        return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE)
+        return Weighed(card.id, gain, 0.0, 0, gain > 0, _FREE_REASON)
     cost = likely_cost(card, run.conversation.material, run.routing.route)
-    standing, pacer = await _standing(run), run.services.pacer
+    standing, pacer = await _current_standing(run), run.services.pacer
     pace = await pacer.weigh(gain, cost, standing, run.budget.session)
     permission = must_ask(run.approval.policy, run.budget.limits)
     ok = pace.ok
@@ -54,22 +54,22 @@ async def weigh(
         ok = permission is not False or least < cost
     why = pace.why
     if permission is None:
-        why = f"{why.rstrip('.')}: {_FORBIDDEN.get(run.approval.policy, _NOBODY)}"
+        why = f"{why.rstrip('.')}: {_POLICY_REASONS.get(run.approval.policy, _UNATTENDED_REASON)}"
     elif permission and ok:
-        why += _ASKED
+        why += _ASKED_NOTE
     return Weighed(card.id, gain, pace.bar, cost, ok, why)
 
 
-async def _standing(run: RunContext) -> Standing:
+async def _current_standing(run: RunContext) -> Standing:
     """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
 
     Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.
     """
     budget = run.budget
     if must_ask(run.approval.policy, budget.limits) is None:
-        return _NOTHING
+        return _NO_BALANCES
     first = None if budget.limits.budget is None else budget.root or budget.run
     try:
         return await budget.ledger.standing(budget.ceilings, budget.session, first)
     except StoreError:
-        return _NOTHING
+        return _NO_BALANCES

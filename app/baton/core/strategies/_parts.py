@@ -1,23 +1,26 @@
-"""The trained conductor's plan is played: each part of a request by whoever suits it."""
+"""The trained conductor's plan: each part of a request is answered by the worker that suits it.
+
+A finished plan is corrected once: another worker repeats each part that is provably wrong. That is
+the recursion of the RL Conductor (arXiv 2512.04388) for a conductor that can't judge texts: only
+free checks decide, so a correct part stays as it is and costs no call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from baton.core.errors import BatonError, StoreError
-from baton.core.plan.plan import Outcome, Plan
-from baton.core.plan.request_parts import IN_DOUBT
-from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._correction import (
-    corrective_proposal,
-    may_be_corrected,
-    restored_proposal,
-)
-from baton.core.strategies._steps import answered_by, is_lost
-from baton.core.strategies._template import rescued
+from baton.core.errors import BatonError, PlanError, StoreError
+from baton.core.events import Verdict
+from baton.core.plan.assignment import substitute_worker, success_chance
+from baton.core.plan.plan import Outcome, Plan, Step
+from baton.core.plan.request_parts import DOUBTFUL_NEED
+from baton.core.ports import Proposal, RoutingContext, StrategyContext
+from baton.core.strategies._steps import answer_step, conversational_workers, help_reason, is_lost
+from baton.core.strategies._template import fallback_answer
 
 
-class InParts:
+class SplitRequest:
     """Plays a plan whose answer is all of its parts, and corrects what is wrong in it, once.
 
     If it comes to nothing, one worker answers.
@@ -26,34 +29,33 @@ class InParts:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the plan."""
+    async def first(self, context: StrategyContext) -> Proposal:
         steps = self._plan.steps
         if len(steps) == 1:
-            name = desk.situation.card(steps[0].worker).name
+            name = context.situation.card(steps[0].worker).name
             return Proposal(self._plan, "local", f"{name} computes this exactly.")
         why = f"You ask for {len(steps)} things, so each is a step of its own."
-        in_doubt = [n for n, step in enumerate(steps, start=1) if step.need == IN_DOUBT]
-        final = not may_be_corrected(desk.situation, self._plan)
-        return Proposal(self._plan, "plan", f"{why} {_unsure_of(in_doubt)}".strip(), final)
+        in_doubt = [n for n, step in enumerate(steps, start=1) if step.need == DOUBTFUL_NEED]
+        final = not can_be_corrected(context.situation, self._plan)
+        return Proposal(self._plan, "plan", f"{why} {_doubt_text(in_doubt)}".strip(), final)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Propose what corrects the plan, or one worker's answer where nothing came of it."""
         played = len(outcome.plan.steps)
         if len(self._plan.steps) > 1:
             again = None
-            if played == len(self._plan.steps) and may_be_corrected(desk.situation, self._plan):
-                again = await corrective_proposal(desk, outcome)
+            if played == len(self._plan.steps) and can_be_corrected(context.situation, self._plan):
+                again = await corrective_proposal(context, outcome)
             elif len(outcome.plan.answer) == len(self._plan.answer):
                 again = restored_proposal(self._plan, outcome)
-            return again or rescued(desk.situation, outcome)
+            return again or fallback_answer(context.situation, outcome)
         if not is_lost(outcome, 1) or played > 1:
             return None
-        step = answered_by(desk.situation, desk.situation.worker)
-        return Proposal(outcome.plan.grown((step,), (2,)), why="That couldn't be computed.")
+        step = answer_step(context.situation, context.situation.worker)
+        return Proposal(outcome.plan.with_steps((step,), (2,)), why="That couldn't be computed.")
 
 
-def _unsure_of(steps: Sequence[int]) -> str:
+def _doubt_text(steps: Sequence[int]) -> str:
     """Say which steps a model works out though they are sums, and may get wrong."""
     if not steps:
         return ""
@@ -63,20 +65,106 @@ def _unsure_of(steps: Sequence[int]) -> str:
     return f"Steps {named} couldn't be computed for certain: a model's results may be wrong."
 
 
-async def in_parts(desk: StrategyContext) -> InParts | None:
+async def split_strategy(context: StrategyContext) -> SplitRequest | None:
     """Return the way in which a request with parts is played, None for any other request.
 
     Where the person named a conductor, that one splits requests; this one only has things computed.
     """
-    situation = desk.situation
+    situation = context.situation
     if situation.mode == "mini" or situation.limits.alone:
         return None
     try:
-        plan = await desk.split()
+        plan = await context.split()
     except StoreError:
         raise
-    except BatonError:  # whoever answers instead meets what is wrong here, and tells
+    except BatonError:  # the worker that answers instead meets the same error and reports it
         return None
     if plan is None or (situation.conductor and len(plan.steps) > 1):
         return None
-    return InParts(plan)
+    return SplitRequest(plan)
+
+
+# One correction
+
+
+CHECKED_KINDS = {"calculation", "math", "code", "extraction"}
+"""What checks can find wrong. A plan without any is shown while it is written, and stays."""
+
+
+def can_be_corrected(situation: RoutingContext, plan: Plan) -> bool:
+    """Whether a model does a part that can be checked, and another worker is configured."""
+    tools = {card.id for card in situation.roster if card.is_tool}
+    checked = any(s.need.kind in CHECKED_KINDS and s.worker not in tools for s in plan.steps)
+    return checked and len(conversational_workers(situation)) > 1
+
+
+async def corrective_proposal(context: StrategyContext, outcome: Outcome) -> Proposal | None:
+    """Propose the plan with another worker for each part that is wrong, None where none is.
+
+    Wrong is a part without a word, a refusal, an answer that was cut off, and a sum, code or JSON
+    that a check finds wrong. Steps that use a wrong part are repeated with the new one. A worker
+    with a price is asked only where the gain is worth it.
+    """
+    situation, plan = context.situation, outcome.plan
+    steps: list[Step] = []
+    moved: dict[int, int] = {}
+    names = []
+    for number, step in enumerate(plan.steps, start=1):
+        other = ""
+        if number in plan.answer and await _is_part_wrong(context, outcome, number):
+            other = await _other_worker(context, step)
+        if other:
+            names.append(situation.card(other).name)
+        if other or (step.worker in _talker_ids(situation) and moved.keys() & set(step.inputs)):
+            access = tuple(str(moved.get(int(n), n)) if n.isdecimal() else n for n in step.access)
+            steps.append(replace(step, worker=other or step.worker, access=access, optional=True))
+            moved[number] = len(plan.steps) + len(steps)
+    if not names:
+        return None
+    try:
+        grown = plan.with_steps(steps, tuple(moved.get(n, n) for n in plan.answer))
+    except PlanError:  # there is no room for more steps
+        return None
+    who = " and ".join(dict.fromkeys(names))
+    what = "Part of it was" if len(names) == 1 else "Parts of it were"
+    why = f"{what} wrong, so {who} does that again."
+    return Proposal(grown, "plan", why, final=False)
+
+
+def restored_proposal(first: Plan, outcome: Outcome) -> Proposal | None:
+    """Propose what a part was before, where its correction came to nothing."""
+    before = dict(zip(outcome.plan.answer, first.answer, strict=True))
+    answer = tuple(
+        before[n] if is_lost(outcome, n) and not is_lost(outcome, before[n]) else n for n in before
+    )
+    if answer == outcome.plan.answer:
+        return None
+    why = "A correction came to nothing, so what was there stays."
+    return Proposal(replace(outcome.plan, answer=answer), "plan", why)
+
+
+async def _is_part_wrong(context: StrategyContext, outcome: Outcome, number: int) -> bool:
+    situation = context.situation
+    if outcome.plan.steps[number - 1].worker not in _talker_ids(situation):
+        return False
+    if help_reason(situation, outcome, number):
+        return True
+    found = await context.check(outcome, number)
+    return any(one.verdict is Verdict.WRONG for one in found)
+
+
+def _talker_ids(situation: RoutingContext) -> set[str]:
+    return {card.id for card in conversational_workers(situation)}
+
+
+async def _other_worker(context: StrategyContext, step: Step) -> str:
+    """Return another worker for a wrong part, "" where none is able or worth its price."""
+    situation, left = context.situation, (await context.funds()).left
+    others = conversational_workers(situation)
+    other = substitute_worker(step, others, {step.worker}, left, material=situation.material)
+    if not other:
+        return ""
+    card = situation.card(other)
+    if card.price is not None and card.price.is_free:
+        return other
+    return other if await context.weigh(other, success_chance(card, step.need)) else ""

@@ -6,25 +6,25 @@ from dataclasses import replace
 
 from baton.core.plan.plan import Outcome
 from baton.core.ports import Proposal, StrategyContext
-from baton.core.strategies._verification import Verified, is_verifying
-from baton.core.strategies.conductor_plan import Conducted
+from baton.core.strategies._verification import Verification, is_verifying
+from baton.core.strategies.conductor_plan import ConductorStrategy
 
 
 class Ultra:
     """A conducted answer that is verified. One worker by itself isn't audited, only checked."""
 
     def __init__(self) -> None:
-        self._plan = Conducted()
-        self._check = Verified()
+        self._plan = ConductorStrategy()
+        self._check = Verification()
 
-    async def first(self, desk: StrategyContext) -> Proposal:
-        """Propose the conducted plan, which may still be mended."""
-        return replace(await self._plan.first(desk), final=False)
+    async def first(self, context: StrategyContext) -> Proposal:
+        """Propose the conducted plan, which may still be corrected."""
+        return replace(await self._plan.first(context), final=False)
 
-    async def next(self, desk: StrategyContext, outcome: Outcome) -> Proposal | None:
+    async def next(self, context: StrategyContext, outcome: Outcome) -> Proposal | None:
         """Let the conductor finish, then verify."""
         if not is_verifying(outcome):
-            proposal = await self._plan.next(desk, outcome)
+            proposal = await self._plan.next(context, outcome)
             if proposal is not None:
                 return replace(proposal, final=False)
-        return await self._check.next(desk, outcome)
+        return await self._check.next(context, outcome)

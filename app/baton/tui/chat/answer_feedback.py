@@ -41,7 +41,7 @@ class JudgingScreen(ReadingScreen):
     @work(group="signals")
     async def _keep(self, answer: str, signal: Signal) -> None:
         with suppress(BatonError):  # nobody asked for it, so nobody has to hear that it failed
-            await self.desk.store.note(answer, signal)
+            await self.desk.store.add_signal(answer, signal)
 
     # What the person says
 
@@ -73,7 +73,7 @@ class JudgingScreen(ReadingScreen):
         """Say what a mark is now, and now and then what it is good for."""
         if now is None:
             return "the mark is taken back"
-        news = await self.desk.tutor().news() if self.desk.tutor is not None else 0
+        news = await self.desk.tutor().count_new_answers() if self.desk.tutor is not None else 0
         if news and news % NEWS == 0:
             return f"marked as {now} · {news} new: /learn learns from them"
         return f"marked as {now}"
@@ -86,7 +86,7 @@ class JudgingScreen(ReadingScreen):
             said = f"/learn {wanted} is not understood." if wanted else "Nothing can learn here."
             await self.transcript.note(f"{said} There are /learn, /learn undo and /learn forget.")
             return
-        from baton.routing.personalisation import told
+        from baton.routing.personalisation import result_lines
 
         tutor = self.desk.tutor()
         if wanted:
@@ -100,8 +100,8 @@ class JudgingScreen(ReadingScreen):
         finally:
             self.footer.said = ""
         self._warm_router()
-        undo = ["/learn undo takes that back."] if lesson.kept else []
-        await self.transcript.note("\n".join([*told(lesson), *undo]))
+        undo = ["/learn undo takes that back."] if lesson.is_kept else []
+        await self.transcript.note("\n".join([*result_lines(lesson), *undo]))
 
     def _warm_router(self) -> None:
         """Have the router read what is learned now, so that no prompt waits for that."""

@@ -10,19 +10,18 @@ from textual import work
 
 from baton.core.errors import BatonError, ConfigError
 from baton.core.labels import Label
-from baton.core.ledger_types import Policy, Room, Scope, SpendingStyle
+from baton.core.ledger_types import Policy, Scope, ScopeBalance, SpendingStyle
 from baton.core.messages import Card
-from baton.core.money import show_usd
-from baton.core.prices import FREE
+from baton.core.money import FREE, show_usd
 from baton.core.run.policy import check
-from baton.tui import money_text
+from baton.presentation import money
 from baton.tui.chat.prompt_input import WritingScreen
 from baton.tui.screens.overlay import Overlay
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 from baton.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from baton.tui.budget_commands import SetCeiling
+    from baton.tui.slash_commands import SetCeiling
 
 NONE_STRONGER = (
     "There is no stronger worker here. A cloud worker can be entered in config.toml "
@@ -37,9 +36,9 @@ CLOUD_OFF = (
 class SpendingScreen(WritingScreen):
     """Shows what was spent, and lets the person say how much may be."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
-        self._alarm = money_text.Alarm()
+        self._alarm = money.CeilingAlarm()
         self._spent = False
 
     def measure(self, spent: bool = False) -> None:
@@ -55,8 +54,8 @@ class SpendingScreen(WritingScreen):
             self.footer.say(str(error), 12)
             return
         spent, self._spent = self._spent, False
-        self.header.money = money_text.brief(standing)
-        for line in self._alarm.hear(standing, self.chat.id, spent):
+        self.header.money = money.spending_summary(standing)
+        for line in self._alarm.new_alarms(standing, self.chat.id, spent):
             self.app.bell()
             await self.transcript.note(line)
 
@@ -80,22 +79,22 @@ class SpendingScreen(WritingScreen):
         if not words.strip():
             await self._show_money()
             return
-        from baton.tui import budget_commands
+        from baton.tui import slash_commands
 
-        match budget_commands.parse(words):
-            case budget_commands.SetCeiling() as ceiling:
+        match slash_commands.parse_budget(words):
+            case slash_commands.SetCeiling() as ceiling:
                 await self._set_ceiling(ceiling)
-            case budget_commands.SetPolicy(policy=policy, here=here):
+            case slash_commands.SetPolicy(policy=policy, here=here):
                 await self._set_policy(policy, here)
-            case budget_commands.SetPace(thrift=thrift):
+            case slash_commands.SetPace(thrift=thrift):
                 await self._set_pace(thrift)
-                await self.transcript.note(f"Pace of spending from now on: {thrift.told}.")
-            case budget_commands.Release():
+                await self.transcript.note(f"Pace of spending from now on: {thrift.description}.")
+            case slash_commands.Release():
                 await self._show_money(releasing=True)
         self.measure()
 
     async def _show_money(self, releasing: bool = False) -> None:
-        from baton.tui.screens.money_screen import MoneyScreen
+        from baton.tui.screens.ledger_screens import MoneyScreen
 
         policy = None
         if self.chat.id is not None:
@@ -139,17 +138,17 @@ class SpendingScreen(WritingScreen):
     def _new_ceiling(self, order: SetCeiling) -> str:
         """Say what a changed ceiling comes to."""
         session = order.scope is Scope.SESSION
-        whose = "each conversation" if session else money_text.WHOSE[order.scope]
+        whose = "each conversation" if session else order.scope.phrase
         said = f"There is no ceiling for {whose} any more."
         if order.amount is not None:
             said = f"At most {show_usd(order.amount)} for {whose} from now on."
         terms = self.desk.orchestra.terms
         if not any(terms.ceilings.values()):
             return f"{said} No ceiling is above $0, so the cloud is off."
-        return f"{said} When to spend: {money_text.POLICIES[terms.policy]} (/budget policy)."
+        return f"{said} When to spend: {money.POLICY_NAMES[terms.policy]} (/budget policy)."
 
     async def _set_policy(self, policy: Policy, here: bool) -> None:
-        orchestra, words = self.desk.orchestra, money_text.POLICIES[policy]
+        orchestra, words = self.desk.orchestra, money.POLICY_NAMES[policy]
         if policy is Policy.NEVER:
             self.keep_here()  # a run goes on under the policy with which it began
         if here:
@@ -172,9 +171,9 @@ class SpendingScreen(WritingScreen):
 
     async def _write(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change the settings' file; return what takes that back."""
-        from baton.platform.settings import write
+        from baton.platform.settings import write_settings
 
-        return await asyncio.to_thread(write, self.desk.config, changes)
+        return await asyncio.to_thread(write_settings, self.desk.config, changes)
 
     async def action_offline(self, state: str = "") -> None:
         """Connect to nothing but this machine, or lift that again."""
@@ -200,7 +199,7 @@ class SpendingScreen(WritingScreen):
 
     def action_egress(self) -> None:
         """Show everything that left this machine."""
-        from baton.tui.screens.egress_screen import EgressScreen
+        from baton.tui.screens.ledger_screens import EgressScreen
 
         self.app.push_screen(EgressScreen(self.desk.ledger))
 
@@ -214,13 +213,13 @@ class SpendingScreen(WritingScreen):
         mine = orchestra.worker(worker).card
         label = Label.LOCAL if Label.LOCAL in self._labels() else self.chat.label
         if (card := orchestra.stronger(worker, label)) is not None:
-            free = not card.is_outside or (card.price or FREE).is_free
-            if free or (await orchestra.standing(self.chat.id)).allowed:
+            free = not card.uses_gateway or (card.price or FREE).is_free
+            if free or (await orchestra.standing(self.chat.id)).is_cloud_on:
                 return card
             return CLOUD_OFF.format(name=card.name)
-        if mine.is_outside:
+        if mine.uses_gateway:
             return f"{mine.name} is not on this machine; Baton knows of no stronger worker."
-        afar = [card for card in orchestra.roster if card.is_outside]
+        afar = [card for card in orchestra.roster if card.uses_gateway]
         return self._refusal(afar[0]) if afar else NONE_STRONGER
 
     def _labels(self) -> tuple[Label, Label]:
@@ -243,7 +242,7 @@ class SpendingScreen(WritingScreen):
         return NONE_STRONGER
 
 
-def _kept(room: Room) -> str:
+def _kept(room: ScopeBalance) -> str:
     """Say that the environment's ceiling is in force, not the settings'."""
     return (
         f"It is in your settings, but {room.variable} sets {show_usd(room.ceiling or 0)} where this"

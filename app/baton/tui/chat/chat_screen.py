@@ -18,13 +18,13 @@ from baton.core.messages import Prompt as Asked
 from baton.core.ports import Question
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
+from baton.presentation.answers import declined_offer_text, worker_name
 from baton.tui import key_bindings
-from baton.tui.answer_summary import name_of, told_offer
 from baton.tui.chat.onboarding import AdvisingScreen
 from baton.tui.chat.run_presenter import Presenter
-from baton.tui.prompt_queue import Chat, Pending, Player
-from baton.tui.services import Desk
-from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, ask_with
+from baton.tui.prompt_queue import ConversationState, PromptQueue, QueuedPrompt
+from baton.tui.services import AppServices
+from baton.tui.widgets.question_view import ChoiceView, QuestionLine, QuestionView, question_view
 from baton.tui.widgets.turn_view import TurnView
 
 WELCOME = "Baton answers on this machine. Nothing leaves it unless you say so."
@@ -44,14 +44,14 @@ class ChatScreen(AdvisingScreen):
     """Where prompts are answered: opens conversations, plays prompts and puts questions."""
 
     BINDINGS = key_bindings.CHAT
-    AUTO_FOCUS = "Prompt"
+    AUTO_FOCUS = "PromptArea"
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
         self.presenter = Presenter(self)
-        self.player = Player(self.presenter)
+        self.player = PromptQueue(self.presenter)
         self._question: QuestionView | None = None
-        self._asker: Chat | None = None
+        self._asker: ConversationState | None = None
         self._asking = asyncio.Lock()
         self._left = False
 
@@ -81,7 +81,7 @@ class ChatScreen(AdvisingScreen):
         self.resume_downloads()
         self.desk.warm_cloud()
         import baton.tui.widgets.answer
-        import baton.tui.widgets.offer_card  # noqa: F401 (so that the first answer needn't wait)
+        import baton.tui.widgets.question_view  # noqa: F401 (so that the first answer needn't wait)
 
     def describe(self) -> None:
         """Show in the header what conversation this is, and that a worker elsewhere answers it."""
@@ -115,7 +115,7 @@ class ChatScreen(AdvisingScreen):
     @property
     def _untouched(self) -> bool:
         """Whether nothing was asked yet in the conversation on the screen."""
-        return not (self.player.busy or self.chat.id or self.transcript.turns)
+        return not (self.player.is_busy or self.chat.id or self.transcript.turns)
 
     async def open(self, conversation: str | None, at: str | None = None) -> None:
         """Show another conversation, with what was being written in it."""
@@ -152,7 +152,7 @@ class ChatScreen(AdvisingScreen):
 
     async def action_editor(self) -> None:
         """Write the prompt in the person's own editor, which would hold up an answer's saving."""
-        if self.player.busy:
+        if self.player.is_busy:
             self.footer.say("the editor opens when the answer is finished")
         else:
             await super().action_editor()
@@ -188,7 +188,7 @@ class ChatScreen(AdvisingScreen):
             case "take_back":
                 return bool(self.player.waiting)
             case "stop":
-                return self.player.busy and not (self.player.is_held and self.player.waiting)
+                return self.player.is_busy and not (self.player.is_held and self.player.waiting)
             case "go_on":
                 view = self.transcript.selected
                 return view is not None and view.can_go_on
@@ -202,7 +202,7 @@ class ChatScreen(AdvisingScreen):
     @property
     def waited_for(self) -> bool:
         """Whether the person waits for an answer."""
-        return self.player.busy or bool(self.player.waiting)
+        return self.player.is_busy or bool(self.player.waiting)
 
     # Prompts being answered
 
@@ -215,15 +215,15 @@ class ChatScreen(AdvisingScreen):
         worker: str | None = None,
         preview: bool = False,
     ) -> None:
-        """Have a prompt answered as soon as those before it are: see Pending."""
+        """Have a prompt answered as soon as those before it are: see QueuedPrompt."""
         if worker is None and not self.is_answered:
             self.run_worker(self.keep_for_later(prompt))
             return
         preview = self.take_preview() or preview
         self.pass_advice()
-        self.player.send(Pending(self.chat, prompt, after, again, worker, preview))
+        self.player.send(QueuedPrompt(self.chat, prompt, after, again, worker, preview))
 
-    def play_first(self, pending: Pending) -> None:
+    def play_first(self, pending: QueuedPrompt) -> None:
         """Have this played before whatever waits."""
         self.player.send(pending, first=True)
 
@@ -243,7 +243,7 @@ class ChatScreen(AdvisingScreen):
     def go_on(self) -> None:
         """Play what was left waiting by a stop."""
         if self.player.is_held and self.player.waiting:
-            self.player.go_on()
+            self.player.resume()
 
     def action_take_back(self) -> None:
         """Take the prompt back that waits last, to change it or to drop it; one at a time."""
@@ -277,13 +277,13 @@ class ChatScreen(AdvisingScreen):
 
     # Questions to the person
 
-    async def ask(self, question: Question, chat: Chat | None = None) -> str:
+    async def ask(self, question: Question, chat: ConversationState | None = None) -> str:
         """Put a question of a conversation to the person; after those that are open."""
         async with self._asking:
             if self._left or not self.is_running:
                 return question.default
             self._asker = chat
-            return await self._put(ask_with(question, self.roster))
+            return await self._put(question_view(question, self.roster))
 
     @property
     def question(self) -> str:
@@ -344,8 +344,8 @@ class ChatScreen(AdvisingScreen):
         if run.failure is not None:
             await self.transcript.note(f"{run.failure.message} {run.failure.hint}")
         else:
-            name = name_of(offer.worker, self.roster)
-            await self.transcript.note(told_offer(offer, name, direct=True))
+            name = worker_name(offer.worker, self.roster)
+            await self.transcript.note(declined_offer_text(offer, name, direct=True))
 
     def edit_for(self, prompt: str, worker: str) -> None:
         """Take a prompt back, to be changed before it goes to that worker."""

@@ -16,12 +16,16 @@ from baton.core.ledger_types import Status
 from baton.core.messages import Role, Turn
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
-from baton.tui import conversation_export
-from baton.tui.answer_summary import Facts, Roster, facts_of, without_released
-from baton.tui.prompt_queue import Chat, context_used, replay
-from baton.tui.services import Desk
-from baton.tui.widgets.footer_line import Footer
-from baton.tui.widgets.header_line import Header
+from baton.presentation.answers import (
+    AnswerSummary,
+    CardsById,
+    summarise_answer,
+    without_released_charges,
+)
+from baton.tui import desktop
+from baton.tui.prompt_queue import ConversationState, record_view, used_context_share
+from baton.tui.services import AppServices
+from baton.tui.widgets.status_lines import Footer, Header
 from baton.tui.widgets.transcript import Transcript
 from baton.tui.widgets.turn_view import TurnView
 
@@ -29,10 +33,10 @@ from baton.tui.widgets.turn_view import TurnView
 class ReadingScreen(Screen[None]):
     """Shows one conversation and acts on its turns."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__()
         self.desk = desk
-        self.chat = Chat(label=desk.limits.label)
+        self.chat = ConversationState(label=desk.limits.label)
         self.header = Header()
         self.transcript = Transcript()
         self.footer = Footer()
@@ -46,7 +50,7 @@ class ReadingScreen(Screen[None]):
         """Show a conversation (None: a new one), at its end or at one of its turns."""
         store = self.desk.store
         if conversation is None:
-            self.chat = Chat(label=self.desk.limits.label)
+            self.chat = ConversationState(label=self.desk.limits.label)
             await self.transcript.show([])
         else:
             turns = await store.thread(conversation)
@@ -54,7 +58,7 @@ class ReadingScreen(Screen[None]):
                 await store.select(at)
                 turns = await store.thread(conversation)
             found = await store.conversation(conversation)
-            self.chat = Chat(found.id, found.title, found.label, found.sent_from)
+            self.chat = ConversationState(found.id, found.title, found.label, found.sent_from)
             await self.transcript.show(turns, found.sent_from, at)
         await self._show_context()
         self.describe()
@@ -69,13 +73,13 @@ class ReadingScreen(Screen[None]):
         self.header.policy = "private" if private else "" if terms.offline else first
 
     @property
-    def roster(self) -> Roster:
+    def roster(self) -> CardsById:
         """The workers there are, by their ids."""
         return {card.id: card for card in self.desk.orchestra.roster}
 
     async def _show_context(self) -> None:
         run = await self.desk.store.last_run(self.chat.id) if self.chat.id else None
-        self.header.context = context_used(replay(run)) if run else None
+        self.header.context = used_context_share(record_view(run)) if run else None
 
     @on(Transcript.Changed)
     @work(exclusive=True, group="facts")
@@ -91,10 +95,10 @@ class ReadingScreen(Screen[None]):
             run = None
             if turn.role is Role.ASSISTANT and turn.run:
                 run = await self._replayed(turn.run)
-            facts = facts_of(run, self.roster) if run else Facts()
-            facts = facts.among(versions.index(turn.id) + 1, len(versions))
-            if facts != view.facts and view.is_attached:
-                view.learn(facts)
+            facts = summarise_answer(run, self.roster) if run else AnswerSummary()
+            facts = facts.with_version(versions.index(turn.id) + 1, len(versions))
+            if facts != view.summary and view.is_attached:
+                view.show_summary(facts)
 
     # What is done with one turn
 
@@ -115,7 +119,7 @@ class ReadingScreen(Screen[None]):
 
     def action_copy_code(self) -> None:
         """Copy the next code block of the selected message, from its source."""
-        from baton.tui.markdown_text import code_blocks
+        from baton.tui.widgets.answer import code_blocks
 
         if (view := self.transcript.selected) is None:
             return
@@ -135,10 +139,10 @@ class ReadingScreen(Screen[None]):
     @work(group="copy")
     async def copy_text(self, text: str, of: str = "") -> None:
         """Copy a text, and say how much that was."""
-        from baton.tui import clipboard
+        from baton.tui import desktop
 
         lines = text.rstrip("\n").count("\n") + 1
-        if not (clipboard.has_system_clipboard() and await clipboard.copy_to_system(text)):
+        if not (desktop.has_system_clipboard() and await desktop.copy_to_system(text)):
             self.app.copy_to_clipboard(text)
         self.footer.say(f"copied {lines} {'line' if lines == 1 else 'lines'}{of}")
 
@@ -164,11 +168,13 @@ class ReadingScreen(Screen[None]):
 
     async def _replayed(self, run: str) -> RunView:
         """Return a stored run; what was released since isn't charged."""
-        view = replay(await self.desk.store.run(run))
+        view = record_view(await self.desk.store.run(run))
         if all(call.confirmed for call in view.calls):
             return view
         charges = await self.desk.ledger.charges(run)
-        return without_released(view, {c.call for c in charges if c.status is Status.RELEASED})
+        return without_released_charges(
+            view, {c.call for c in charges if c.status is Status.RELEASED}
+        )
 
     def run_of(self, view: TurnView) -> Callable[[], RunView] | None:
         """Return what tells how the run stands that is writing this answer, if one is."""
@@ -189,7 +195,7 @@ class ReadingScreen(Screen[None]):
     @work(group="rename")
     async def action_rename(self, title: str = "") -> None:
         """Give the conversation another title."""
-        from baton.tui.screens.rename_screen import RenameScreen
+        from baton.tui.screens.dialogs import RenameScreen
 
         if self.chat.id is None:
             self.footer.say("there is nothing to rename yet")
@@ -215,8 +221,8 @@ class ReadingScreen(Screen[None]):
 
         found = await self.desk.store.conversation(conversation)
         text = to_markdown(found, await self.desk.store.thread(conversation))
-        target = conversation_export.target(path, self.desk.exports, found.title)
-        await asyncio.to_thread(conversation_export.save, target, text)
+        target = desktop.export_path(path, self.desk.exports, found.title)
+        await asyncio.to_thread(desktop.save_export, target, text)
         return f"Saved as {_short(target)}."
 
     async def action_private(self, state: str = "on") -> None:

@@ -10,13 +10,14 @@ from textual import work
 
 from baton.core.errors import BatonError, WorkerUnavailable
 from baton.core.sanitiser import one_line
-from baton.models.model_types import Held, State
+from baton.models.model_types import LibraryModel, ModelState
+from baton.presentation.words import join_words
 from baton.tui import background_downloads
 from baton.tui.background_downloads import Downloads
 from baton.tui.chat.plan_controls import ConductingScreen
-from baton.tui.recommendation_text import STICK, listed
+from baton.tui.recommendation_text import STICK_HINT
 from baton.tui.screens.overlay import Overlay
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 
 TOGETHER_SECONDS = 3.0
 """Downloads that fail for want of a network within that time are told of in one sentence."""
@@ -32,7 +33,7 @@ NO_LIBRARY = "There are no models to choose from here."
 class EquippingScreen(ConductingScreen):
     """Has models fetched, and lets those that arrive take over."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
         self.worker = desk.worker or desk.orchestra.default
         self.downloads = Downloads(desk.library, self) if desk.library is not None else None
@@ -53,7 +54,7 @@ class EquippingScreen(ConductingScreen):
     @work(group="want")
     async def action_pull(self, model: str = "") -> None:
         """Have a model fetched, by its name in the catalogue or at a hub."""
-        from baton.tui.screens.pull_dialog import wanted
+        from baton.tui.screens.dialogs import request_model
 
         if self.desk.library is None or self.downloads is None:
             await self.transcript.note(NO_LIBRARY)
@@ -66,7 +67,7 @@ class EquippingScreen(ConductingScreen):
             return
         self.footer.say("looking it up")
         try:
-            held = await wanted(self.app, self.desk.library, model.strip())
+            held = await request_model(self.app, self.desk.library, model.strip())
         except BatonError as error:
             await self.complain_of_network(error)
             return
@@ -74,7 +75,7 @@ class EquippingScreen(ConductingScreen):
             self.footer.said = ""
         if held is None:
             return
-        if held.state.usable:
+        if held.state.is_usable:
             await self.transcript.note(f"{held.record.name} is here already.")
         else:
             self.downloads.fetch(held)
@@ -107,9 +108,9 @@ class EquippingScreen(ConductingScreen):
     def downloads_changed(self) -> None:
         """Show what is on its way where nothing else is said."""
         if self.downloads is not None and self.is_mounted:
-            self.footer.beside = background_downloads.told(self.downloads.coming)
+            self.footer.beside = background_downloads.downloads_text(self.downloads.coming)
 
-    async def arrived(self, held: Held) -> None:
+    async def arrived(self, held: LibraryModel) -> None:
         """Let a model take over that is here now."""
         before = self.desk.orchestra.default
         try:
@@ -121,9 +122,9 @@ class EquippingScreen(ConductingScreen):
         if self.is_mounted:
             await self._tell(said)
 
-    async def verified(self, held: Held) -> None:
+    async def verified(self, held: LibraryModel) -> None:
         """Say how a model's file is that was read again."""
-        if held.state.usable:
+        if held.state.is_usable:
             await self._tell(f"{held.record.name} is as it was when it came.")
         else:
             why = held.record.wrong or "its file isn't there any more"
@@ -156,9 +157,9 @@ class EquippingScreen(ConductingScreen):
         self._unreached_at, self._unreached_told = time.monotonic(), names
         if told and recent and not told.keys() & names.keys():
             self._unreached_told = told | names
-            await self.transcript.note(f"{listed(list(names))} didn't come either.", error=True)
+            await self.transcript.note(f"{join_words(list(names))} didn't come either.", error=True)
             return
-        text = f"{listed(list(names))} didn't come. {error.message}"
+        text = f"{join_words(list(names))} didn't come. {error.message}"
         hint = f"{error.hint} p in the models (Ctrl+L) goes on."
         await self.complain_of_network(WorkerUnavailable(text, hint))
 
@@ -170,7 +171,7 @@ class EquippingScreen(ConductingScreen):
     async def complain_of_network(self, error: BatonError) -> None:
         """Say what went wrong, and how models come to a machine without a network."""
         if isinstance(error, WorkerUnavailable):
-            error = WorkerUnavailable(error.message, f"{error.hint} {STICK}".strip())
+            error = WorkerUnavailable(error.message, f"{error.hint} {STICK_HINT}".strip())
         await self.complain(error)
 
     async def action_offline(self, state: str = "") -> None:
@@ -222,17 +223,17 @@ class EquippingScreen(ConductingScreen):
             self.use(worker)
 
 
-def _is_unfinished(held: Held) -> bool:
+def _is_unfinished(held: LibraryModel) -> bool:
     """Tell whether a model was still on its way when Baton was left."""
-    unseen = held.state is State.CHANGED and held.record.stamp is None and not held.record.link
-    return held.state is State.COMING or unseen
+    unseen = held.state is ModelState.CHANGED and held.record.stamp is None and not held.record.link
+    return held.state is ModelState.COMING or unseen
 
 
-def _names(models: list[Held]) -> str:
+def _names(models: list[LibraryModel]) -> str:
     parts = [
         f"{one_line(held.record.name, 40)} ({100 * held.bytes // held.record.size} % is here)"
         if held.record.size and held.bytes
         else one_line(held.record.name, 40)
         for held in models
     ]
-    return listed(parts)
+    return join_words(parts)

@@ -9,31 +9,31 @@ from textual import work
 
 from baton.core.byte_format import show_size
 from baton.core.errors import BatonError
-from baton.core.model_roles import STARTER, recommended_roles
+from baton.core.model_roles import STARTER_ID, recommended_roles
 from baton.core.sanitiser import one_line
+from baton.presentation.words import join_words
 from baton.tui.chat.model_setup import NO_LIBRARY, EquippingScreen
 from baton.tui.recommendation_text import (
     CHOOSE,
     DOWNLOAD,
     LATER,
-    LOOKING,
-    PUT_OFF,
-    STICK,
+    LOOKING_TEXT,
+    PUT_OFF_TEXT,
+    STICK_HINT,
+    foreign_text,
     is_put_off,
-    listed,
-    missing,
-    put_off,
-    told,
-    told_foreign,
+    missing_picks,
+    recommendation_text,
+    remember_put_off,
 )
-from baton.tui.services import Desk
+from baton.tui.services import AppServices
 
 if TYPE_CHECKING:
     from baton.core.messages import Prompt
     from baton.core.ports import Choice
     from baton.models.library import Library
     from baton.models.recommendation import Recommendation
-    from baton.tui.widgets.recommendation_view import AdviceView
+    from baton.tui.widgets.question_view import RecommendationView
     from baton.tui.widgets.transcript import Notice
 
 MEASURED_SECONDS = 2.0
@@ -55,9 +55,9 @@ OFFLINE = "Baton is offline, so nothing is downloaded; /offline off lifts that."
 class AdvisingScreen(EquippingScreen):
     """Recommends models to who has none, and again when asked; a prompt always comes first."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
-        self.advice: AdviceView | None = None
+        self.advice: RecommendationView | None = None
         self._undecided = False
         self._advised: Recommendation | None = None
         self._unanswered: Notice | None = None
@@ -69,18 +69,18 @@ class AdvisingScreen(EquippingScreen):
             text = f"{text}\n{NOTHING_HERE}".strip()
         if library is None or await self._equipped(library):
             if text:
-                await self.transcript.note(text if self.is_answered else f"{text} {PUT_OFF}")
+                await self.transcript.note(text if self.is_answered else f"{text} {PUT_OFF_TEXT}")
             return
         if self.starter_speed is None:
-            uses = await self.desk.store.use_of_workers()
-            self.starter_speed = uses.get(STARTER, (None,))[0]
+            uses = await self.desk.store.worker_usage()
+            self.starter_speed = uses.get(STARTER_ID, (None,))[0]
         self._undecided = bool(text)  # who knows this already isn't offered it twice
         self.advise(text)
 
     async def _equipped(self, library: Library) -> bool:
         """Tell whether there is more than the starter, or whether the person put that off."""
         workers = {card.id for card in self.desk.orchestra.roster if not card.is_tool}
-        if self.is_answered and workers - {STARTER}:
+        if self.is_answered and workers - {STARTER_ID}:
             return True
         return await asyncio.to_thread(
             lambda: is_put_off(self.desk.state) or bool(library.models())
@@ -97,10 +97,10 @@ class AdvisingScreen(EquippingScreen):
             await said.remove()
             self._unanswered = await self.transcript.note(text)
         elif not coming and self.advice is not None and self.advice.choosable:
-            self.transcript.point_out(self.advice)
+            self.transcript.highlight(self.advice)
             self.footer.say(TO_THE_OFFER)
         else:
-            self.transcript.point_out(said)
+            self.transcript.highlight(said)
             self.footer.say(KEPT)
 
     @work(exclusive=True, group="advice")
@@ -110,28 +110,33 @@ class AdvisingScreen(EquippingScreen):
         `text` comes before that. The speed is measured while nobody waits for an answer. Without
         `follow`, whoever reads further up stays there.
         """
-        from baton.tui.widgets.recommendation_view import AdviceView
+        from baton.tui.widgets.question_view import RecommendationView
 
         await self._drop_advice()
-        view = self.advice = AdviceView(f"{text}\n{LOOKING}".strip())
+        view = self.advice = RecommendationView(f"{text}\n{LOOKING_TEXT}".strip())
         await self.transcript.insert(view, follow=follow)
         try:
             await self._fill_advice(view, text)
         except BatonError as error:
             view.say(f"{text}\n{error}".strip())
 
-    async def _fill_advice(self, view: AdviceView, text: str) -> None:
+    async def _fill_advice(self, view: RecommendationView, text: str) -> None:
         from baton.workers.local.speed_benchmark import measure
 
         library = self.desk.library
         assert library is not None
-        machine = await library.machine()
-        foreign = told_foreign(await asyncio.to_thread(library.foreign))
+        machine = await library.inspect_machine()
+        foreign = foreign_text(await asyncio.to_thread(library.external_models))
         stick = self._stick()
 
         async def say(found: Recommendation) -> None:
             self._advised = found
-            parts = (text, told(found, machine, alone=not self.is_answered), foreign, stick)
+            parts = (
+                text,
+                recommendation_text(found, machine, alone=not self.is_answered),
+                foreign,
+                stick,
+            )
             view.say("\n".join(part for part in parts if part))
             await view.offer(self._choices(found, bool(foreign)))
 
@@ -153,11 +158,11 @@ class AdvisingScreen(EquippingScreen):
     def _stick(self) -> str:
         """Say what to do without a network, where Baton knows that it has none."""
         assert self.desk.library is not None
-        return f"{OFFLINE} {STICK}" if self.desk.library.offline else ""
+        return f"{OFFLINE} {STICK_HINT}" if self.desk.library.offline else ""
 
     def _choices(self, found: Recommendation, others: bool) -> list[Choice]:
         assert self.desk.library is not None
-        fetch = bool(missing(found)) and not self.desk.library.offline
+        fetch = bool(missing_picks(found)) and not self.desk.library.offline
         choose = fetch or others or not found.picks
         return [*([DOWNLOAD] if fetch else []), *([CHOOSE] if choose else []), LATER]
 
@@ -181,7 +186,7 @@ class AdvisingScreen(EquippingScreen):
         if undecided and self.downloads is not None and not self.downloads.coming:
             self.advise(follow=False)
 
-    async def on_advice_view_chosen(self, event: AdviceView.Chosen) -> None:
+    async def on_recommendation_view_chosen(self, event: RecommendationView.Chosen) -> None:
         """Do what the person chose under the advice."""
         event.stop()
         self.workers.cancel_group(self, "advice")  # what was chosen from doesn't change any more
@@ -189,16 +194,16 @@ class AdvisingScreen(EquippingScreen):
             self._fetch_advised(event.view)
         elif event.choice == LATER:
             self._undecided = False
-            await asyncio.to_thread(put_off, self.desk.state)
+            await asyncio.to_thread(remember_put_off, self.desk.state)
             await event.view.offer(())
-            self.footer.say(PUT_OFF, 12)
+            self.footer.say(PUT_OFF_TEXT, 12)
         else:
             self.action_models(at_best=True)
 
     @work(exclusive=True, group="want")
-    async def _fetch_advised(self, view: AdviceView) -> None:
+    async def _fetch_advised(self, view: RecommendationView) -> None:
         """Have all of a recommended set fetched."""
-        from baton.tui.screens.pull_dialog import wanted
+        from baton.tui.screens.dialogs import request_model
 
         found, library, coming = self._advised, self.desk.library, self.downloads
         if found is None or library is None or coming is None:
@@ -208,9 +213,9 @@ class AdvisingScreen(EquippingScreen):
         begun: list[str] = []
         self.footer.say("looking it up", 60)
         try:
-            for pick in missing(found):
+            for pick in missing_picks(found):
                 roles = recommended_roles(pick.roles)
-                held = await wanted(self.app, library, pick.entry.id, roles)
+                held = await request_model(self.app, library, pick.entry.id, roles)
                 if held is not None:
                     coming.fetch(held)
                     begun.append(held.record.name)
@@ -222,7 +227,7 @@ class AdvisingScreen(EquippingScreen):
             await view.offer(choices)
             return
         self._undecided = False
-        names = one_line(listed(begun), 160)
+        names = one_line(join_words(begun), 160)
         card = self.roster.get(self.worker)
         who = f"Until then {card.name}" if card is not None else "The first that is here"
         await self.transcript.note(

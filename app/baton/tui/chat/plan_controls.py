@@ -15,8 +15,8 @@ from baton.core.ports import Choice, Question
 from baton.core.sanitiser import one_line
 from baton.tui.chat.budget_controls import SpendingScreen
 from baton.tui.chat.prompt_input import read_mentions
-from baton.tui.prompt_queue import Chat, Pending
-from baton.tui.services import Desk
+from baton.tui.prompt_queue import ConversationState, QueuedPrompt
+from baton.tui.services import AppServices
 
 if TYPE_CHECKING:
     from baton.core.plan.plan import Plan
@@ -34,7 +34,7 @@ _SHOWN_MODES = ("mini", "ultra")
 class ConductingScreen(SpendingScreen):
     """Lets the person choose the way to an answer, look at a plan first, and go on with one."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
         self.strategy = desk.limits.strategy
         self.previewing = False
@@ -53,11 +53,11 @@ class ConductingScreen(SpendingScreen):
         self.describe()
         return True
 
-    def play_first(self, pending: Pending) -> None:
+    def play_first(self, pending: QueuedPrompt) -> None:
         """Have this played before whatever waits."""
         raise NotImplementedError
 
-    async def ask(self, question: Question, chat: Chat | None = None) -> str:
+    async def ask(self, question: Question, chat: ConversationState | None = None) -> str:
         """Put a question to the person; `chat` is the conversation that it comes from."""
         raise NotImplementedError
 
@@ -112,7 +112,7 @@ class ConductingScreen(SpendingScreen):
     @work(group="why")
     async def action_route(self) -> None:
         """Say in a sentence why the selected answer, or the newest, came about as it did."""
-        from baton.tui.workflow_text import told_route
+        from baton.tui.workflow_text import route_text
 
         view = self.transcript.selected
         if view is None or view.turn.role is not Role.ASSISTANT:
@@ -122,7 +122,7 @@ class ConductingScreen(SpendingScreen):
         if run is None:
             await self.transcript.note("There is no answer here yet.")
         else:
-            await self.transcript.note(told_route(run(), self.roster))
+            await self.transcript.note(route_text(run(), self.roster))
 
     # Plans
 
@@ -131,7 +131,7 @@ class ConductingScreen(SpendingScreen):
         if text.strip():
             files = await asyncio.to_thread(read_mentions, text)
             asked = Asked(text, (*self.composer.pasted, *files))
-            self.composer.sent()
+            self.composer.clear_sent()
             self.previewing = False
             self.describe()
             self.play(asked, preview=True)
@@ -148,10 +148,10 @@ class ConductingScreen(SpendingScreen):
         """Return a plan changed in the person's own editor, or None where it stays as it was."""
         from baton.core.plan import templates
 
-        text: str | None = templates.write(plan)
+        text: str | None = templates.format_plan(plan)
         while text is not None and (text := await self.edited(text, "plan.toml")) is not None:
             try:
-                return templates.read(text)
+                return templates.parse_plan(text)
             except BatonError as error:
                 if await self.ask(_mistake(error)) != "edit":
                     break
@@ -168,11 +168,11 @@ class ConductingScreen(SpendingScreen):
         if view is None or view.turn.run is None or not view.can_go_on:
             self.footer.say("this answer was not interrupted")
             return
-        if not view.facts.interrupted:  # it was cut at its cap
-            self.play_first(Pending(self.chat, Asked("Go on."), after=view.turn.id))
+        if not view.summary.interruption:  # it was cut at its cap
+            self.play_first(QueuedPrompt(self.chat, Asked("Go on."), after=view.turn.id))
             return
         record = await self.desk.store.run(view.turn.run)
-        self.play_first(Pending(self.chat, Asked(""), again=record.prompt, record=record))
+        self.play_first(QueuedPrompt(self.chat, Asked(""), again=record.prompt, record=record))
 
 
 def _mistake(error: BatonError) -> Question:

@@ -13,16 +13,15 @@ from baton.core.messages import Prompt as Asked
 from baton.core.sanitiser import one_line
 from baton.tui import slash_commands
 from baton.tui.chat.answer_feedback import JudgingScreen
-from baton.tui.services import Desk
-from baton.tui.widgets.composer import Composer
-from baton.tui.widgets.prompt_area import Prompt
+from baton.tui.services import AppServices
+from baton.tui.widgets.composer import Composer, PromptArea
 from baton.tui.widgets.transcript import Transcript
 
 
 class WritingScreen(JudgingScreen):
     """Takes prompts and commands under the conversation; `play` has them answered."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppServices) -> None:
         super().__init__(desk)
         self.composer = Composer()
 
@@ -44,14 +43,14 @@ class WritingScreen(JudgingScreen):
         """Play what was left waiting by a stop."""
         raise NotImplementedError
 
-    @on(Prompt.Sent)
-    async def _send(self, event: Prompt.Sent) -> None:
+    @on(PromptArea.Sent)
+    async def _send(self, event: PromptArea.Sent) -> None:
         text, pasted = event.text, self.composer.pasted
         if not text.strip() and not pasted:
             self.go_on()
             return
         try:
-            if (typed := slash_commands.parse(text)) is not None:
+            if (typed := slash_commands.parse_command(text)) is not None:
                 if not await self._command(typed):
                     self.composer.put_before(Asked(text))
                 return
@@ -63,29 +62,29 @@ class WritingScreen(JudgingScreen):
         edited, worker = self.composer.editing, self.composer.worker or None
         if edited is not None and worker is None:  # else it was changed before it was sent away
             self.note(self.answer_to(edited), Signal.EDITED)
-        self.composer.sent()
+        self.composer.clear_sent()
         after = None if edited is None else edited.parent or ""
-        asked = Asked(slash_commands.unescaped(text), (*pasted, *files))
+        asked = Asked(slash_commands.unescape_prompt(text), (*pasted, *files))
         self.play(asked, after=after, worker=worker)
 
-    async def _command(self, typed: slash_commands.Typed) -> bool:
+    async def _command(self, typed: slash_commands.TypedCommand) -> bool:
         """Do what was typed as a command; tell whether there is such a one."""
-        found = slash_commands.matching(typed.name)
+        found = slash_commands.matching_commands(typed.name)
         if len(found) != 1:
             what = "could be several commands" if found else "is no command"
             self.footer.say(f"/{one_line(typed.name, 30)} {what}")
-            hint = slash_commands.hint(typed.name)
+            hint = slash_commands.unknown_command_hint(typed.name)
             await self.transcript.note(f"/{typed.name} {what}{hint}", error=True)
             return False
         await self.perform(found[0], typed.argument)
         return True
 
-    async def perform(self, command: slash_commands.Command, argument: str = "") -> None:
+    async def perform(self, command: slash_commands.SlashCommand, argument: str = "") -> None:
         """Do what a command says; some need a message."""
         if not self.check_action(command.action, ()):
             self.footer.say("there is no message here yet")
             return
-        arguments = repr(argument) if command.takes and argument else ""
+        arguments = repr(argument) if command.argument and argument else ""
         await self.run_action(f"{command.action}({arguments})")
 
     async def keep_draft(self) -> None:
@@ -104,7 +103,7 @@ class WritingScreen(JudgingScreen):
         except BatonError as error:
             self.footer.say(str(error))
 
-    @on(Prompt.Recalling)
+    @on(PromptArea.Recalling)
     @work(exclusive=True, group="recall")
     async def _recall(self) -> None:
         self.composer.prompt.remember(await self.desk.store.recent_prompts())
@@ -140,11 +139,11 @@ class WritingScreen(JudgingScreen):
         """Return a text changed in the person's own editor, or None where it stays as it was."""
         from textual.app import SuspendNotSupported
 
-        from baton.tui import external_editor
+        from baton.tui import desktop
 
         try:
             with self.app.suspend():
-                changed = external_editor.edit(text, name)
+                changed = desktop.edit_text(text, name)
         except SuspendNotSupported:
             self.footer.say("this terminal can't be handed to an editor")
         except BatonError as error:
@@ -160,6 +159,6 @@ def read_mentions(text: str) -> tuple[Attachment, ...]:
     """Read the files that a prompt names. Raises ConfigError."""
     if "@" not in text:
         return ()
-    from baton.workers.attachments import mentions, read_attachment
+    from baton.workers.attachments import mentioned_files, read_attachment
 
-    return tuple(read_attachment(path) for path in mentions(text))
+    return tuple(read_attachment(path) for path in mentioned_files(text))

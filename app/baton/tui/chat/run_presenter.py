@@ -13,9 +13,14 @@ from baton.core.labels import strictest
 from baton.core.messages import TurnStatus
 from baton.core.ports import Choice, ConversationPosition, Question
 from baton.core.run.policy import may_use
-from baton.core.view import RunView, doing
-from baton.tui.answer_summary import author_of, charge_warnings, facts_of, parts_of
-from baton.tui.prompt_queue import Follower, Pending, context_used
+from baton.core.view import RunView, activity_text
+from baton.presentation.answers import (
+    answer_author,
+    answer_parts,
+    charge_warnings,
+    summarise_answer,
+)
+from baton.tui.prompt_queue import QueuedPrompt, RunFollower, used_context_share
 from baton.tui.widgets.composer import Composer
 from baton.tui.widgets.turn_view import TurnView
 
@@ -43,9 +48,9 @@ class Presenter:
         self._spent: tuple[int, ...] = ()
         self._warned: frozenset[str] = frozenset()
         self._shown = asyncio.Event()
-        self._edited: tuple[Pending, Plan] | None = None
+        self._edited: tuple[QueuedPrompt, Plan] | None = None
 
-    def begin(self, pending: Pending) -> Run:
+    def begin(self, pending: QueuedPrompt) -> Run:
         """Make the run for a prompt."""
         screen, desk = self._screen, self._screen.desk
         self._shown, self._spent, self._warned = asyncio.Event(), (), frozenset()
@@ -61,7 +66,7 @@ class Presenter:
             pending.prompt, place, limits, ask, worker=worker, plan=pending.plan
         )
 
-    async def _ask(self, pending: Pending, question: Question) -> str:
+    async def _ask(self, pending: QueuedPrompt, question: Question) -> str:
         """Put a run's question to the person, unless what it offers was forbidden meanwhile."""
         await self._shown.wait()  # what shows the answer would sweep the question away
         offer, terms = question.offer, self._screen.desk.orchestra.terms
@@ -75,7 +80,7 @@ class Presenter:
                 break
         return choice
 
-    async def began(self, follower: Follower) -> None:
+    async def began(self, follower: RunFollower) -> None:
         """Show the prompt and its answer to come; one that can't be shown is written anyway."""
         try:
             await self._show(follower)
@@ -85,7 +90,7 @@ class Presenter:
             self._shown.set()
             self._screen.measure()
 
-    async def _show(self, follower: Follower) -> None:
+    async def _show(self, follower: RunFollower) -> None:
         screen = self._screen
         pending, started = follower.pending, follower.view.started
         if pending.chat.id == screen.chat.id:
@@ -107,22 +112,22 @@ class Presenter:
             screen.describe()
         self._draw(follower)
 
-    def rejoin(self, follower: Follower | None) -> None:
+    def rejoin(self, follower: RunFollower | None) -> None:
         """Go on drawing a run whose conversation is on the screen again."""
         chat = self._screen.chat
         if follower is not None and follower.pending.chat.id == chat.id is not None:
             follower.pending.chat = chat
             self._draw(follower)
 
-    def _draw(self, follower: Follower) -> None:
+    def _draw(self, follower: RunFollower) -> None:
         """Have an answer drawn where it stands on the screen, if it does."""
         view, roster = self.view_of(follower), self._screen.roster
         if view is None:
             follower.draw = None
         else:
-            follower.draw = lambda run: view.draw(parts_of(run, roster))
+            follower.draw = lambda run: view.draw(answer_parts(run, roster))
 
-    def view_of(self, follower: Follower) -> TurnView | None:
+    def view_of(self, follower: RunFollower) -> TurnView | None:
         """Return what shows the answer of a run, if it is on the screen."""
         started = follower.view.started
         return self._screen.transcript.view_of(started.answer) if started else None
@@ -131,7 +136,7 @@ class Presenter:
         """Tell whether the person is typing just now."""
         return self._screen.composer.is_typing
 
-    def changed(self, follower: Follower | None) -> None:
+    def changed(self, follower: RunFollower | None) -> None:
         """Show what is happening now."""
         screen = self._screen
         if not screen.is_mounted:
@@ -139,23 +144,23 @@ class Presenter:
         if follower is not None:
             screen.footer.status = self._status(follower)
             if follower.pending.chat is screen.chat:
-                screen.header.context = context_used(follower.view) or screen.header.context
+                screen.header.context = used_context_share(follower.view) or screen.header.context
                 self._learn(follower)
             self._measure(follower.view)
             self._warn(follower)
-        moment = (screen.player.busy, len(screen.player.waiting))
+        moment = (screen.player.is_busy, len(screen.player.waiting))
         if moment != self._moment:
             self._moment = moment
-            screen.footer.busy = screen.player.busy
-            screen.composer.wait([pending.prompt.text for pending in screen.player.waiting])
+            screen.footer.busy = screen.player.is_busy
+            screen.composer.show_waiting([pending.prompt.text for pending in screen.player.waiting])
             screen.composer.post_message(Composer.Paused())  # what waits is kept as a draft
             screen.refresh_bindings()
 
-    def _learn(self, follower: Follower) -> None:
+    def _learn(self, follower: RunFollower) -> None:
         """Show who is writing, as soon as another worker's words replace a draft."""
         if (view := self.view_of(follower)) is not None and follower.view.status == "running":
-            facts = facts_of(follower.view, self._screen.roster)
-            view.learn(facts.among(view.facts.version, view.facts.versions))
+            facts = summarise_answer(follower.view, self._screen.roster)
+            view.show_summary(facts.with_version(view.summary.version, view.summary.versions))
 
     def _measure(self, run: RunView) -> None:
         """Look at the money again after whatever may have changed it."""
@@ -164,7 +169,7 @@ class Presenter:
             self._spent = spent
             self._screen.measure(bool(run.calls))
 
-    def _warn(self, follower: Follower) -> None:
+    def _warn(self, follower: RunFollower) -> None:
         """Say at once what is wrong with a charge; under the answer it stays."""
         warnings = charge_warnings(follower.view, self._screen.roster)
         new = [warning for warning in warnings if warning not in self._warned]
@@ -172,29 +177,29 @@ class Presenter:
         if new:
             self._screen.warn(new, is_shown=self.view_of(follower) is not None)
 
-    def _status(self, follower: Follower) -> str:
+    def _status(self, follower: RunFollower) -> str:
         run = follower.view
-        what = doing(run)
-        step = run.current or author_of(run)
+        what = activity_text(run)
+        step = run.current_step or answer_author(run)
         worker = step.worker if step else follower.pending.worker or self._screen.worker
         if run.planning and run.status == "running":
             worker = run.planning
         return what if what.startswith(("loading", "asking")) else f"{worker} · {what}"
 
-    async def ended(self, follower: Follower) -> None:
+    async def ended(self, follower: RunFollower) -> None:
         """Show the answer as it ended, or what went wrong."""
         self.changed(follower)
         pending, run = follower.pending, follower.view
         view = self.view_of(follower) if pending.chat is self._screen.chat else None
         if view is not None:
-            author = author_of(run)
+            author = answer_author(run)
             text = run.answer or (author.text if author is not None else "")
             turn = replace(view.turn, text=text, status=_status_of(run))
             if author is not None and run.calls:
                 turn = replace(turn, worker=author.worker)
             self._screen.transcript.replace(turn)
-            facts = facts_of(run, self._screen.roster)
-            view.settle(turn, facts.among(view.facts.version, view.facts.versions))
+            facts = summarise_answer(run, self._screen.roster)
+            view.finish(turn, facts.with_version(view.summary.version, view.summary.versions))
         if run.failure is not None:
             await self._mend(pending, run)
         if run.offers:
@@ -203,12 +208,14 @@ class Presenter:
         if edited is not None and edited[0] is pending and run.started is not None:
             again = run.started.prompt
             self._screen.play_first(
-                Pending(pending.chat, pending.prompt, again=again, preview=True, plan=edited[1])
+                QueuedPrompt(
+                    pending.chat, pending.prompt, again=again, preview=True, plan=edited[1]
+                )
             )
         if run.status == "finished":
             self._screen.advise_again()
 
-    async def _after_offer(self, pending: Pending, run: RunView) -> None:
+    async def _after_offer(self, pending: QueuedPrompt, run: RunView) -> None:
         """Go back to the answer there was, or to the prompt, where nothing was sent."""
         screen, started, offer = self._screen, run.started, run.offers[-1]
         if started is None or offer.decision is Decision.SENT:
@@ -228,7 +235,7 @@ class Presenter:
                 await screen.open(started.conversation)
             screen.edit_for(started.prompt, offer.worker)
 
-    async def _mend(self, pending: Pending, run: RunView) -> None:
+    async def _mend(self, pending: QueuedPrompt, run: RunView) -> None:
         """Give back what couldn't be stored, and offer what helps."""
         assert run.failure is not None
         screen = self._screen
@@ -241,12 +248,12 @@ class Presenter:
                 await screen.open(None)
                 screen.play(pending.prompt)
 
-    async def refused(self, pending: Pending, error: BatonError) -> None:
+    async def refused(self, pending: QueuedPrompt, error: BatonError) -> None:
         """Say why a prompt could not be played, and give it back."""
         await self._screen.complain(error)
         self._give_back(pending)
 
-    def _give_back(self, pending: Pending) -> None:
+    def _give_back(self, pending: QueuedPrompt) -> None:
         """Put a prompt that isn't stored before what is being written now."""
         if pending.again is None:
             self._screen.composer.put_before(pending.prompt)
@@ -262,4 +269,4 @@ def _status_of(run: RunView) -> TurnStatus:
         return TurnStatus.FAILED
     if run.status == "cancelled":
         return TurnStatus.CANCELLED
-    return TurnStatus.CUT if run.cut else TurnStatus.DONE
+    return TurnStatus.CUT if run.is_cut else TurnStatus.DONE

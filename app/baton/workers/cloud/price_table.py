@@ -17,8 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from baton.core.errors import ConfigError
-from baton.core.money import NANO
-from baton.core.prices import Price, Rates, Tier
+from baton.core.money import NANO, Price, Rates, Tier
 
 FILE = Path(__file__).with_name("prices.json")
 
@@ -110,7 +109,7 @@ def cheapest(provider: str, today: str) -> str:
     for model in (name for name in snapshot().models if name.startswith(f"{provider}/")):
         price, known = price_of(model), facts(model)
         if price is not None and known is not None and not "" < known.until <= today:
-            costs[model] = price.most(1000, 100)
+            costs[model] = price.max_cost(1000, 100)
     return min(costs, key=lambda model: costs[model], default="")
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from baton.core.errors import WorkerError, WorkerUnavailable
 from baton.core.messages import Card, Chunk, Finish, Request, Role, Text, Usage
+from baton.core.plan.plan_lines import TOOL_HEADS, PlanPart
+from baton.core.plan.request_parts import CheckedPart
 from baton.core.sanitiser import one_line
 from baton.ipc import frames
 from baton.ipc.process import Child, Died, environment
 from baton.ipc.supervisor import Supervisor, start
-from baton.workers.tools.child.seccomp import in_force
+from baton.workers.tools.child.seccomp import describe_sandbox
 
 GRACE_SECONDS = 4.0
 """How long the child may take beyond a call's own limit; then it is ended, and started anew."""
@@ -24,7 +28,7 @@ QUICK_SECONDS = 5.0
 CODE_SECONDS = 10.0
 """How long code may run."""
 
-_TRIES = 2
+_MAX_TRIES = 2
 """Tools have no memory, so a call that died with the child is simply made again, once."""
 
 
@@ -38,9 +42,9 @@ class Toolbox(Supervisor):
     async def compute(self, tool: str, text: str, seconds: float) -> str:
         """Return what a tool makes of a text. Raises WorkerError."""
         closings = self.closings
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(_MAX_TRIES)):
             try:
-                return _text(await self._call(tool, text, seconds))
+                return _answer_text(await self._ask_tool(tool, text, seconds))
             except Died as death:
                 if not left or self.closings != closings:
                     raise WorkerUnavailable(
@@ -48,14 +52,14 @@ class Toolbox(Supervisor):
                     ) from death
         raise AssertionError
 
-    async def info(self) -> str:
+    async def sandbox_info(self) -> str:
         """Say in a sentence which sandbox is in force in the child. Raises WorkerError."""
         try:
-            return one_line(_text(await self._ask(0.0, "info")))
+            return one_line(_answer_text(await self._ask(0.0, "info")))
         except Died as death:
             raise WorkerUnavailable(f"The tools can't be started. {death}") from death
 
-    async def _call(self, tool: str, text: str, seconds: float) -> frames.Frame:
+    async def _ask_tool(self, tool: str, text: str, seconds: float) -> frames.Frame:
         try:
             return await self._ask(seconds, "call", tool=tool, text=text, seconds=seconds)
         except frames.FrameError as error:
@@ -77,7 +81,7 @@ class Toolbox(Supervisor):
         return start("tools", environment(self._environ), "The tools")
 
 
-def _text(frame: frames.Frame) -> str:
+def _answer_text(frame: frames.Frame) -> str:
     match frame:
         case {"type": "done", "text": str(text)}:
             return text
@@ -115,10 +119,10 @@ class ToolWorker:
 
 def sandbox() -> str:
     """Say in a sentence what code would run in here, or "" where none is executed."""
-    return in_force()
+    return describe_sandbox()
 
 
-def tools(
+def build_tools(
     enabled: bool = True, environ: Mapping[str, str] = os.environ, seconds: float = CODE_SECONDS
 ) -> Mapping[str, ToolWorker]:
     """Return the tools of this machine by id; there is no `python` where there is no sandbox."""
@@ -156,3 +160,45 @@ PYTHON = _card(
     "Runs a block of Python code in a sandbox: no files, no network, no processes.",
     {},
 )
+
+
+_TOOL_CODES = {tool: head for head, tool in TOOL_HEADS.items()}
+
+
+class RequestReader:
+    """Reads requests in the tools' process (core.plan.request_parts.RequestTools)."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+
+    def warm(self) -> None:
+        """Start the tools' process."""
+        with suppress(WorkerError):  # the first request meets it again, and tells
+            self._toolbox.running()
+
+    async def mark(self, request: str) -> str:
+        """Return a request with its literals in plain form. Raises WorkerError."""
+        found = json.loads(await self._toolbox.compute("mark", request, QUICK_SECONDS))
+        return str(found["text"])
+
+    async def check(self, request: str, parts: Sequence[PlanPart]) -> Sequence[CheckedPart]:
+        """Return the parts as subtasks, then what the plan omits. Raises WorkerError."""
+        asked: dict[str, Any] = {
+            "request": request,
+            "parts": [
+                {"tool": _TOOL_CODES.get(part.tool, ""), "text": part.text, "inputs": part.inputs}
+                for part in parts
+            ],
+        }
+        found = json.loads(await self._toolbox.compute("check", json.dumps(asked), QUICK_SECONDS))
+        if len(found) < len(parts):
+            raise WorkerError("The tools' process gave an invalid reply.")
+        return [
+            CheckedPart(
+                str(part["text"]),
+                str(part["problem"]),
+                str(part["words"]),
+                bool(part["refers"]),
+            )
+            for part in found
+        ]

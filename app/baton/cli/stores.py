@@ -1,0 +1,102 @@
+"""The history and the ledger, opened for a command."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from baton.cli.output import notify
+from baton.core.errors import ConfigError
+from baton.platform.settings import find_paths
+
+if TYPE_CHECKING:
+    from baton.core.history_types import RunRecord
+    from baton.history import Store
+    from baton.money import Ledger
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def user_history() -> AsyncIterator[Store]:
+    """Open the person's history; report on stderr what is wrong with it."""
+    from baton.history import Store
+
+    store = Store.open(find_paths().database)
+    try:
+        if store.warning:
+            notify(f"baton: {store.warning}")
+        yield store
+    finally:
+        await store.aclose()
+
+
+def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
+    """Run some work on the history and return what it returns."""
+
+    async def run() -> T:
+        async with user_history() as store:
+            return await work(store)
+
+    return asyncio.run(run())
+
+
+async def find_run(store: Store, named: str | None) -> RunRecord:
+    """Return the run that a person named, or the last one. Raises ConfigError."""
+    if named is not None:
+        return await store.run(named)
+    if (last := await store.last_run()) is None:
+        raise ConfigError("There was no run yet.", '`baton ask "Hello"` makes one.')
+    return last
+
+
+@asynccontextmanager
+async def user_ledger() -> AsyncIterator[Ledger]:
+    """Open the person's ledger; report on stderr what is wrong with it."""
+    from baton.compose import open_ledger
+
+    ledger = open_ledger(find_paths())
+    try:
+        if ledger.warning:
+            notify(f"baton: {ledger.warning}")
+        yield ledger
+    finally:
+        await ledger.aclose()
+
+
+def with_ledger(work: Callable[[Ledger], Awaitable[T]]) -> T:
+    """Run some work on the ledger and return what it returns."""
+
+    async def run() -> T:
+        async with user_ledger() as ledger:
+            return await work(ledger)
+
+    return asyncio.run(run())
+
+
+def format_columns(
+    rows: Sequence[Sequence[str]], left: int = 1, *, words_last: bool = False
+) -> str:
+    """Write rows in columns: the first ones (`left`) aligned left, the others right.
+
+    With `words_last` the last one holds words and is aligned left, too.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    words = len(widths) - 1 if words_last else -1
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        aligned = [
+            cell.ljust(width) if place < left or place == words else cell.rjust(width)
+            for place, (cell, width) in enumerate(cells)
+        ]
+        lines.append("  ".join(aligned).rstrip())
+    return "\n".join(lines)
+
+
+def format_time(seconds: float) -> str:
+    """Write a time for a person."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

@@ -1,0 +1,314 @@
+"""What a run writes: the prompt before anything is called, events, and the answer as it grows."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import replace
+
+from baton.core.errors import ConfigError, StoreError
+from baton.core.events import TERMINAL, Cancelled, Event, Failed, Finished
+from baton.core.history_types import Conversation
+from baton.core.labels import Label, strictest
+from baton.core.ledger_types import Policy
+from baton.core.messages import Prompt, Role, Turn, TurnStatus, conversation_title
+from baton.core.ports import ConversationPosition, RecordedRun
+from baton.history import rows
+from baton.history.queries import turn_position
+from baton.platform.process_owner import current_process
+from baton.platform.sqlite import Connection, clean_text
+
+_MAX_KEY_DRIFT_MS = 1 << 32
+"""How many milliseconds, some weeks, a key may be off the time when that is taken."""
+
+_RUN_STATUSES = {Finished: "finished", Failed: "failed", Cancelled: "cancelled"}
+
+
+def new_id() -> str:
+    """Return twelve hexadecimal digits that nobody has had before."""
+    return os.urandom(6).hex()
+
+
+def begin_run(
+    connection: Connection, prompt: Prompt, place: ConversationPosition, label: Label
+) -> RecordedRun:
+    """Record a prompt, its run and its empty answer; the conversation too, if it is new.
+
+    Raises ConfigError for a place that doesn't exist.
+    """
+    now = time.time()
+    files = tuple(
+        replace(file, name=clean_text(file.name), text=clean_text(file.text))
+        for file in prompt.files
+    )
+    prompt = Prompt(clean_text(prompt.text), files, prompt.system and clean_text(prompt.system))
+    conversation = _get_or_create_conversation(connection, prompt, place, label, now)
+    if strictest([label, conversation.label]) is not conversation.label:
+        set_label(connection, conversation.id, label)
+        conversation = replace(conversation, label=label)
+    asked = place.again or _add_prompt(connection, conversation, prompt, place.after, label, now)
+    sent = rows.turns(connection, rows.PATH_CONDITION, asked, conversation.sent_from)
+    derived = strictest(
+        [label, conversation.label]
+        + [turn.label for turn in sent]
+        + [file.label for turn in sent for file in turn.files]
+    )
+    run, owner = new_id(), current_process()
+    answer = Turn(
+        new_id(), conversation.id, asked, Role.ASSISTANT, "", TurnStatus.STREAMING, derived, now
+    )
+    add_turn(connection, replace(answer, run=run))
+    connection.execute(
+        "INSERT INTO runs (id, conversation, prompt, answer, status, created, owner, started) "
+        "VALUES (?, ?, ?, ?, 'running', ?, ?, ?)",
+        [run, conversation.id, asked, answer.id, now, owner.pid, owner.started],
+    )
+    # Whoever writes into a deleted conversation wants it back.
+    connection.execute(
+        "UPDATE conversations SET head = ?, updated = ?, hidden_at = NULL WHERE id = ?",
+        [answer.id, now, conversation.id],
+    )
+    return RecordedRun(
+        run,
+        conversation.id,
+        asked,
+        answer.id,
+        derived,
+        conversation.system,
+        sent,
+        conversation.policy,
+    )
+
+
+def _get_or_create_conversation(
+    connection: Connection, prompt: Prompt, place: ConversationPosition, label: Label, now: float
+) -> Conversation:
+    """Return the place's conversation, made now if it is a new one."""
+    name, turn = place.conversation, place.again or place.after
+    if turn:
+        row = connection.execute("SELECT conversation, role FROM turns WHERE id = ?", [turn])
+        found = row.fetchone()
+        if found is None or name not in (None, found["conversation"]):
+            raise ConfigError(f"There is no message {turn!r} in this conversation.")
+        if place.again and found["role"] != Role.USER:
+            raise ConfigError(f"The message {turn!r} is no prompt, so it can't be answered again.")
+        name = found["conversation"]
+    if name is None:
+        name = new_id()
+        connection.execute(
+            "INSERT INTO conversations (id, title, label, system, created, updated) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [name, conversation_title(prompt.text), label, prompt.system, now, now],
+        )
+    elif prompt.system is not None:
+        connection.execute(
+            "UPDATE conversations SET system = ? WHERE id = ?", [prompt.system, name]
+        )
+    for conversation in rows.conversations(connection, "WHERE c.id = ?", name):
+        return conversation
+    raise ConfigError(f"There is no conversation {name!r}.")
+
+
+def _add_prompt(
+    connection: Connection,
+    conversation: Conversation,
+    prompt: Prompt,
+    after: str | None,
+    label: Label,
+    now: float,
+) -> str:
+    parent = conversation.head if after is None else after or None
+    labels = [label, conversation.label, *(file.label for file in prompt.files)]
+    turn = Turn(
+        new_id(),
+        conversation.id,
+        parent,
+        Role.USER,
+        prompt.text,
+        TurnStatus.DONE,
+        strictest(labels),
+        now,
+        files=prompt.files,
+    )
+    add_turn(connection, turn)
+    return turn.id
+
+
+def add_turn(connection: Connection, turn: Turn) -> None:
+    """Insert a turn and its files."""
+    connection.execute(
+        "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            _free_key(connection, turn.conversation, turn.created),
+            turn.id,
+            turn.conversation,
+            turn.parent,
+            turn.role,
+            turn.text,
+            turn.status,
+            turn.label,
+            turn.created,
+            turn.worker,
+            turn.run,
+        ],
+    )
+    connection.executemany(
+        "INSERT INTO files (turn, name, text, size, label) VALUES (?, ?, ?, ?, ?)",
+        [(turn.id, file.name, file.text, file.size, file.label) for file in turn.files],
+    )
+
+
+def _free_key(connection: Connection, conversation: str, created: float) -> int:
+    newest = connection.execute(
+        "SELECT max(key) FROM turns WHERE conversation = ?", [conversation]
+    ).fetchone()[0]
+    key = first = max(int(created * 1000), (newest or 0) + 1)
+    room = 1
+    while connection.execute("SELECT 1 FROM turns WHERE key = ?", [key]).fetchone():
+        # Any number of conversations may bear the same time: don't try every key after it.
+        room = min(room * 2, _MAX_KEY_DRIFT_MS)
+        key = first + random.randrange(room)
+    return key
+
+
+def append_event(connection: Connection, run: str, event: Event) -> None:
+    """Record one event of a run; a terminal one ends the run's row as well."""
+    added = connection.execute(
+        """INSERT INTO events
+        SELECT id, (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE run = runs.id), ?, ?
+        FROM runs WHERE id = ?""",
+        [type(event).__name__, rows.encode_json(event), run],
+    )
+    _require_changed(added.rowcount)
+    if isinstance(event, TERMINAL):
+        status = _RUN_STATUSES[type(event)]
+        connection.execute("UPDATE runs SET status = ? WHERE id = ?", [status, run])
+
+
+def write_answer(
+    connection: Connection, turn: str, text: str, status: TurnStatus, worker: str
+) -> None:
+    """Record an answer's text as far as it is; a worker once named stays."""
+    changed = connection.execute(
+        "UPDATE turns SET text = ?, status = ?, worker = coalesce(nullif(?, ''), worker) "
+        "WHERE id = ?",
+        [clean_text(text), status, clean_text(worker), turn],
+    )
+    _require_changed(changed.rowcount)
+    if status is not TurnStatus.STREAMING:
+        connection.execute(
+            "UPDATE conversations SET updated = ? "
+            "WHERE id = (SELECT conversation FROM turns WHERE id = ?)",
+            [time.time(), turn],
+        )
+
+
+def trim_conversation(connection: Connection, conversation: str, first: str) -> None:
+    """From now on send only the turns from `first` on."""
+    changed = connection.execute(
+        "UPDATE conversations SET sent_from = ? WHERE id = ?", [first, conversation]
+    )
+    _require_changed(changed.rowcount)
+
+
+def _require_changed(rows_changed: int) -> None:
+    if rows_changed == 0:
+        raise StoreError(
+            "This conversation was deleted while its answer was being written.",
+            "Nothing else was lost; ask again in a new conversation.",
+        )
+
+
+def select(connection: Connection, turn: str) -> None:
+    """Make the newest branch through this turn the current one."""
+    place = turn_position(connection, turn)
+    # Children have higher keys than their parents, so the highest beneath is a leaf.
+    connection.execute(
+        """UPDATE conversations SET head = (
+            WITH RECURSIVE beneath (id, key) AS (
+                SELECT id, key FROM turns WHERE id = ?
+                UNION SELECT turns.id, turns.key FROM turns JOIN beneath
+                ON turns.parent = beneath.id
+            ) SELECT id FROM beneath ORDER BY key DESC LIMIT 1
+        ) WHERE id = ?""",
+        [turn, place["conversation"]],
+    )
+
+
+def rename(connection: Connection, conversation: str, title: str) -> None:
+    """Give a conversation another title."""
+    _update_conversation(connection, conversation, "title = ?", clean_text(title))
+
+
+def relabel(connection: Connection, conversation: str, label: Label) -> None:
+    """Let everything in a conversation travel exactly so far from now on, and record that."""
+    set_label(connection, conversation, label)
+    connection.execute(
+        "UPDATE files SET label = ? WHERE turn IN (SELECT id FROM turns WHERE conversation = ?)",
+        [label, conversation],
+    )
+    connection.execute("UPDATE turns SET label = ? WHERE conversation = ?", [label, conversation])
+
+
+def set_label(connection: Connection, conversation: str, label: Label) -> None:
+    """Let whatever is added to a conversation travel no farther than so, and record that."""
+    connection.execute(
+        "INSERT INTO label_changes (conversation, at, old, label) "
+        "SELECT id, ?, label, ? FROM conversations WHERE id = ?",
+        [time.time(), label, conversation],
+    )
+    _update_conversation(connection, conversation, "label = ?", label)
+
+
+def set_policy(connection: Connection, conversation: str, policy: Policy | None) -> None:
+    """Record when a conversation may spend (None: as the settings say)."""
+    _update_conversation(connection, conversation, "policy = ?", policy)
+
+
+def hide(connection: Connection, conversation: str) -> None:
+    """Delete a conversation so that `restore` can bring it back."""
+    _update_conversation(connection, conversation, "hidden_at = ?", time.time())
+
+
+def restore(connection: Connection, conversation: str) -> None:
+    """Bring a deleted conversation back."""
+    _update_conversation(connection, conversation, "hidden_at = NULL")
+
+
+def _update_conversation(
+    connection: Connection, conversation: str, change: str, *values: object
+) -> None:
+    changed = connection.execute(
+        f"UPDATE conversations SET {change} WHERE id = ?", [*values, conversation]
+    )
+    if changed.rowcount == 0:
+        raise ConfigError(f"There is no conversation {conversation!r}.")
+
+
+def purge(connection: Connection, conversation: str) -> None:
+    """Remove a conversation and all that belongs to it: turns, files, runs, events, index."""
+    removed = connection.execute("DELETE FROM conversations WHERE id = ?", [conversation])
+    if removed.rowcount == 0:
+        raise ConfigError(f"There is no conversation {conversation!r}.")
+    connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])
+
+
+def purge_hidden(connection: Connection, older_than_seconds: float) -> int:
+    """Remove what was deleted so long ago; return how many conversations that were."""
+    hidden = connection.execute(
+        "SELECT id FROM conversations WHERE hidden_at <= ?", [time.time() - older_than_seconds]
+    ).fetchall()
+    for row in hidden:
+        purge(connection, row["id"])
+    return len(hidden)
+
+
+def save_draft(connection: Connection, conversation: str, text: str) -> None:
+    """Keep what was typed and not sent; nothing at all removes it."""
+    if text:
+        connection.execute(
+            "INSERT OR REPLACE INTO drafts VALUES (?, ?)", [conversation, clean_text(text)]
+        )
+    else:
+        connection.execute("DELETE FROM drafts WHERE conversation = ?", [conversation])

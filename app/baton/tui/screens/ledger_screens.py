@@ -1,0 +1,361 @@
+"""Money: what was spent of what, by whom and for what; and every request that left this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from baton.core.errors import BatonError
+from baton.core.ledger_types import (
+    Charge,
+    Egress,
+    Policy,
+    ScopeBalance,
+    SpendingStyle,
+    Standing,
+    UsageRow,
+)
+from baton.core.money import show_usd
+from baton.core.sanitiser import one_line, sanitise
+from baton.presentation.money import (
+    POLICY_NAMES,
+    charge_text,
+    room_text,
+    spending_summary,
+    unconfirmed_text,
+)
+from baton.tui import key_bindings
+from baton.tui.screens.dialogs import ConfirmScreen
+from baton.tui.screens.overlay import Overlay
+from baton.tui.widgets.text_view import TextView
+
+if TYPE_CHECKING:
+    from baton.core.run.orchestra import Orchestra
+    from baton.money import Ledger
+
+BAR_COLUMNS = 24
+OFF_TEXT = "The cloud is off: no ceiling is set. /budget day 2 allows up to $2 a day."
+RELEASE_WARNING = (
+    "Release it only if your provider's own bill does not show it: it then no longer counts "
+    "against your ceilings."
+)
+THAW_WARNING = (
+    "Cloud workers can be asked again, up to your ceilings. What was charged stays charged."
+)
+
+
+class MoneyScreen(Overlay[None]):
+    """Shows how money stands, and releases what was never charged.
+
+    `set_pace` changes how much help must gain. `policy` is the conversation's own, if it has one.
+    With `releasing` it asks at once whether all unconfirmed charges are to be released.
+    """
+
+    BINDINGS = key_bindings.MONEY
+    HEADING = "Money"
+
+    def __init__(
+        self,
+        orchestra: Orchestra,
+        ledger: Ledger,
+        session: str | None,
+        set_pace: Callable[[SpendingStyle], Awaitable[None]],
+        policy: Policy | None = None,
+        *,
+        releasing: bool = False,
+    ) -> None:
+        super().__init__()
+        self._orchestra = orchestra
+        self._ledger = ledger
+        self._session = session
+        self._set_pace = set_pace
+        self._policy = policy
+        self._releasing = releasing
+        self._frozen = ""
+        self._unconfirmed: list[Charge] = []
+
+    def body(self) -> ComposeResult:
+        """Lay out the sums over the charges that can be released."""
+        with VerticalScroll(can_focus=True):
+            yield Static(id="sums")
+        yield Static(id="unconfirmed-title", classes="title")
+        yield OptionList(id="unconfirmed", markup=False)
+
+    def on_mount(self) -> None:
+        """Fill the screen."""
+        self.query_one(OptionList).display = False
+        self._load()
+
+    @work(exclusive=True, group="load")
+    async def _load(self) -> None:
+        try:
+            await self._fill()
+        except BatonError as error:
+            self.footer.say(str(error), 12)
+            return
+        if self._releasing and self._unconfirmed and self.is_open:
+            self._releasing = False
+            self._release(self._unconfirmed)
+
+    async def _fill(self) -> None:
+        standing = await self._orchestra.standing(self._session)
+        since = _month_start()
+        workers = await self._ledger.usage("worker", since)
+        purposes = await self._ledger.usage("purpose", since)
+        self._unconfirmed = await self._ledger.unconfirmed()
+        self._frozen = standing.frozen
+        if not self.is_open:
+            return
+        lines = [*_ceiling_lines(standing), Content(""), *self._rules(standing)]
+        lines += [
+            *_usage_lines("This month, by worker, with tokens", workers),
+            *_usage_lines("By purpose", purposes),
+        ]
+        self.query_one("#sums", Static).update(Content("\n").join(lines))
+        self._list()
+        self.footer.status = spending_summary(standing) or "nothing spent"
+        self.refresh_bindings()
+
+    def _list(self) -> None:
+        listing, title = self.query_one(OptionList), self.query_one("#unconfirmed-title", Static)
+        listing.clear_options()
+        listing.add_options(Option(_charge_option(charge)) for charge in self._unconfirmed)
+        listing.display = title.display = bool(self._unconfirmed)
+        title.update(unconfirmed_text(self._unconfirmed))
+        if self._unconfirmed:
+            listing.highlighted = 0
+            listing.focus()
+
+    def _rules(self, standing: Standing) -> list[Content]:
+        """Say when money is spent, and what keeps it from being."""
+        words = POLICY_NAMES[self._orchestra.terms.policy]
+        if self._policy is not None:
+            words += f" (in this conversation: {POLICY_NAMES[self._policy]})"
+        pace = self._orchestra.services.pacer.thrift
+        lines = [
+            Content.assemble(("When to spend: ", "$muted"), words),
+            Content.assemble(("Pace: ", "$muted"), f"{pace}, {pace.description}"),
+        ]
+        if not standing.is_cloud_on:
+            lines.append(Content(OFF_TEXT))
+        if self._orchestra.terms.offline:
+            lines.append(Content("Baton is offline, so nothing is sent. /offline off lifts that."))
+        if standing.frozen:
+            why = f"The cloud is frozen: {sanitise(standing.frozen)} t lifts that."
+            lines.append(Content.styled(why, "$error"))
+        return lines
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer only what there is to do."""
+        match action:
+            case "release":
+                return bool(self._unconfirmed)
+            case "thaw":
+                return bool(self._frozen)
+            case _:
+                return True
+
+    def action_release(self) -> None:
+        """Take back the charge under the cursor, after asking."""
+        index = self.query_one(OptionList).highlighted
+        if index is not None and index < len(self._unconfirmed):
+            self._release([self._unconfirmed[index]])
+
+    @work(group="change")
+    async def _release(self, charges: Sequence[Charge]) -> None:
+        what = "Release" if len(charges) == 1 else "Release them all"
+        text = f"{unconfirmed_text(charges)}.\n{RELEASE_WARNING}"
+        heading = "Release what was not charged?"
+        if not await self.app.push_screen_wait(ConfirmScreen(heading, text, what)):
+            return
+        given = 0
+        for charge in charges:
+            given += await self._ledger.release(charge.call)
+        self.footer.say(f"released {show_usd(given)}")
+        self._load()
+
+    @work(group="change")
+    async def action_thaw(self) -> None:
+        """Lift a freeze, after asking."""
+        text = f"{self._frozen}\n{THAW_WARNING}"
+        if await self.app.push_screen_wait(ConfirmScreen("Lift the freeze?", text, "Lift it")):
+            await self._ledger.lift_freeze()
+            self._load()
+
+    @work(group="change")
+    async def action_pace(self) -> None:
+        """Choose the next pace: frugal, balanced, best, and frugal again."""
+        paces = list(SpendingStyle)
+        now = paces.index(self._orchestra.services.pacer.thrift)
+        try:
+            await self._set_pace(paces[(now + 1) % len(paces)])
+        except BatonError as error:
+            self.footer.say(str(error), 12)
+        self._load()
+
+    def action_egress(self) -> None:
+        """Show what left this machine."""
+        self.app.push_screen(EgressScreen(self._ledger))
+
+
+def _ceiling_lines(standing: Standing) -> list[Content]:
+    lines = []
+    for room in standing.rooms:
+        ceiling = "no ceiling" if room.ceiling is None else f"of {show_usd(room.ceiling)}"
+        amount = f"{show_usd(room.used)} {ceiling}"
+        lines.append(
+            Content.assemble(
+                (f"{room.scope.phrase.capitalize():<19}", "bold"),
+                *_ceiling_bar(room),
+                f"  {amount}",
+            )
+        )
+        lines.append(Content.styled(f"{'':<19}{room_text(room)}", "$muted"))
+    return lines
+
+
+def _ceiling_bar(room: ScopeBalance) -> list[tuple[str, str]]:
+    """Draw a scope's use: each part with a sign of its own, and in words beside it."""
+    if not room.ceiling:
+        return [("·" * BAR_COLUMNS, "$rule")]
+    parts, drawn, total = [], 0, 0
+    for amount, sign, colour in (
+        (room.settled, "█", "$primary"),
+        (room.held, "▒", "$accent"),
+        (room.unconfirmed, "░", "$accent"),
+    ):
+        total += amount
+        end = min(BAR_COLUMNS, -(-total * BAR_COLUMNS // room.ceiling)) if amount else drawn
+        parts.append((sign * (end - drawn), colour))
+        drawn = end
+    return [*parts, ("·" * (BAR_COLUMNS - drawn), "$rule")]
+
+
+def _usage_lines(title: str, rows: Sequence[UsageRow]) -> list[Content]:
+    if not rows:
+        return []
+    lines = [Content(""), Content.styled(title, "bold")]
+    for row in rows:
+        calls = f"{row.calls:,} {'call' if row.calls == 1 else 'calls'}"
+        tokens = f"{row.tokens_in:,} in, {row.tokens_out:,} out"
+        cost = show_usd(row.charged)
+        if row.unconfirmed:
+            cost += f" ({show_usd(row.unconfirmed)} unconfirmed)"
+        name = f"  {one_line(row.name, 14):<14} {calls:>9}  "
+        lines.append(Content.assemble(name, f"{cost:<10}  ", (tokens, "$muted")))
+    return lines
+
+
+def _charge_option(charge: Charge) -> Content:
+    at = time.strftime("%d %b %H:%M", time.localtime(charge.at))
+    return Content.assemble(
+        (f"{at}  ", "$muted"),
+        f"{one_line(charge.worker, 16):<16} {one_line(charge.model, 28):<28} ",
+        show_usd(charge.charged),
+    )
+
+
+def _month_start() -> float:
+    now = time.localtime()
+    return time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+
+
+GONE_TEXT = (
+    "What was sent is not kept any more: its conversation was deleted, or kept no history. "
+    "Its size and its hash stay."
+)
+
+
+class EgressScreen(Overlay[None]):
+    """Lists what left, of one run or of all; Enter shows one request."""
+
+    BINDINGS = key_bindings.EGRESS
+    HEADING = "What left this machine"
+
+    def __init__(self, ledger: Ledger, run: str | None = None) -> None:
+        super().__init__()
+        self._ledger = ledger
+        self._run = run
+        self._sent: list[Egress] = []
+
+    def body(self) -> ComposeResult:
+        """Lay out the list."""
+        yield OptionList(markup=False)
+
+    def on_mount(self) -> None:
+        """Find what was sent."""
+        self._load()
+
+    @work
+    async def _load(self) -> None:
+        try:
+            self._sent = await self._ledger.egress(self._run)
+        except BatonError as error:
+            self.footer.say(str(error), 12)
+            return
+        if not self.is_open:
+            return
+        self.refresh_bindings()
+        listing = self.query_one(OptionList)
+        listing.add_options(Option(_egress_option(one)) for one in self._sent)
+        listing.highlighted = 0 if self._sent else None
+        count, size = len(self._sent), sum(one.size for one in self._sent)
+        requests = f"{count} {'request' if count == 1 else 'requests'}"
+        self.footer.status = f"{requests}, {size:,} bytes" if count else "nothing left yet"
+        if count == 1 and self._run is not None:
+            self.app.push_screen(SentScreen(self._sent[0]))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to show something only where there is something."""
+        return bool(self._sent) if action == "open" else True
+
+    def action_open(self) -> None:
+        """Show what the cursor is on."""
+        self.query_one(OptionList).action_select()
+
+    @on(OptionList.OptionSelected)
+    def _select(self, event: OptionList.OptionSelected) -> None:
+        self.app.push_screen(SentScreen(self._sent[event.option_index]))
+
+
+class SentScreen(Overlay[None]):
+    """Shows one request as it left, keys removed."""
+
+    HEADING = "What was sent"
+
+    def __init__(self, sent: Egress) -> None:
+        super().__init__()
+        self._sent = sent
+
+    def body(self) -> ComposeResult:
+        """Lay out to whom and what."""
+        sent = self._sent
+        at = time.strftime("%d %b %Y %H:%M:%S", time.localtime(sent.at))
+        facts = [at, one_line(sent.worker, 30), f"{sent.size:,} bytes"]
+        charged = charge_text(sent.status, sent.held, sent.charged)
+        about = Content.assemble(
+            (f"To {one_line(sent.destination, 80)}", "bold"),
+            ("\n" + " · ".join([*facts, charged]), "$muted"),
+            (f"\nSHA-256 {one_line(sent.sha256)}", "$muted"),
+        )
+        yield Static(about, classes="about")
+        body = GONE_TEXT if sent.body is None else sent.body.decode("utf-8", "replace")
+        yield TextView(body, focusable=True)
+
+
+def _egress_option(sent: Egress) -> Content:
+    at = time.strftime("%d %b %H:%M", time.localtime(sent.at))
+    charged = charge_text(sent.status, sent.held, sent.charged)
+    return Content.assemble(
+        (one_line(sent.destination, 80), "bold"),
+        (f"  {at}", "$muted"),
+        f"\n{one_line(sent.worker, 30)} · {sent.size:,} bytes · {charged}",
+    )

@@ -1,0 +1,212 @@
+"""`baton doctor` on money, keys and what left; it changes nothing, and tells no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from baton.cli.doctor.check import CheckResult, CheckState
+from baton.cli.doctor.checks import check_setup
+from baton.platform import secrets
+from baton.platform.settings import find_paths
+from baton.workers.cloud import price_table
+from support.canary import shows
+from support.command_line import Call
+from support.keyrings import Drawer, use
+from support.sample_ledger import spend
+
+CANARY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "_stuck_thread", None)
+
+
+def found(last: str = "tools") -> dict[str, CheckResult]:
+    """Return what the doctor finds up to and with `last`; what follows `tools` starts engines."""
+
+    async def check() -> dict[str, CheckResult]:
+        findings = {}
+        async with aclosing(check_setup()) as results:
+            async for finding in results:
+                findings[finding.name] = finding
+                if finding.name == last:
+                    return findings
+        raise AssertionError(f"it never tried the {last}")
+
+    return asyncio.run(check())
+
+
+def configure(text: str) -> None:
+    file = find_paths().config_file
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+
+def test_a_fresh_machine_is_well_and_stays_untouched(home: Path) -> None:
+    findings = found()
+    assert findings["keyring"].state is CheckState.WARN
+    assert "keys for cloud workers can come from the environment" in findings["keyring"].text
+    assert findings["keys"] == CheckResult("keys", CheckState.OK, "none")
+    assert "no ceiling is above $0" in findings["money"].text
+    assert findings["egress"].text == "nothing ever left this machine"
+    assert findings["prices"].text.endswith(f"models of {price_table.snapshot().date}")
+    assert not home.exists()
+
+
+def test_what_others_may_look_into_can_be_closed_as_it_says(home: Path) -> None:
+    configure("")
+    data, config = find_paths().data, find_paths().config_file
+    data.mkdir(parents=True, exist_ok=True)
+    for path, mode in ((data, 0o755), (config, 0o644)):
+        path.chmod(mode)
+    finding = found("folders")["folders"]
+    assert finding.state is CheckState.WARN
+    subprocess.run(finding.text.split("`")[1], shell=True, check=True)
+    assert found("folders")["folders"].state is CheckState.OK
+
+
+def test_the_tools_are_tried_unless_they_are_off(home: Path) -> None:
+    assert "sandbox" in found()["tools"].text or "seccomp" in found()["tools"].text
+    configure("tools = false\n")
+    assert found()["tools"] == CheckResult(
+        "tools", CheckState.OK, "off in the settings (`tools = false`)"
+    )
+
+
+def test_the_machine_is_told_and_a_card_that_idles(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sys.platform != "linux" or Path("/proc/driver/nvidia").exists():
+        pytest.skip("needs Linux, and no card of NVIDIA's")
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 3070, 550.54.14'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    findings = found("llama.cpp")
+    assert "cores" in findings["machine"].text
+    assert " of memory, " in findings["machine"].text
+    assert findings["llama.cpp"].state is CheckState.WARN
+    assert "NVIDIA GeForce RTX 3070" in findings["llama.cpp"].text
+
+
+def test_what_was_spent_and_left_is_told(home: Path) -> None:
+    configure('[budget]\nday = "1"\n')
+    spend(find_paths().ledger)
+    findings = found()
+    assert "The cloud is on" in findings["money"].text
+    assert "$0.11 is unconfirmed" in findings["money"].text
+    assert "2 B to api.openai.com" in findings["egress"].text
+
+
+def test_a_missing_key_is_told_and_no_key_is_shown(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure('[[workers]]\nid = "g"\nkind = "cloud"\nmodel = "groq/openai/gpt-oss-20b"\n')
+    monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+    findings = found()
+    assert findings["keys"].state is CheckState.WARN
+    assert findings["keys"].text == "openai (OPENAI_API_KEY); missing for groq"
+    use(monkeypatch, Drawer())
+    secrets.save_key("groq", CANARY)
+    findings = found()
+    assert findings["keys"].text == "openai (OPENAI_API_KEY), groq (keyring)"
+    assert not shows(CANARY, str(findings))
+
+
+def test_a_file_of_keys_that_others_can_read_is_told(home: Path) -> None:
+    secrets.save_key("openai", CANARY, file=find_paths().keys_file)
+    find_paths().keys_file.chmod(0o644)
+    findings = found()
+    assert findings["folders"].state is CheckState.WARN
+    assert str(find_paths().keys_file) in findings["folders"].text
+    assert findings["keys"].state is CheckState.BROKEN
+
+
+def test_a_ledger_that_was_removed_is_reported_and_not_made(home: Path) -> None:
+    spend(find_paths().ledger)
+    find_paths().ledger.unlink()
+    findings = found()
+    assert findings["money"].state is findings["egress"].state is CheckState.WARN
+    assert "The ledger was removed" in findings["money"].text
+    assert not find_paths().ledger.exists()
+
+
+def test_a_damaged_ledger_is_told_and_stays_as_it_is(home: Path) -> None:
+    spend(find_paths().ledger)
+    find_paths().ledger.write_bytes(b"not a database" * 100)
+    findings = found()
+    assert findings["money"].state is findings["egress"].state is CheckState.BROKEN
+    assert find_paths().ledger.read_bytes() == b"not a database" * 100
+
+
+OTHERS = """
+[[workers]]
+id = "writer"
+model = "{writer}"
+[[workers]]
+id = "planner"
+model = "{planner}"
+[[workers]]
+id = "far"
+kind = "cloud"
+model = "openai/gpt-5-mini"
+"""
+
+
+@pytest.mark.parametrize(
+    ("conductor", "state", "text"),
+    [
+        ("writer", CheckState.OK, "writer draws the plans, and answers"),
+        ("planner", CheckState.BROKEN, "planner.gguf. Check its path."),
+        ("far", CheckState.OK, "far was not tried, which costs money: `baton workers test far`"),
+        ("nobody", CheckState.BROKEN, "There is no worker 'nobody' (the setting `conductor`)."),
+        ("rule", CheckState.OK, "no model plans, only templates and the rule"),
+    ],
+)
+def test_the_conductor_is_tried_like_the_worker(
+    home: Path, conductor: str, state: CheckState, text: str
+) -> None:
+    files = {"writer": home / "writer.gguf", "planner": home / "planner.gguf"}
+    configure(f'worker = "writer"\nconductor = "{conductor}"\n' + OTHERS.format(**files))
+    finding = found("conductor")["conductor"]
+    assert (finding.state, text in finding.text) == (state, True), finding.text
+
+
+def test_the_router_is_asked_and_what_is_wrong_with_it_is_told_with_the_mend(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    well = found("router")["router"]
+    assert well.state is CheckState.OK
+    assert "ms per question on CPU, as delivered" in well.text
+    assert not home.exists()
+    learned = find_paths().data / "router" / "learned.npz"
+    learned.parent.mkdir(parents=True)
+    learned.write_bytes(b"no numbers")
+    doubtful = found("router")["router"].text
+    assert f"on CPU. What was learned from your answers can't be used: {learned} is" in doubtful
+    assert not [odd for odd in ("pickle", "nothing learned", "..") if odd in doubtful]
+    monkeypatch.setattr("baton.routing.learned_router.shipped_folder", lambda: tmp_path / "nowhere")
+    ill = found("router")["router"]
+    assert ill.state is CheckState.WARN
+    assert "nowhere" in ill.text
+    assert "git checkout models/router" in ill.text
+    assert "a rule of length and task decides" in ill.text
+
+
+@pytest.mark.local_model
+def test_an_offline_prompt_is_proved_to_open_no_socket(call: Call) -> None:
+    done = call("doctor", "--offline", "--json")
+    checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
+    assert (done.code, set(checks)) == (0, {"network", "answer"})
+    assert checks["network"]["state"] == "ok"
+    assert "seccomp" in checks["network"]["text"]
+    assert checks["answer"]["state"] == "ok"
