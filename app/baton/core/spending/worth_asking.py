@@ -1,4 +1,4 @@
-"""What a run may spend, and whether a worker's help is worth its price."""
+"""Decides what a run may spend, and whether a worker's help is worth its price."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_BALANCES = Standing(())
 _FREE_REASON = "It costs nothing."
 _ASKED_NOTE = " You are asked first."
 _POLICY_REASONS = {Policy.NEVER: "the policy is never."}
-_UNATTENDED_REASON = "nobody is here to be asked."
+_UNATTENDED_REASON = "there is no person to ask."
 
 
 async def spending_room(run: RunContext) -> SpendingRoom:
@@ -36,10 +36,10 @@ async def weigh_help(
     *,
     plain: bool = False,
 ) -> Weighed:
-    """Decide whether a worker should be asked, which likely makes a good answer so much likelier.
+    """Decide whether the expected gain of asking a worker is worth its price.
 
-    Where it is `plain` that what there is won't do, pace only decides where nobody is asked and
-    there is enough: else the offer tells the person what could be had, or what stands in the way.
+    Where it is `plain` that what there is won't do, pace only decides where no person is asked and
+    there is enough money: else the offer shows the person what help costs, or what prevents it.
     """
     gain = valid_gain(gain)
     if card.price is not None and card.price.is_free:
@@ -61,9 +61,9 @@ async def weigh_help(
 
 
 async def _current_standing(run: RunContext) -> Standing:
-    """Return how money stands, with what this prompt may cost by itself: resumed runs share that.
+    """Return the balances, with the ceiling of this prompt, which resumed runs share.
 
-    Nothing is there where the ledger can't be read, or nobody is there to be asked for leave.
+    It is empty where the ledger can't be read, or where there is no person to ask.
     """
     budget = run.budget
     if must_ask(run.approval.policy, budget.limits) is None:
