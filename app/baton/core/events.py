@@ -1,4 +1,4 @@
-"""The typed facts of a run. Everything a person sees of a run is a fold over these.
+"""The events of a run. Everything that a person sees of a run is a fold over them.
 
 `at` is in seconds since the run began; the run sets it when it emits an event. Exactly one of
 Finished, Failed and Cancelled ends a run. `StepText` and `Progress` are transient: shown as they
