@@ -64,10 +64,10 @@ def trace(out: Path) -> None:
             return
         code = frame.f_code
         for name, (file, function, is_meant) in places.items():
-            if code.co_name == function and code.co_filename.endswith(file):
-                if is_meant(frame.f_locals):
-                    with out.open("a", encoding="utf-8") as log:
-                        log.write(json.dumps([name, list(_stack(frame))]) + "\n")
+            is_here = code.co_name == function and code.co_filename.endswith(file)
+            if is_here and is_meant(frame.f_locals):
+                with out.open("a", encoding="utf-8") as log:
+                    log.write(json.dumps([name, list(_stack(frame))]) + "\n")
 
     threading.setprofile(look)
     sys.setprofile(look)
@@ -76,7 +76,7 @@ def trace(out: Path) -> None:
 def _stack(frame: FrameType | None) -> Iterable[tuple[str, str, bool]]:
     while frame is not None:
         code = frame.f_code
-        before, is_baton, file = code.co_filename.partition("/baton/")
+        _, is_baton, file = code.co_filename.partition("/baton/")
         if is_baton and code.co_name not in ("<module>", "<lambda>", "<listcomp>", "<genexpr>"):
             yield file, code.co_qualname, bool(code.co_flags & ASYNC_GENERATOR)
         frame = frame.f_back

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from baton.compose.local_workers import NOTHING_HERE, LocalWorkers, library
-from baton.compose.remote_workers import card_of, doubts, outside_workers
+from baton.compose.remote_workers import card_of, doubts, remote_workers
 from baton.core.catalogue_types import ModelRole
 from baton.core.errors import ConfigError, StoreError
 from baton.core.labels import Label
@@ -61,7 +61,7 @@ _changing = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Baton:
-    """All parts, put together. Without workers elsewhere there is no gateway."""
+    """All parts, put together. Without remote workers there is no gateway."""
 
     orchestra: Orchestra
     store: Store
@@ -78,7 +78,7 @@ class Baton:
     def warning(self) -> str:
         """What the person must know about how history and ledger were found, or "".
 
-        A ledger that can't be opened is told of by whatever needs it: a local worker doesn't.
+        A ledger that can't be opened is an error only where one is needed.
         """
         doubted = (
             doubts(entry) for entry in self.settings.roster if not isinstance(entry, LocalSettings)
@@ -150,7 +150,7 @@ class Baton:
         )
 
     def tell_later(self, tell: Callable[[str], object]) -> None:
-        """Have the person told of what turns out only later: that the router can't be used."""
+        """Show the person what turns out only later: that the router can't be used."""
         if self.router is not None:
             self.router.on_warning = tell
 
@@ -261,10 +261,10 @@ def compose(
 
     ledger = open_ledger(paths)
     store = Store.open(paths.database if history else None)
-    gateway, outside = outside_workers(settings, paths, ledger)
-    if warm is not None and warm in outside and label.allows(outside[warm].card.privacy):
-        outside[warm].warm()
-    workers.update(outside)
+    gateway, remote = remote_workers(settings, paths, ledger)
+    if warm is not None and warm in remote and label.allows(remote[warm].card.privacy):
+        remote[warm].warm()
+    workers.update(remote)
     ids = [entry.id for entry in settings.roster if entry.id in workers]
     ids += [name for name in workers if name not in ids]
     trained = None
@@ -282,7 +282,7 @@ def compose(
     budget = settings.budget
     terms = RunTerms(budget.ceilings, budget.policy, settings.mode, settings.offline, budget.wait)
     redactor = None
-    if outside and settings.cloud.redact:
+    if remote and settings.cloud.redact:
         from baton.workers.cloud.redaction import Redaction
 
         redactor = Redaction(settings.cloud.words)
@@ -371,7 +371,7 @@ def _answering(settings: Settings, local: LocalWorkers, stock: Library) -> tuple
 
 
 def _stand_ins(here: Mapping[str, LocalWorker]) -> list[str]:
-    """Return who could answer instead of somebody: the starter first, then the largest."""
+    """Return who could answer instead of another: the starter first, then the largest."""
     from baton.core.model_roles import STARTER_ID
 
     return sorted(here, key=lambda id: (id != STARTER_ID, -here[id].card.size))
@@ -392,7 +392,7 @@ def skill_table(store: Store | None) -> SkillTable:
 
 
 def _router(paths: Paths, warm: Worker | None) -> LearnedRouter:
-    """Return the learned router; while that worker loads, nobody waits for a router that does."""
+    """Return the learned router; while that worker loads, prompts wait for the router as well."""
     from baton.routing import LearnedRouter, learned_file
 
     router = LearnedRouter(learned=learned_file(paths.data))
@@ -415,7 +415,7 @@ def appoint(
 
     having = role_holders(settings.worker, settings.conductor, settings.prefer)
     roles = roles_on_arrival(held.record.roles, stock.suitable_roles(held.id), having)
-    # Those that are its own already are so again, after it had to be fetched anew.
+    # Those that are its own already are so again, after it had to be fetched again.
     own = [role for role, holder in having.items() if holder == held.id]
     roles += tuple(role for role in own if role not in roles)
     if roles:

@@ -154,7 +154,7 @@ class PlanExecutor:
         return proposal is not None
 
     async def _adopt(self, proposal: Proposal) -> None:
-        """Make a proposal the plan, with workers that may be used, whatever it says."""
+        """Make a proposal the plan, with workers that may be used."""
         played = self._proposal.plan.steps if self._proposal is not None else ()
         if proposal.plan.steps[: len(played)] != played:
             raise PlanError("A plan may not change the steps that were played.")

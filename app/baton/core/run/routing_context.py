@@ -1,6 +1,6 @@
 """What is known of a prompt before anything is called: who may be used, and who answers.
 
-The router may be wrong in any way. Whatever it says only chooses among what may be done: who may
+The router may be wrong in any way. What it says only chooses among what may be done: who may
 see a prompt and what may be spent is decided here and by the ledger.
 """
 
@@ -74,7 +74,7 @@ def _first_worker(request: RunRequest, services: Services, label: Label) -> Card
 def _preferred(wanted: str, roster: tuple[Card, ...], material: Material) -> Card | None:
     """Return the worker that answers instead of the default one, if it may and can.
 
-    Only one on this machine: what leaves it is offered first, whatever is preferred.
+    Only one on this machine: what leaves it is offered first, even if it is preferred.
     """
     card = next((card for card in roster[1:] if card.id == wanted), None)
     if card is None or card.is_tool or card.uses_gateway:

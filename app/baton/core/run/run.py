@@ -157,7 +157,7 @@ class Run:
                     saved = text
 
     async def _emit(self, event: ev.Event) -> None:
-        """Time an event, keep it, and publish it: what is kept is head_and_tail, also when it is stopped."""
+        """Time an event, keep it, and publish it: what is kept is seen, also when it is stopped."""
         now = self._now
         if isinstance(event, ev.StepText):  # there are thousands of these, and replace() is slow
             event = ev.StepText(event.step, event.text, at=now)

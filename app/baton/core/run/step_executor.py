@@ -49,7 +49,7 @@ answers would be one."""
 
 MAX_STEP_TOKENS = 2048
 MAX_BRIEF_TOKENS = 768
-"""The most tokens of a step that isn't the answer; the second of a verdict, short_answer or summary."""
+"""The most tokens of a step that isn't the answer; the second of a verdict, extract or summary."""
 
 
 class StepAbandoned(Exception):
@@ -154,7 +154,7 @@ class StepExecution:
                 await asyncio.sleep(delay)
 
     async def _choose_another(self, error: BatonError, tried: list[str]) -> float | None:
-        """Choose who tries next; return after how many seconds, or None when nobody can."""
+        """Choose who tries next; return after how many seconds, or None when no worker can."""
         request, routing = self._run.request, self._run.routing
         is_shown = self.text and self._is_final and self.number in self._plan.answer
         if request.limits.alone or is_shown or isinstance(error, StoreError):

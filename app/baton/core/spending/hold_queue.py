@@ -15,7 +15,7 @@ POLL_SECONDS = 0.1
 
 
 class HoldTurn:
-    """One call that takes money; call `leave` in the end, whatever came of it."""
+    """One call that takes money; call `leave` in the end, however it went."""
 
     def __init__(self, ledger: Ledger, bill: HoldRequest) -> None:
         self._ledger = ledger
