@@ -285,9 +285,9 @@ class RoutingContext:
     `worker` answers unless a plan says otherwise, `helper` is who is asked when that won't do (or
     ""). `roster` are the cards of all that may be used for this prompt, `worker`'s first: one
     that may not see it, or has no price, isn't there. `conductor` was named by the person to draw
-    plans (or ""; model_roles.RULE_CONDUCTOR: no model may). `mode` is auto, local, mini or ultra, `limits` what
-    the person allows. `prefer` names the worker for tasks of a kind; `choice` says in a sentence
-    that `worker` answers for that reason (or "").
+    plans (or ""; model_roles.RULE_CONDUCTOR: no model may). `mode` is auto, local, mini or ultra,
+    `limits` what the person allows. `prefer` names the worker for tasks of a kind; `choice` says in
+    a sentence that `worker` answers for that reason (or "").
     """
 
     material: Material

@@ -50,8 +50,8 @@ class Services:
     """What an orchestra is made of, and every run of it shares.
 
     `conductor` draws plans ("": `trained`, which comes with Baton; model_roles.RULE_CONDUCTOR: no
-    model), `prefer` names the worker for tasks of a kind; `pacer` decides whether help pays, `skills` says
-    what workers are good at.
+    model), `prefer` names the worker for tasks of a kind; `pacer` decides whether help pays,
+    `skills` says what workers are good at.
     """
 
     workers: Mapping[str, Worker]
