@@ -208,7 +208,7 @@ async def orchestra_of(
         paths.config_file.write_text(CONFIG.format(conductor=way.conductor, url=url))
         baton = compose(load_settings(paths.config_file), paths, history=False)
         orchestra = baton.orchestra
-        orchestra.default = way.worker
+        orchestra.configure(default=way.worker)
         small = orchestra.worker("small")
         remembered = known.setdefault("small", Remembered(small))
         small.stream = remembered.stream  # type: ignore[method-assign]

@@ -347,7 +347,9 @@ async def test_a_file_that_was_replaced(hub: Hub, supply: HubSource) -> None:
     commit = hub.add("a/replaced", {"m.gguf": SMALL})
     for size in (len(SMALL) - 1, len(SMALL) + 1):
         offer = ModelOffer(Source("a/replaced", "m.gguf", commit), size)
-        await refused(supply.read_header(offer), ModelFileError, "has another size than the hub announced")
+        await refused(
+            supply.read_header(offer), ModelFileError, "has another size than the hub announced"
+        )
 
 
 async def test_wrong_bytes_are_no_file(hub: Hub, supply: HubSource, tmp_path: Path) -> None:

@@ -143,7 +143,8 @@ async def test_a_private_prompt_stays_whatever_the_router_wants(make: Make) -> N
     for label, where in ((Label.CLOUD, "far"), (Label.LOCAL, "small")):
         actors = Actor(local(), says("mine")), Actor(cloud(), says("theirs"))
         async with house(*actors, choice="once") as here:
-            here.orchestra.router = router = make()
+            router = make()
+            here.orchestra.configure(router=router)
             prompt = "Why did the Roman empire fall?"
             view = await here.play(None, prompt, PromptLimits(label=label, strategy="hybrid"))
             assert router.loaded is not None

@@ -21,6 +21,7 @@ from baton.core.plan.plan import Plan
 from baton.core.ports import Redactor
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
@@ -189,12 +190,9 @@ async def staged(
         ceilings = {Scope.DAY: 2 * NANO} if ceilings is None else ceilings
     kept, ledger = store or Store.open(None), Ledger.open(None, bounds=bounds)
     orchestra = Orchestra(
-        workers,
-        kept,
+        Services(workers, kept, ledger=ledger, redactor=redactor),
         "small",
-        ledger=ledger,
-        terms=RunTerms(ceilings or {}, **(terms or {})),
-        redactor=redactor,
+        RunTerms(ceilings or {}, **(terms or {})),
     )
     config, exports, logs = (folder / name for name in ("config.toml", "exports", "logs"))
     more = {**equip(orchestra), **desk}

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from baton.core.messages import Chunk, Request, Text
 from baton.core.run.orchestra import Orchestra
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.models.model_types import ExternalModel
 from baton.money import Ledger
@@ -161,7 +162,7 @@ def test_look_of_models(
     workers = {"small": ScriptedWorker(say, CARD)}
     if act in (table, detail, roles):
         workers["gpt"] = ScriptedWorker(say, GPT)
-    orchestra = Orchestra(workers, store, "small", ledger=ledger)
+    orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(
         orchestra,

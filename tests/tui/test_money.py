@@ -230,7 +230,7 @@ async def test_when_to_spend_can_be_set_everywhere_and_here(tmp_path: Path) -> N
 async def test_offline_is_a_badge_that_can_be_switched(tmp_path: Path) -> None:
     told: list[bool] = []
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
-        stage.desk.orchestra.on_offline = told.append
+        stage.desk.orchestra._on_offline = told.append
         await stage.send("/offline on")
         assert " offline " in header(stage)
         await stage.ask("hello")
@@ -300,7 +300,7 @@ async def test_the_pace_is_typed_or_chosen_on_the_screen(tmp_path: Path) -> None
         await stage.press("p")
         await stage.until(lambda: "Pace: frugal, only where help gains much" in flat(stage))
         assert load_settings(stage.desk.config, {}).budget.pace is SpendingStyle.FRUGAL
-        assert stage.desk.orchestra.pacer.thrift is SpendingStyle.FRUGAL
+        assert stage.desk.orchestra.services.pacer.thrift is SpendingStyle.FRUGAL
         await stage.press("escape")
         await stage.send("/budget pace fast")
         await stage.until(lambda: "There is no pace 'fast'" in flat(stage))

@@ -410,7 +410,7 @@ async def test_a_workflow_of_ones_own_is_a_strategy(tmp_path: Path) -> None:
 
     drawn = parse_workflow(EDITED, "mine")
     async with staged(tmp_path, say, size=(100, 30)) as stage:
-        stage.desk.orchestra.templates = lambda: {"mine": drawn}
+        stage.desk.orchestra.configure(templates=lambda: {"mine": drawn})
         await stage.send("/strategy")
         await stage.until(lambda: "Workflows: mine." in stage.see())
         await stage.send("/strategy mine")

@@ -181,7 +181,7 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
     question = Question(text, (Choice("a", more), Choice("b", name)), "a", offer)
     now = time.time()
     left = Egress(1, now, "c", "r", name, more, 9, text, 1, 1, Status.SETTLED, text.encode())
-    decided = Offered(1.0, name, more, 1, 1, text, Decision.CEILING, more)
+    decided = Offered(name, more, 1, 1, text, Decision.CEILING, more, at=1.0)
     run = RunView(status="finished", notice=more, offers=(decided,))
     async with staged(tmp_path, size=(60, 40)) as stage:
         asked = stage.chat.run_worker(stage.chat.ask(question))

@@ -30,6 +30,7 @@ from baton.core.plan.plan import Need, Plan, Step
 from baton.core.redaction_types import HiddenText, RedactedTexts
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
 from baton.history import Store
 from baton.money import Ledger
 from baton.tui.app import BatonApp
@@ -228,7 +229,7 @@ def test_look(
     theme: str,
 ) -> None:
     workers = {"small": ScriptedWorker(script, CARD), "large": ScriptedWorker(script, STRONG)}
-    orchestra = Orchestra(workers, store, "small", ledger=ledger)
+    orchestra = Orchestra(Services(workers, store, ledger=ledger), "small")
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
 
@@ -363,12 +364,14 @@ def test_look_of_money(
     theme: str,
 ) -> None:
     orchestra = Orchestra(
-        {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
-        store,
+        Services(
+            {"small": ScriptedWorker(sorry, CARD), "gpt": ScriptedWorker(far, FAR)},
+            store,
+            ledger=ledger,
+            redactor=Hiding(),
+        ),
         "small",
-        ledger=ledger,
-        terms=RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
-        redactor=Hiding(),
+        RunTerms({Scope.SESSION: NANO // 2, Scope.DAY: 2 * NANO}),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)
@@ -463,15 +466,17 @@ def test_look_of_workflows(
     theme: str,
 ) -> None:
     orchestra = Orchestra(
-        {
-            "small": ScriptedWorker(quiet, CARD),
-            "large": ScriptedWorker(quiet, STRONG),
-            "gpt": ScriptedWorker(table, FAR),
-        },
-        store,
+        Services(
+            {
+                "small": ScriptedWorker(quiet, CARD),
+                "large": ScriptedWorker(quiet, STRONG),
+                "gpt": ScriptedWorker(table, FAR),
+            },
+            store,
+            ledger=ledger,
+        ),
         "small",
-        ledger=ledger,
-        terms=RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
+        RunTerms({Scope.DAY: 2 * NANO}, Policy.BUDGET),
     )
     exports, logs = tmp_path / "exports", tmp_path / "logs"
     desk = AppServices(orchestra, store, ledger, tmp_path / "config.toml", exports, logs)

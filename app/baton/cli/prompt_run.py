@@ -83,7 +83,7 @@ async def run_prompt(
     """Play one prompt, show it (in a `special` form), and return the exit code."""
 
     def begin(ask: Ask) -> Run:
-        return orchestra.play(prompt, place, limits, ask, worker)
+        return orchestra.play(prompt, place, limits, ask, worker=worker)
 
     return await show_run(begin, manner, special)
 

@@ -170,7 +170,7 @@ class LocalWorkers:
         layers = _first(entry.gpu_layers, local.gpu_layers)
         kv = entry.kv or local.kv
         force = entry.force or (held is not None and held.record.forced)
-        # What isn't here yet is said when somebody asks it, not as a path that leads nowhere.
+        # What isn't here yet is said when it is asked, not as a path that leads nowhere.
         of_library = held is not None or _is_id(entry.model, model.path)
         loading = (model.path, card.context, threads, layers, kv, force)
         manner = _manner(entry, model)

@@ -15,6 +15,7 @@ from baton.core.ports import NEW, Question
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits as Allowed
 from baton.core.run.policy import RunTerms
+from baton.core.run.run_context import Services
 from baton.core.view import RunView
 from baton.history import Store
 from baton.money import Ledger
@@ -38,11 +39,8 @@ class Asking:
         self.cloud, self._desk, self._store, self._router = cloud, desk, store, router
 
     async def ask(self, worker: str, text: str) -> RunView:
-        orchestra = Orchestra(
-            self._desk.workers, self._store, worker, ledger=self._desk.ledger,
-            terms=RunTerms(ROOM, policy=Policy.BUDGET),
-        )  # fmt: skip
-        orchestra.router = self._router
+        services = Services(self._desk.workers, self._store, self._desk.ledger, None, self._router)
+        orchestra = Orchestra(services, worker, RunTerms(ROOM, policy=Policy.BUDGET))
         limits = Allowed(attended=False, alone=True)
         async with orchestra.play(Prompt(text), NEW, limits, _refuse) as run:
             return view_of([event async for event in run])

@@ -103,7 +103,7 @@ async def _composed(
         for name in named:
             _must_conduct(baton.orchestra.worker(name).card)
         able = [card.id for card in roster.values() if not card.uses_gateway and can_conduct(card)]
-        trained = [""] if baton.orchestra.trained is not None else []
+        trained = [""] if baton.orchestra.services.trained is not None else []
         yield baton, [*trained, *(named or able)]
     finally:
         await baton.aclose()
@@ -120,14 +120,14 @@ def _bench(baton: Baton) -> ConductorBench:
     cards = [card for card in baton.orchestra.roster if not card.uses_gateway]
     cards.sort(key=lambda card: (card.is_tool, card.id != default))
     workers: Mapping[str, Worker] = {card.id: baton.orchestra.worker(card.id) for card in cards}
-    router = baton.orchestra.router or RuleRouter()
-    return ConductorBench(workers, router, baton.orchestra.skills)
+    router = baton.orchestra.services.router or RuleRouter()
+    return ConductorBench(workers, router, baton.orchestra.services.skills)
 
 
 async def _row(
     bench: ConductorBench, baton: Baton, name: str, episodes: Sequence[Episode]
 ) -> ConductorRow:
-    trained = baton.orchestra.trained
+    trained = baton.orchestra.services.trained
     draw = plan_drawer(name if name or trained is None else trained)
     drawn = []
     async for one in bench.play(draw, episodes):

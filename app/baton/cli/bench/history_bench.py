@@ -154,7 +154,7 @@ async def _estimator(baton: Baton, router: Router) -> _Estimator:
     from baton.core.run.policy import stronger
 
     orchestra = baton.orchestra
-    roster = await orchestra.skills.cards_with_skills(orchestra.roster)
+    roster = await orchestra.services.skills.cards_with_skills(orchestra.roster)
     by_id = {card.id: card for card in roster}
     mine = by_id[orchestra.worker().card.id]
     terms = replace(orchestra.terms, offline=False, mode="auto")

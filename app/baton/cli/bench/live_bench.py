@@ -66,7 +66,7 @@ class Live(Bench):
                 f"There is no worker {strangers[0]!r}.", f"Known: {', '.join(sorted(known_ids))}."
             )
         self._baton = baton = compose(settings, paths, history=False, only=ids)
-        baton.orchestra.default = ids[0]
+        baton.orchestra.configure(default=ids[0])
         try:
             self._agree([baton.orchestra.worker(name).card for name in ids])
         except BaseException:

@@ -19,6 +19,8 @@ from baton.core.money import TOKENS_PER_RATE, BilledTokens, Price, Rates
 from baton.core.plan.answer_grades import Dataset, Question
 from baton.core.run.orchestra import Orchestra
 from baton.core.run.policy import PromptLimits, RunTerms
+from baton.core.run.rule_router import RuleRouter
+from baton.core.run.run_context import Services
 from baton.core.spending.pace_controller import Pacing
 from baton.core.spending.usage_rate import UsageRate
 from baton.history import Store
@@ -222,10 +224,15 @@ async def replayed(table: Table, progress: Progress, spent: int = 0) -> AsyncIte
         model: ReplayWorker(table.dataset, model, price) for model, price in table.models.items()
     }
     terms = RunTerms(ceilings, Policy.BUDGET)
-    orchestra = Orchestra(workers, store, next(iter(workers)), ledger=ledger, terms=terms)
     thrift = SpendingStyle.BALANCED if table.ceiling is None else SpendingStyle.BEST
-    orchestra.pacer = Pacing(thrift, rhythm=UsageRate(progress))
-    orchestra.router = _router(table.router)
+    services = Services(
+        workers,
+        store,
+        ledger,
+        router=_router(table.router) or RuleRouter(),
+        pacer=Pacing(thrift, rhythm=UsageRate(progress)),
+    )
+    orchestra = Orchestra(services, next(iter(workers)), terms)
     try:
         if spent:
             await _book(ledger, spent)

@@ -107,12 +107,13 @@ async def _own_model(context: CheckContext) -> LibraryModel | None:
 async def _generate_answer(context: CheckContext, model: str, name: str, expected: str) -> str:
     """Have a model answer, in the real orchestra, and say how fast it was."""
     from baton.compose import compose
+    from baton.core.run.rule_router import RuleRouter
     from baton.platform.settings import LocalWorkerSettings, Settings
 
     entry = LocalWorkerSettings("self-test", model=model)
     settings = Settings(worker=entry.id, workers=(entry,), tools=False)
     baton = compose(settings, context.paths, history=False, only=(entry.id,))
-    baton.orchestra.router = None
+    baton.orchestra.configure(router=RuleRouter())
     try:
         limits = PromptLimits(max_tokens=_MAX_TOKENS, attended=False, alone=True)
         view = await _play_run(baton.orchestra, Prompt(_QUESTION), limits, worker=entry.id)
@@ -209,6 +210,7 @@ class _ScriptedOrchestra:
         self, context: CheckContext, scripts: Mapping[str, Callable[[Request], Iterable[Chunk]]]
     ) -> None:
         from baton.core.run.orchestra import Orchestra
+        from baton.core.run.run_context import Services
         from baton.history import Store
         from baton.workers.scripted_worker import ScriptedWorker
 
@@ -217,7 +219,7 @@ class _ScriptedOrchestra:
             for name, script in scripts.items()
         }
         self.store: Store = Store.open(context.paths.database)
-        self.orchestra = Orchestra(workers, self.store, next(iter(workers)))
+        self.orchestra = Orchestra(Services(workers, self.store), next(iter(workers)))
 
     async def aclose(self) -> None:
         await self.orchestra.aclose()
@@ -322,6 +324,7 @@ _MAX_STEPS = 600
 async def check_screen(context: CheckContext) -> str:
     """Open the app at 80x24, send a prompt, and look for the answer on the screen."""
     from baton.core.run.orchestra import Orchestra
+    from baton.core.run.run_context import Services
     from baton.history import Store
     from baton.money import Ledger
     from baton.tui.app import BatonApp
@@ -333,7 +336,7 @@ async def check_screen(context: CheckContext) -> str:
     try:
         paths = context.paths
         table = AppServices(
-            Orchestra({"self-test": worker}, store, "self-test"),
+            Orchestra(Services({"self-test": worker}, store), "self-test"),
             *(store, ledger, paths.config_file, context.scratch_file("exports"), paths.logs),
         )
         seen = await _play_person(BatonApp(table))

@@ -134,7 +134,7 @@ class _Survey:
             for entry in self._entries.values():
                 cards.setdefault(entry.id, card_of(entry))
         uses = await self._baton.store.worker_usage()
-        skills = self._baton.orchestra.skills
+        skills = self._baton.orchestra.services.skills
         found = []
         for card in cards.values():
             speed, used = uses.get(card.id, (None, None))

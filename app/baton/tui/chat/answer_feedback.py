@@ -105,8 +105,7 @@ class JudgingScreen(ReadingScreen):
 
     def _warm_router(self) -> None:
         """Have the router read what is learned now, so that no prompt waits for that."""
-        if (router := self.desk.orchestra.router) is not None:
-            router.warm()
+        self.desk.orchestra.services.router.warm()
 
     # What the person does
 

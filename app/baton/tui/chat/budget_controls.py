@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from textual import work
@@ -129,7 +128,7 @@ class SpendingScreen(WritingScreen):
         ceilings.pop(order.scope, None)
         if order.amount is not None:
             ceilings[order.scope] = order.amount
-        orchestra.terms = replace(orchestra.terms, ceilings=ceilings)
+        orchestra.change_terms(ceilings=ceilings)
         rooms = (await self.desk.ledger.standing(ceilings, "")).rooms
         [room] = [room for room in rooms if room.scope is order.scope]
         await self.transcript.note(_kept(room) if room.variable else self._new_ceiling(order))
@@ -161,14 +160,14 @@ class SpendingScreen(WritingScreen):
             await self.transcript.note(f"When to spend in this conversation: {words}.")
             return
         await self._write({"budget": {"policy": policy.value}})
-        orchestra.terms = replace(orchestra.terms, policy=policy)
+        orchestra.change_terms(policy=policy)
         if self.chat.id is not None:
             await self.desk.store.allow(self.chat.id, None)
         await self.transcript.note(f"When to spend from now on: {words}.")
 
     async def _set_pace(self, thrift: SpendingStyle) -> None:
         await self._write({"budget": {"pace": thrift.value}})
-        self.desk.orchestra.pacer.thrift = thrift
+        self.desk.orchestra.services.pacer.thrift = thrift
 
     async def _write(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Change the settings' file; return what takes that back."""

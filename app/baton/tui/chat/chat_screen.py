@@ -10,12 +10,12 @@ from textual import work
 from textual.app import ComposeResult
 from textual.widget import Widget
 
+from baton.core.aio import uninterrupted
 from baton.core.errors import BatonError
 from baton.core.events import Offered
 from baton.core.feedback import Signal
 from baton.core.messages import Prompt as Asked
 from baton.core.ports import Question
-from baton.core.run.metered_worker import uninterrupted
 from baton.core.sanitiser import one_line
 from baton.core.view import RunView
 from baton.presentation.answers import declined_offer_text, worker_name
@@ -73,8 +73,7 @@ class ChatScreen(AdvisingScreen):
         gc.enable()  # off since the app's start, which it would hold up
         if self.is_answered:
             self.desk.orchestra.worker(self.worker).warm()
-        if self.desk.orchestra.router is not None:
-            self.desk.orchestra.router.warm()
+        self.desk.orchestra.services.router.warm()
         self.desk.tell_later(lambda text: self.run_worker(self.transcript.note(text)))
         await self.begin()
         if self.desk.greeting:

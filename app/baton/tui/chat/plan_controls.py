@@ -73,9 +73,7 @@ class ConductingScreen(SpendingScreen):
             now = f"The mode is {orchestra.terms.mode}. There are {known}."
             await self.transcript.note(f"{said} {now}".strip(), error=bool(wanted))
             return
-        from dataclasses import replace
-
-        orchestra.terms = replace(orchestra.terms, mode=wanted)
+        orchestra.change_terms(mode=wanted)
         self.strategy = ""
         if wanted == "local":
             self.keep_here()
@@ -86,7 +84,9 @@ class ConductingScreen(SpendingScreen):
         """Choose the strategy from here on, or list what there is."""
         from baton.core.strategies import STRATEGIES
 
-        workflows = await asyncio.to_thread(lambda: sorted(self.desk.orchestra.templates()))
+        workflows = await asyncio.to_thread(
+            lambda: sorted(self.desk.orchestra.services.templates())
+        )
         wanted = name.strip()
         if wanted == "auto":
             self.strategy = ""

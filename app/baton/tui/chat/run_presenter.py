@@ -62,7 +62,9 @@ class Presenter:
             return desk.orchestra.resume(pending.record, replace(limits, strategy=""), ask)
         place = ConversationPosition(pending.chat.id, pending.after, pending.again)
         worker = pending.worker or screen.worker
-        return desk.orchestra.play(pending.prompt, place, limits, ask, worker, pending.plan)
+        return desk.orchestra.play(
+            pending.prompt, place, limits, ask, worker=worker, plan=pending.plan
+        )
 
     async def _ask(self, pending: QueuedPrompt, question: Question) -> str:
         """Put a run's question to the person, unless what it offers was forbidden meanwhile."""

@@ -264,7 +264,7 @@ class ModelsScreen(Overlay[str]):
             return
         try:
             self._strengths[row.key] = skill_summary(
-                card, await self._desk.orchestra.skills.masteries_of(card)
+                card, await self._desk.orchestra.services.skills.masteries_of(card)
             )
             if row.held is not None and row.held.state.is_usable and self._desk.library is not None:
                 self._verdicts[row.key] = await self._library.verdict(row.key)

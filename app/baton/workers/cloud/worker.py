@@ -92,7 +92,7 @@ class CloudWorker:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk]:
         """Answer the request; see core.ports.Worker."""
-        from baton.core.run.metered_worker import uninterrupted
+        from baton.core.aio import uninterrupted
 
         asked = self._asked(request)
         try:

@@ -266,7 +266,7 @@ class Host:
 
     async def _load(self, child: Child) -> AsyncGenerator[Chunk]:
         """Wait until the model is loaded."""
-        from baton.core.run.metered_worker import uninterrupted
+        from baton.core.aio import uninterrupted
 
         try:
             while not self._loaded:
@@ -279,7 +279,7 @@ class Host:
 
     async def _answer(self, child: Child, ask: Ask) -> AsyncGenerator[Chunk]:
         """Ask the child, and listen to the end. Raises framing.FrameError for too long a text."""
-        from baton.core.run.metered_worker import uninterrupted
+        from baton.core.aio import uninterrupted
 
         self._ask += 1
         at_rest = True
