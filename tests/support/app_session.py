@@ -147,7 +147,7 @@ class Stage:
 
 async def play(stage: Stage, plan: Plan, text: str = "Plan it", *, wait: bool = True) -> None:
     """Have a plan played, as after it was edited."""
-    stage.chat.player.send(Pending(stage.chat.chat, Prompt(text), plan=plan))
+    stage.chat.player.send(Pending(stage.chat.context.chat, Prompt(text), plan=plan))
     await stage.until(lambda: stage.chat.player.busy or stage.chat.transcript.turns)
     if wait:
         await stage.answered()

@@ -114,7 +114,7 @@ async def test_a_prompt_of_several_lines_after_plan(tmp_path: Path) -> None:
 
 async def previewed(stage: Stage, plan: Plan) -> None:
     """Have a plan of several steps shown, as a conductor would draw it."""
-    pending = Pending(stage.chat.chat, Prompt("Plan it"), plan=plan, preview=True)
+    pending = Pending(stage.chat.context.chat, Prompt("Plan it"), plan=plan, preview=True)
     stage.chat.player.send(pending)
     await asked(stage)
 
@@ -258,7 +258,7 @@ async def test_local_mode_stops_what_could_still_leave(tmp_path: Path) -> None:
     async with staged(tmp_path, sorry, cloud=afar()) as stage:
         await stage.send("hello")
         await stage.until(lambda: "Ask gpt-5-mini?" in stage.see())
-        await stage.chat.action_mode("local")
+        await stage.chat.plan.set_mode("local")
         await stage.answered()
         assert stage.asked == []
         assert "Ask gpt-5-mini?" not in stage.see()

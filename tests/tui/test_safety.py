@@ -79,7 +79,7 @@ async def through_every_widget(tmp_path: Path, texts: list[str]) -> None:
             begun = await store.begin(Prompt(current, (file,)), ConversationPosition(), Label.CLOUD)
             await store.write(begun.answer, current, TurnStatus.LOST, current)
             await store.rename(begun.conversation, current)
-            await chat.open(begun.conversation)
+            await chat.conversation.open(begun.conversation)
             chat.composer.put(current, (file,))
             assert_calm(stage)
             await stage.press("enter")
@@ -167,8 +167,8 @@ async def test_a_hostile_question_and_notice(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         text = "\x1b[2J[/]\u202e"
         question = Question(text, (Choice("a", text), Choice("b", text)), "b")
-        stage.chat.run_worker(stage.chat.ask(question))
-        await stage.until(lambda: stage.chat._question is not None)
+        stage.chat.run_worker(stage.chat.questions.ask(question))
+        await stage.until(lambda: stage.chat.question)
         await stage.pilot.pause()
         assert_calm(stage)
 
@@ -184,14 +184,17 @@ async def test_hostile_texts_of_an_offer_and_of_what_left(tmp_path: Path, seed: 
     decided = Offered(1.0, name, more, 1, 1, text, Decision.CEILING, more)
     run = RunView(status="finished", notice=more, offers=(decided,))
     async with staged(tmp_path, size=(60, 40)) as stage:
-        asked = stage.chat.run_worker(stage.chat.ask(question))
+        asked = stage.chat.run_worker(stage.chat.questions.ask(question))
         await stage.until(lambda: stage.app.screen.query("OfferView"))
         await stage.pilot.pause()
         assert_calm(stage)
         await stage.press("escape")
         assert await asked.wait() == "a"
         chat = stage.chat
-        screens = (SentScreen(left), WorkflowScreen(lambda: run, chat.roster, stage.desk.ledger))
+        screens = (
+            SentScreen(left),
+            WorkflowScreen(lambda: run, chat.context.roster, stage.desk.ledger),
+        )
         for screen in screens:
             await stage.app.push_screen(screen)
             await stage.pilot.pause()
@@ -260,7 +263,7 @@ async def test_a_bug_leaves_a_report_without_anyones_data(
         canary = "canary-in-a-local-variable"
         raise ValueError(f"canary-in-a-message {canary}")
 
-    monkeypatch.setattr("baton.tui.chat.chat_screen.ChatScreen.action_new", explode)
+    monkeypatch.setattr("baton.tui.chat.conversation.ConversationController.open_new", explode)
     app: BatonApp | None = None
 
     async def crashing() -> None:

@@ -177,7 +177,7 @@ async def question(pilot: Pilot[None]) -> None:
     await ask(pilot, "hello")
     app.chat.composer.prompt.insert("too long")
     await pilot.press("enter")
-    await settle(pilot, lambda: app.chat._question)
+    await settle(pilot, lambda: app.chat.question)
     await pilot.press("tab")
     await pilot.pause()
 
@@ -311,7 +311,7 @@ async def money(pilot: Pilot[None]) -> None:
 
 async def egress(pilot: Pilot[None]) -> None:
     app = chat(pilot)
-    ledger = app.chat.desk.ledger
+    ledger = app.chat.context.services.ledger
     for number, body in enumerate((b'{"model": "gpt-5-mini"}' * 30, b"{}", None)):
         bill = Bill(
             f"run{number}", "chat", "gpt", "openai", "openai/gpt-5-mini", Purpose.ANSWER,
@@ -411,7 +411,7 @@ def table(request: Request) -> Iterable[Chunk | BaseException | float]:
 async def planned(pilot: Pilot[None], *, preview: bool = False) -> None:
     app = chat(pilot)
     prompt = Prompt("Plan three days in Lisbon with two kids, then put it into a table.")
-    app.chat.player.send(Pending(app.chat.chat, prompt, plan=WORKFLOW, preview=preview))
+    app.chat.player.send(Pending(app.chat.context.chat, prompt, plan=WORKFLOW, preview=preview))
     if preview:
         await settle(pilot, lambda: app.screen.query("PlanView"))
     else:

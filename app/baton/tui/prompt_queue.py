@@ -133,13 +133,18 @@ class Follower:
 class Player:
     """Plays prompts in the order they were sent, one at a time."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    _stage: Stage
+
+    def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._closing = False
         self.is_held = False
         self.waiting: list[Pending] = []
         self.current: Follower | None = None
+
+    def report_to(self, stage: Stage) -> None:
+        """Report to `stage`, which also makes the runs; to be called before the first prompt."""
+        self._stage = stage
 
     @property
     def busy(self) -> bool:

@@ -59,6 +59,7 @@ class Desk:
     arrived a worker, in the roles of its record, and returns the line that says so; `leave` lets a
     worker go whose file is about to. `roles` says who has which, `assign` gives some to a worker
     and returns a line, too. `state` is the folder for what the app remembers of what was decided.
+    `started` is called once the first frame is on the screen.
     """
 
     orchestra: Orchestra
@@ -80,3 +81,4 @@ class Desk:
     roles: Callable[[], Mapping[ModelRole, str]] = _no_roles
     assign: Callable[[str, Sequence[ModelRole]], str] = _as_it_was
     state: Path | None = None
+    started: Callable[[], None] = _nothing

@@ -39,8 +39,9 @@ from baton.tui.screens.overlay import Overlay
 
 if TYPE_CHECKING:
     from baton.models.library import Library
-    from baton.tui.background_downloads import Coming
-    from baton.tui.chat.model_setup import EquippingScreen
+    from baton.tui.background_downloads import Coming, Downloads
+    from baton.tui.chat.worker_choice import WorkerChoice
+    from baton.tui.services import Desk
 
 TICK_SECONDS = 0.5
 """How often what is loaded and what is on its way is looked at again."""
@@ -52,13 +53,25 @@ class ModelsScreen(Overlay[str]):
     BINDINGS = key_bindings.MODELS
     HEADING = "Models"
 
-    def __init__(self, chat: EquippingScreen, *, at_best: bool = False) -> None:
-        """Begin at what is recommended, once that is known (`at_best`), or at who answers."""
+    def __init__(
+        self,
+        services: Desk,
+        downloads: Downloads | None,
+        choice: WorkerChoice,
+        *,
+        starter_speed: float | None = None,
+        at_best: bool = False,
+    ) -> None:
+        """Begin at the best of what is recommended (`at_best`), or at the chosen worker.
+
+        `starter_speed` are the tokens per second of the starter model here (None: not measured).
+        """
         super().__init__()
-        self._chat = chat
+        self._desk = services
+        self._downloads = downloads
+        self._choice = choice
+        self._starter_speed = starter_speed
         self._at_best = at_best
-        self._desk = chat.desk
-        self._downloads = chat.downloads
         self._stock = Stock()
         self._whole = False
         self._rows: dict[str, Row] = {}
@@ -82,7 +95,7 @@ class ModelsScreen(Overlay[str]):
         self.query_one("#coming").display = False
         self._stock = Stock(roster=self._roster(), roles=self._desk.roles())
         self._fill()
-        self._point_at(self._chat.worker)
+        self._point_at(self._choice.worker)
         self._load()
         self.set_interval(TICK_SECONDS, self._tick)
 
@@ -141,9 +154,9 @@ class ModelsScreen(Overlay[str]):
             return
         machine = await self._library.machine()
         verdicts = self._library.verdicts(machine)
-        found = await self._library.recommend(self._chat.starter_speed)
+        found = await self._library.recommend(self._starter_speed)
         picks = [pick.entry.id for pick in found.picks]
-        starter = self._chat.starter_speed or self._stock.uses.get(STARTER, (None,))[0]
+        starter = self._starter_speed or self._stock.uses.get(STARTER, (None,))[0]
         self._read(
             replace(
                 self._stock,
@@ -179,7 +192,7 @@ class ModelsScreen(Overlay[str]):
             return
         table, coming = self.query_one(OptionList), self._coming
         columns = model_table.Columns(table.scrollable_content_region.width - 2)
-        here = model_table.rows_here(self._stock, coming, self._chat.worker, self._resident)
+        here = model_table.rows_here(self._stock, coming, self._choice.worker, self._resident)
         groups = {
             "": here,
             model_table.OTHERS: model_table.rows_foreign(self._stock, coming),
@@ -214,7 +227,7 @@ class ModelsScreen(Overlay[str]):
             table.add_options(
                 Option(line, key, disabled=key not in self._rows) for key, line in lines.items()
             )
-            key = (before.id if before is not None else None) or self._chat.worker
+            key = (before.id if before is not None else None) or self._choice.worker
             self._point_at(model_table.called_now(self._rows, key), place)
             table.scroll_to(y=top, animate=False, immediate=True)
             table.scroll_to_highlight()
@@ -405,7 +418,7 @@ class ModelsScreen(Overlay[str]):
         except BatonError as error:
             self._complain(error)
             return
-        self._chat.follow_default("")
+        self._choice.follow_default("")
         self.footer.say(f"removed; {show_size(freed)} freed")
         self._load()
 
@@ -426,7 +439,7 @@ class ModelsScreen(Overlay[str]):
             self._complain(error)
             return
         if role is ModelRole.CHAT:
-            self._chat.use(row.card.id)
+            self._choice.choose(row.card.id)
         self.footer.say(said)
         self._load()
 
