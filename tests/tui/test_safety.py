@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from textual.theme import Theme
+from textual.worker import WorkerFailed
 
 from baton.core.errors import WorkerUnavailable
 from baton.core.events import Decision, Offered
@@ -256,24 +257,33 @@ async def test_a_text_pasted_while_the_draft_is_read_is_kept(
         assert [file.size for file in stage.chat.composer.pasted] == [25_000]
 
 
+@pytest.mark.parametrize(
+    ("method", "keys"),
+    [
+        ("conversation.ConversationController.open_new", ("ctrl+n",)),
+        ("conversation.ConversationController.find", ("ctrl+s",)),
+        ("runs.RunController.began", ("h", "i", "enter")),
+    ],
+    ids=["in an action", "in a worker", "in a run"],
+)
 async def test_a_bug_leaves_a_report_without_anyones_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, keys: tuple[str, ...]
 ) -> None:
-    async def explode(self: object) -> None:
+    async def explode(*_: object) -> None:
         canary = "canary-in-a-local-variable"
         raise ValueError(f"canary-in-a-message {canary}")
 
-    monkeypatch.setattr("baton.tui.chat.conversation.ConversationController.open_new", explode)
+    monkeypatch.setattr(f"baton.tui.chat.{method}", explode)
     app: BatonApp | None = None
 
     async def crashing() -> None:
         nonlocal app
         async with staged(tmp_path) as stage:
             app = stage.app
-            await stage.press("ctrl+n")
+            await stage.press(*keys)
             await stage.until(lambda: not stage.app.is_running)
 
-    with pytest.raises(ValueError, match="canary"):
+    with pytest.raises((ValueError, WorkerFailed), match="canary"):
         await crashing()
     assert app is not None
     assert app.report is not None
